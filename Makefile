@@ -5,9 +5,10 @@
 
 RUN := .venv/bin
 DEMO_ARGS ?=
-IN_TWO := -n 2 --dist loadgroup --durations 40 --durations-min 1
-TEST_ARGS ?= $(IN_TWO)
-SOAK_ARGS ?= $(IN_TWO) --timeout 3600
+BY_FILE := --dist loadgroup --durations 40 --durations-min 1
+# Three on two cores: while one waits for a process or a clock, another works.
+TEST_ARGS ?= -n 3 $(BY_FILE)
+SOAK_ARGS ?= -n 2 $(BY_FILE) --timeout 3600
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18

@@ -1,7 +1,4 @@
-"""Command line with one lazily imported module per command.
-
-``outrider --help`` stays light.
-"""
+"""Light command line with one lazily imported module per command."""
 
 import importlib
 import sys

@@ -192,10 +192,7 @@ class Connection:
         return _frame(self._api.get("/v1/incidents", **query)["incidents"])
 
     def outcomes(self, model: str | None = None) -> pd.DataFrame:
-        """Outcomes of behavioral tests.
-
-        One row per test and model version, newest version first.
-        """
+        """Outcomes by behavioral test and model version, newest version first."""
         name = api.one_model(self._api, model)
         rows: list[Mapping[str, Any]] = []
         skip = 0

@@ -6,10 +6,7 @@ class OutriderError(Exception):
 
 
 class ConfigError(OutriderError):
-    """Configuration file, or code named there, cannot be used.
-
-    CLI exit code 3.
-    """
+    """Unusable configuration file, or code named there (CLI exit code 3)."""
 
 
 class SchemaMismatch(OutriderError):  # noqa: N818 - named in the public contract
@@ -34,10 +31,7 @@ class SchemaMismatch(OutriderError):  # noqa: N818 - named in the public contrac
 
 
 class JournalFull(OutriderError):  # noqa: N818 - named in the public contract
-    """Journal cannot take more records.
-
-    Disk full, or its own limit reached. Nothing was written.
-    """
+    """Disk full, or journal at its limit: nothing was written."""
 
 
 class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
@@ -45,10 +39,7 @@ class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
 
 
 class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
-    """Dataset version did not pass its checks.
-
-    The message lists the reasons.
-    """
+    """Dataset version did not pass its checks, listed in the message."""
 
 
 class GateRefused(OutriderError):  # noqa: N818 - named in the public contract
@@ -60,7 +51,4 @@ class NotFound(OutriderError):  # noqa: N818 - reads as the event it is
 
 
 class ServerError(OutriderError):
-    """Outrider server cannot be reached or refused the key.
-
-    CLI exit code 4.
-    """
+    """Outrider server unreachable, or key refused (CLI exit code 4)."""

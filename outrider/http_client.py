@@ -163,10 +163,7 @@ class HttpClient:
     def post_json(
         self, url: str, body: Mapping[str, Any], *, key: str | None, deadline_s: float, max_bytes: int
     ) -> HttpAnswer:
-        """Post a JSON object, with any key as bearer token.
-
-        See `exchange`.
-        """
+        """Post JSON with any key as bearer token; see `exchange`."""
         headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
         content = json.dumps(body).encode()
         return self.exchange(

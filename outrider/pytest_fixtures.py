@@ -1,7 +1,4 @@
-"""Fixtures of the pytest plugin.
-
-The model under test, dataset versions, and flags of assertions.
-"""
+"""Pytest fixtures: model under test, dataset versions, assertions' flags."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +12,7 @@ if TYPE_CHECKING:
 
 
 def named_model(config: pytest.Config) -> tuple[str, Path]:
-    """Model reference of the options or ini file, with its folder.
-
-    The folder is the one that the reference is relative to.
-    """
+    """Model reference of options or ini file, and its folder."""
     reference: str | None = config.getoption("--outrider-model")
     if reference:
         return reference, config.invocation_params.dir
@@ -49,9 +43,7 @@ def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
 
 @pytest.fixture(scope="session")
 def outrider_dataset(pytestconfig: pytest.Config) -> "Callable[..., Batch]":
-    """Function of a dataset's name and version that returns a Batch.
-
-    The version is optional.
+    """Function of a dataset's name and optional version, to a Batch.
 
     They come from the service at ``OUTRIDER_URL``, else from the data folder of the project in which pytest
     was started.

@@ -1,6 +1,4 @@
-"""Nodes of the pytest plugin: one per behavioral test.
-
-Its cases are asked inside.
+"""Pytest nodes, one per behavioral test, its cases inside.
 
 Imports only pytest and the standard library; tests are made by somebody who has imported the rest.
 """
@@ -35,10 +33,7 @@ class BehaviorError(AssertionError):
 
 
 class BehaviorItem(pytest.Function):
-    """Behavioral test as a pytest node.
-
-    A Function, so that fixtures, marks and ``-k`` work as ever.
-    """
+    """Behavioral test as Function node, for fixtures, marks, ``-k``."""
 
     behavior: "BehavioralTest"
 
@@ -59,10 +54,7 @@ class BehaviorItem(pytest.Function):
 
 
 class SuiteFile(pytest.Module):
-    """Suite file ``*.suite.json`` as a Module.
-
-    Fixtures of every scope work inside.
-    """
+    """``*.suite.json`` as a Module, for fixtures of every scope."""
 
     def _getobj(self) -> ModuleType:
         return ModuleType(self.path.name.removesuffix(".suite.json"))
@@ -112,9 +104,7 @@ def items_of(
 
 
 def node_name(name: str, taken: set[str]) -> str:
-    """Name of a test for selection in pytest.
-
-    One line, distinct from those ``taken``.
+    """Name for selection in pytest, one line, distinct from ``taken``.
 
     ``::`` and brackets would be read as parts of a node's id.
     """
@@ -157,10 +147,7 @@ def _for_each_value(
 
 
 def run_behavior(outrider_model: "Predictor", request: pytest.FixtureRequest) -> None:
-    """Run the behavioral test of a node.
-
-    Pytest sees a function that takes fixtures.
-    """
+    """Behavioral test of a node, as a function taking fixtures."""
     item = request.node
     if item.behavior.cases is None:
         pytest.skip("has no cases of its own: it runs live, or on a dataset version")

@@ -65,10 +65,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the outcome to the report, for xdist workers too.
-
-    As text, which travels from a worker.
-    """
+    """Attach the outcome to the report, for xdist workers too. As text, which travels from a worker."""
     report = yield
     if not isinstance(item, BehaviorItem):
         return report

@@ -1,7 +1,4 @@
-"""Loading of Python files that the configuration names.
-
-The only place where user code is executed.
-"""
+"""Python files that the configuration names, executed only here."""
 
 import importlib.util
 import sys

@@ -12,7 +12,9 @@ from outrider.dataops.state.database import open_database
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.routers import all_routers
-from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,7 +16,8 @@ FLOORS = ("dataops", "monitor")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
-SQL = ("sqlalchemy.", "sqlmodel.", "outrider.dataops.state.rows.", "outrider.dataops.state.tables.")
+TABLES = ("improvement_tables", "rows", "tables")
+SQL = ("sqlalchemy.", "sqlmodel.", *(f"outrider.dataops.state.{file}." for file in TABLES))
 MAY_PASS = (
     "sqlalchemy.Connection.",
     "sqlalchemy.Engine.",
@@ -105,6 +106,10 @@ def test_sql_stands_in_the_store_and_in_the_read_models() -> None:
         ("from sqlalchemy.dialects.sqlite import insert", "sqlalchemy.dialects.sqlite.insert"),
         ("from outrider.dataops.state.tables import Flag", "outrider.dataops.state.tables.Flag"),
         ("from outrider.dataops.state import tables", "outrider.dataops.state.tables"),
+        (
+            "from outrider.dataops.state.improvement_tables import Job",
+            "outrider.dataops.state.improvement_tables.Job",
+        ),
         ("from outrider.dataops.state.rows import insert_rows", "outrider.dataops.state.rows.insert_rows"),
     ],
 )

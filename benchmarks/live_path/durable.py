@@ -20,9 +20,9 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from outrider.dataops.journal.journal import PAGE_BYTES, SqliteJournal
-from outrider.monitor.intake.block_builder import Block
 from outrider.monitor.intake.decode import Decoder, Form
 from outrider.monitor.intake.group_commit import Committed, GroupCommit, merge
+from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.intake.schema_book import SchemaBook
 
 from .intake import arrow, records
@@ -31,13 +31,13 @@ ROUNDS = 9
 COMMITS = 12
 
 
-def block(rows: int) -> Block:
+def block(rows: int) -> PendingBlock:
     """A block as the intake hands it to the writer: one record is a row still, many are columns."""
     decoder = Decoder(SchemaBook({"churn": {}}))
     form: Form = "json" if rows == 1 else "arrow"
     body = json.dumps(records(1)[0]).encode() if rows == 1 else arrow(rows)
     for _ in range(2):
-        known = decoder.read_known(body, form=form, model=None)
+        known = decoder.read_known(body, form=form, model=None, received_us=1)
         parts, rejected = (known, []) if known else decoder.read(body, kind="records", form=form)
         found = decoder.build(parts, rejected, kind="records", received_us=1)
     [made] = found.blocks
@@ -45,7 +45,7 @@ def block(rows: int) -> Block:
 
 
 @contextmanager
-def writer(folder: Path, made: Block, group: int) -> Iterator[Callable[[], None]]:
+def writer(folder: Path, made: PendingBlock, group: int) -> Iterator[Callable[[], None]]:
     """Commits of the journal's writer, each of ``group`` requests that wait together."""
     committed: list[Committed] = []
     with SqliteJournal(folder / "journal.db") as journal:

@@ -18,7 +18,7 @@ from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.protocols.base import Arrival
 from outrider.monitor.intake.protocols.otlp.intake import Otlp
 from outrider.monitor.intake.protocols.otlp.matching import Matcher, Named
-from outrider.monitor.intake.protocols.otlp.waiting import Waiting
+from outrider.monitor.intake.protocols.otlp.partial_calls import Waiting
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.metrics.channel import new_metrics
 

@@ -155,7 +155,7 @@ def whole_path(images: np.ndarray) -> float:
             try:
                 worker = Worker(settings, engine, journal, host, engines, metrics=metrics)
                 worker.start()
-                while worker.versions["cnn"].champion is None:
+                while worker.context.versions["cnn"].champion is None:
                     engines.wait(IDLE_S)
                     worker.step()
                 blocks = entries(images)

@@ -59,10 +59,7 @@ def ordered_table(columns: dict[str, pa.Array], metadata: dict[bytes, bytes] | N
 
 
 def canonical_table(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordBatch:
-    """Record batch with every system column and ordered parts.
-
-    Equal fields concatenate.
-    """
+    """Record batch of every system column, parts ordered: equal fields concatenate."""
     arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
     defaults = {
         "id": lambda: pa.array([str(row) for row in range(rows)], pa.string()),

@@ -38,10 +38,7 @@ def overlap_of_pairs(first: Floats, second: Floats) -> Floats:
 
 
 def centred(boxes: Floats) -> Floats:
-    """Centre and size of every box, shape (n, 4).
-
-    Columns are ``x, y, width, height``.
-    """
+    """Box centres and sizes, shape (n, 4): ``x, y, width, height``."""
     return np.column_stack([boxes[:, :2] + boxes[:, 2:] / 2, boxes[:, 2:]])
 
 

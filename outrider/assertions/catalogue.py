@@ -53,16 +53,8 @@ class CatalogueEntry:
         return self.sections[""].partition("\n")[0]
 
 
-def families() -> list[str]:
-    """Names of the library's files that hold assertions, sorted."""
-    return sorted({entry.family for entry in entries()})
-
-
 def entries() -> list[CatalogueEntry]:
-    """Every assertion of the library.
-
-    Public functions that return one, by family, then name.
-    """
+    """Library's public assertion functions, by family, then name."""
     return sorted(_entries(), key=lambda entry: (entry.family, entry.name))
 
 
@@ -119,10 +111,7 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def sections_of(docstring: str) -> dict[str, str]:
-    """Text under each underlined heading of a docstring.
-
-    The text before the first heading stands under "".
-    """
+    """Text by underlined heading of a docstring, before the first under ""."""
     parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", docstring, flags=re.MULTILINE)
     found = {"": parts[0].strip()}
     found.update({heading: text.strip("\n") for heading, text in zip(parts[1::2], parts[2::2], strict=True)})

@@ -71,10 +71,7 @@ class Checker:
         return flags_of(batch, self.assertions, found, in_order=in_order)
 
     def stream(self, checkpoint: bytes | None = None) -> StreamingChecker:
-        """Judge batches that follow each other, as the service does.
-
-        ``checkpoint`` continues a stream.
-        """
+        """Judge following batches as the service does, from ``checkpoint``."""
         if checkpoint is None:
             return StreamingChecker(self.assertions)
         return StreamingChecker.restore(self.assertions, checkpoint)
@@ -131,10 +128,7 @@ class CheckedPredict:
 
 
 def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
-    """Severities of one assertion over one batch alone, shape (rows,).
-
-    With or without a window.
-    """
+    """Severities of a batch alone, shape (rows,), with any window."""
     if judge.window is None:
         return judge.severities(batch.own())
     severity = np.zeros(batch.rows)

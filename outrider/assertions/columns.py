@@ -43,10 +43,7 @@ def tensor_type(shape: Sequence[int], value_type: pa.DataType | None = None) -> 
 
 
 def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.ExtensionArray:
-    """Tensor column of ``values``, shape (rows, …).
-
-    Rows where ``null`` is True are null.
-    """
+    """Tensor column of ``values`` (rows, …), null by mask ``null``."""
     values = np.ascontiguousarray(values)
     kind = tensor_type(values.shape[1:], pa.from_numpy_dtype(values.dtype))
     size = int(np.prod(values.shape[1:], dtype=np.int64))
@@ -203,10 +200,7 @@ def from_values(values: ArrayLike) -> pa.Array:
 
 
 def series_values(series: "pd.Series[Any]", *, text: bool = False) -> Any:
-    """Values of a frame's column for :func:`from_values`.
-
-    Missing values of any kind become null.
-    """
+    """Frame column's values for :func:`from_values`, any missing kind as null."""
     if text:
         return [None if pd.isna(value) else str(value) for value in series]
     if series.dtype == object:
@@ -237,10 +231,7 @@ def plain(column: pa.Array, name: str) -> list[Any]:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Python values of a column.
-
-    Times that Python does not know come as text.
-    """
+    """Python values of a column, times unknown to Python as text."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -446,10 +437,7 @@ def _tensor_hashes(values: NDArray[Any]) -> UInts:
 
 
 def mix(values: UInts) -> UInts:
-    """SplitMix64 finaliser (Steele et al., OOPSLA 2014).
-
-    Spreads every input bit over the output.
-    """
+    """SplitMix64 finaliser (Steele et al., OOPSLA 2014): input bits spread evenly."""
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -131,10 +131,7 @@ class StreamComparison:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Comparison from the state that :meth:`to_dict` returned.
-
-        An empty state is an empty comparison.
-        """
+        """Comparison from the state of :meth:`to_dict`, empty from empty."""
         if not state:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}

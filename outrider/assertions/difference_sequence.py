@@ -11,15 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .bets import (
-    CAP_OF_BET,
-    check_confidence,
-    mean_wealth,
-    stakes,
-    threshold_of,
-    weight_classes,
-    weights_of,
-)
+from .bets import CAP_OF_BET, check_confidence, mean_wealth, stakes, threshold_of, weight_classes, weights_of
 
 Floats = NDArray[np.float64]
 VALUES = np.arange(-4, 5) / 4
@@ -130,10 +122,7 @@ class DifferenceSequence:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Sequence from the state that :meth:`to_dict` returned.
-
-        An empty state is an empty sequence.
-        """
+        """Sequence from the state of :meth:`to_dict`, empty from empty."""
         return cls({int(one): tuple(map(int, found)) for one, found in state.get("classes", {}).items()})
 
     def _columns(self) -> tuple[Floats, Floats]:

@@ -163,7 +163,7 @@ def overlap(one: str, other: str) -> float:
     return 2 * (first & second).total() / total if total else 1.0
 
 
-def said(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
+def answer_texts(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
     """Answer and score of some records, as text for people."""
     field = _label_field(answer, ruler) or _text_field(answer, ruler) or _score_field(answer, ruler)
     score = next((name for name in ("score", *_SCORES) if answer.has(f"outputs.{name}")), "")

@@ -1,7 +1,4 @@
-"""Accuracy and precision from labels that a policy chose.
-
-Inverse-probability weights, with intervals.
-"""
+"""Inverse-probability-weighted accuracy and precision, with intervals, from chosen labels."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -165,10 +165,7 @@ class Extents:
 
 
 def grown(values: Ints, size: int) -> Ints:
-    """``values`` with zeros behind, at least ``size`` long.
-
-    Doubles, so that growing stays cheap.
-    """
+    """``values``, zeros behind, ``size`` or doubled, so growing stays cheap."""
     if len(values) >= size:
         return values
     return np.concatenate(
@@ -184,10 +181,7 @@ def ranges(starts: Ints, counts: Ints) -> Ints:
 
 
 def take(table: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
-    """Rows of a table.
-
-    The table itself where ``index`` names all of them in order.
-    """
+    """Rows of a table, or itself where ``index`` is all, ordered."""
     rows = table.num_rows
     if len(index) == rows and (not rows or (index[0] == 0 and bool((np.diff(index) == 1).all()))):
         return table

@@ -20,10 +20,7 @@ Seen: TypeAlias = dict[str | int, None]
 
 
 class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
-    """Assertions of the asked level fired.
-
-    ``flags`` holds them.
-    """
+    """Assertions of the asked level fired, as in ``flags``."""
 
     def __init__(self, message: str, flags: "Flags") -> None:
         super().__init__(message)
@@ -92,10 +89,7 @@ class Flags:
 
     @property
     def subject(self) -> NDArray[np.object_]:
-        """Key of the event, or the record's id, shape (flags,).
-
-        The id where the record is itself the subject.
-        """
+        """Key of the event, else the record's id, shape (flags,)."""
         subjects: NDArray[np.object_] = self.batch.keys[self.row].astype(object)
         for flag, subject in zip(*self._told("subject"), strict=True):
             if subject is not None:
@@ -104,10 +98,7 @@ class Flags:
 
     @property
     def evidence(self) -> NDArray[np.object_]:
-        """Evidence of each flag for people, shape (flags,).
-
-        None where the assertion gave none.
-        """
+        """Evidence of each flag for people, shape (flags,), None without any."""
         notes = np.full(len(self), None, dtype=object)
         for flag, note in zip(*self._told("evidence"), strict=True):
             notes[flag] = note
@@ -115,10 +106,7 @@ class Flags:
 
     @property
     def members(self) -> list[Ints]:
-        """Rows of ``batch`` that belong to each flag.
-
-        The record itself where the assertion named no members.
-        """
+        """Rows of ``batch`` of each flag's members, else its own record."""
         rows = [self.row[flag : flag + 1] for flag in range(len(self))]
         for flag, members in zip(*self._told("members"), strict=True):
             if len(members):
@@ -235,10 +223,7 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
 def flags_of(
     batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[FiredRows], *, in_order: bool = False
 ) -> Flags:
-    """Flags of findings, sorted by assertion and record.
-
-    ``in_order`` promises that ``found`` is sorted already.
-    """
+    """Flags of findings by assertion and record, ``in_order`` without sorting."""
     if not found:
         none = np.zeros(0, dtype=np.int64)
         return Flags(batch, assertions, none, none, np.zeros(0))

@@ -113,10 +113,7 @@ class EntitySums:
     def of(
         cls, y: Floats, w: Floats, codes: NDArray[np.intp], groups: int, entities: NDArray[np.intp]
     ) -> "EntitySums | None":
-        """Sums by group.
-
-        None where no group has two records of one entity.
-        """
+        """Sums by group; None without two records of one entity."""
         pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
         if len(pairs) == len(codes):
             return None

@@ -146,10 +146,7 @@ class RateSequence:
         return float(failed @ weight) / total if total else 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Bounds of the rate that hold at all times together.
-
-        (0.0, 1.0) without answers.
-        """
+        """Bounds of the rate at all times together; (0.0, 1.0) without answers."""
         check_confidence(confidence)
         passed, failed, weight = self._columns()
         low = _lower(passed, failed, weight, confidence)
@@ -171,10 +168,7 @@ class RateSequence:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Sequence from the state that :meth:`to_dict` returned.
-
-        An empty state is an empty sequence.
-        """
+        """Sequence from the state of :meth:`to_dict`, empty from empty."""
         classes = state.get("classes", {})
         return cls({int(one): (int(asked), int(failed)) for one, (asked, failed) in classes.items()})
 

@@ -46,10 +46,7 @@ class RecordColumns:
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """All columns under their full names.
-
-        Tensors become one numpy array per row.
-        """
+        """Columns under full names, tensors one numpy array per row."""
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -169,10 +166,7 @@ class RecordColumns:
 
     @property
     def by_replica(self) -> NDArray[np.bool_]:
-        """Mask of the records that the champion's replica answered.
-
-        Production said nothing there; shape (rows,).
-        """
+        """Mask (rows,) of replica answers, where production said none."""
         if not self.has("by_replica"):
             return np.zeros(self.rows, dtype=np.bool_)
         return self.column("by_replica", null=False)
@@ -199,26 +193,17 @@ class RecordColumns:
 
     @property
     def is_new(self) -> NDArray[np.bool_]:
-        """Mask of the records to judge.
-
-        False for the context rows of a window.
-        """
+        """Mask of the records to judge, not a window's context rows."""
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
     @property
     def has_context(self) -> bool:
-        """True for a view of a window.
-
-        There ``is_new`` marks the rows to judge.
-        """
+        """True for window views, where ``is_new`` marks rows to judge."""
         return self._is_new is not None
 
     @property
     def is_last(self) -> NDArray[np.bool_]:
-        """Mask of the records that end their entity or group.
-
-        No record of a window follows them.
-        """
+        """Mask of the last records of entities or groups in a window."""
         return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
 
     def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:

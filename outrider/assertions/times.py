@@ -1,7 +1,4 @@
-"""Times as text, of any year.
-
-A stored time can always be shown.
-"""
+"""Times as text, of any year, so always shown."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -27,10 +24,7 @@ def utc_text(us: int) -> str:
 
 
 def utc(us: int) -> datetime | None:
-    """Microseconds since 1970 as a time.
-
-    None outside the years 1 to 9999, all that Python knows.
-    """
+    """Microseconds since 1970 as a time, None outside years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

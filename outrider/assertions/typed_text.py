@@ -9,17 +9,15 @@ would be their payload again.
 
 import json
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from .columns import row_hashes, values_of
-from .matching import matches, number_of, same
+from .matching import number_of, same
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -93,19 +91,6 @@ def plain_text(text: str | None) -> str | None:
     ('3', '3', 'cat')
     """
     return _unquoted(text) if text is not None and text.startswith('"') else text
-
-
-def matches_stored(predicted: Sequence[str | None], labels: Sequence[str | None]) -> NDArray[np.bool_]:
-    """Correctness of stored answers against stored labels.
-
-    :func:`~outrider.assertions.matching.matches` of texts as the database holds them.
-
-    Examples
-    --------
-    >>> matches_stored(["true", "3", "cat", None], ["1", '"3"', "dog", "cat"]).tolist()
-    [True, True, False, False]
-    """
-    return matches([read_typed(text) for text in predicted], [read_typed(text) for text in labels])
 
 
 def is_wrong(predicted: str | None, label: str | None) -> bool | None:

@@ -11,10 +11,7 @@ from .columns import as_type, is_tensor, mix, null_column, row_hashes, wider_typ
 
 
 def merged_schema(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
-    """Columns of both schemas, each of the wider type.
-
-    None where a column changed into another.
-    """
+    """Both schemas' columns of the wider type, None for changed types."""
     kinds = {field.name: field.type for field in old}
     for field in new:
         known = kinds.setdefault(field.name, field.type)

@@ -1,7 +1,4 @@
-"""Open entities of a stream: a small number for each.
-
-With the progress of their times.
-"""
+"""Small numbers for open entities of a stream, with times' progress."""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -55,10 +52,7 @@ class Entities:
         return self._names[code]
 
     def known(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
-        """``last``, ``newest`` and ``floor`` of codes.
-
-        Any number where a code is -1.
-        """
+        """``last``, ``newest`` and ``floor`` of codes; arbitrary for -1."""
         safe = np.maximum(codes, 0)
         last, newest, floor = (
             values[safe] if len(values) else np.zeros(len(safe), dtype=np.int64)

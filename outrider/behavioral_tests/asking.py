@@ -23,9 +23,7 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
 
 
 def answers_to(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> dict[str, NDArray[Any]]:
-    """The model's answers by output field, shape (rows, …) each.
-
-    Empty for an empty batch.
+    """The model's answers by output field, shape (rows, …); empty without records.
 
     The model sees inputs, attributes and ids, never the right answers (``label.*``).
     """

@@ -1,7 +1,4 @@
-"""Conversion of a user's cases into a Batch.
-
-Cases are records, frames, files, filled templates, or a function.
-"""
+"""Batch of a user's records, frames, files, filled templates, or function."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

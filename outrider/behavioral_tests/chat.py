@@ -22,9 +22,7 @@ def post(
     deadline_s: float,
     max_bytes: int = MAX_ANSWER_BYTES,
 ) -> dict[str, Any]:
-    """Post a JSON object and return the JSON answer.
-
-    To ``chat/completions`` of a model's server, for example.
+    """Post JSON, for example to ``chat/completions``; return the JSON answer.
 
     Raises
     ------

@@ -1,6 +1,4 @@
-"""Comparison of two models on the same tests, beyond chance.
-
-Where the challenger got worse or better.
+"""Comparison of two models' tests: worse, or better, beyond chance.
 
 Each test is compared on the cases that both models were judged on (McNemar's exact test), and the p values
 are adjusted for how many tests there are (Holm), so that a matrix of many tests does not raise an alarm by

@@ -45,11 +45,6 @@ class Compared:
         """Numbers of the cases that the challenger alone failed."""
         return self._only(self.challenger, self.champion)
 
-    @property
-    def only_champion_cases(self) -> tuple[int, ...]:
-        """Numbers of the cases that the champion alone failed."""
-        return self._only(self.champion, self.challenger)
-
     @staticmethod
     def _only(one: Outcome | None, other: Outcome | None) -> tuple[int, ...]:
         if one is None or other is None or one.ran is None or other.ran is None:
@@ -110,10 +105,7 @@ class Comparison:
         }
 
     def lines(self) -> list[str]:
-        """Matrix of failure rates, and a line per changed test.
-
-        Rates from champion to challenger.
-        """
+        """Matrix of failure rates, and a line per changed test. Rates from champion to challenger."""
         table = [["capability", *self._kinds]]
         for capability in dict.fromkeys(row.capability for row in self.rows):
             members = [row for row in self.rows if row.capability == capability]

@@ -6,10 +6,7 @@ import pandas as pd
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """Table of a CSV file.
-
-    "NA" and "None" are missing values among numbers, and words among words.
-    """
+    """Table of a CSV file. "NA" and "None" are missing values among numbers, and words among words."""
     frame = pd.read_csv(path)
     told = pd.read_csv(path, keep_default_na=False, na_values=[""])
     for name, column in frame.items():

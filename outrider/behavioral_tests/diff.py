@@ -1,7 +1,4 @@
-"""Difference of two texts, by word, and inside words by letter.
-
-For people to see.
-"""
+"""Difference of two texts, by word and letter, for people."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,9 +17,7 @@ _ALIKE = 0.5  # share of common letters from which a word counts as altered, not
 
 
 def text_diff(before: str, after: str) -> list[Piece]:
-    """Pieces of two texts, in order of reading.
-
-    Each is in both, removed, or added.
+    """Pieces in both texts, removed, or added, in order of reading.
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-"""Directional expectation tests.
-
-A change that must move the answer in a known way.
-"""
+"""Directional expectation tests: a change must move the answer as known."""
 
 from dataclasses import dataclass
 from typing import ClassVar

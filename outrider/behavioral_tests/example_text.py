@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from .case_values import is_tensor, numbers_of, numbers_summary
 from .diff import text_diff
-from .kept_values import is_tensor, numbers_of, told_numbers
 from .outcome import Example
 
 _WIDTH = 200
@@ -44,9 +44,7 @@ def example_lines(example: Example) -> list[str]:
 
 
 def marked_change(before: str, after: str, *, width: int = _WIDTH) -> str:
-    """Two texts in one, with ``[-removed-]`` and ``{+added+}`` marks.
-
-    Long ones are shown around their first change.
+    """Two texts in one, long ones cut, with ``[-removed-]`` and ``{+added+}``.
 
     Examples
     --------
@@ -89,7 +87,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         array = numbers_of(value)
         if array is not None and array.size > _NUMBERS:
-            return told_numbers(array)
+            return numbers_summary(array)
         return f"[{', '.join(_value(each) for each in value)}]"
     return repr(value)
 

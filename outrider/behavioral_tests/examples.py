@@ -58,10 +58,7 @@ class Examples:
 
     @classmethod
     def of_written(cls, grouped: Grouped, *, has_original: bool, lone: bool = False) -> Self:
-        """Examples of written cases.
-
-        Cases of an original alone are skipped unless ``lone``.
-        """
+        """Examples of written cases, originals without variants only with ``lone``."""
         case = grouped.case
         cases = int(case[-1]) + 1 if len(case) else 0
         if not has_original:
@@ -79,10 +76,7 @@ class Examples:
     def of_copies(
         cls, originals: Batch, copies: Batch, parent: NDArray[np.intp], *, skipped: int = 0
     ) -> Self:
-        """Originals and their changed copies.
-
-        ``parent`` is the original's row of each copy.
-        """
+        """Originals and their changed copies, each of row ``parent``."""
         if originals.rows == 0:
             return cls(originals, np.zeros(0, dtype=np.intp), 0, np.zeros(0, dtype=np.intp), skipped)
         numbers = np.arange(originals.rows)
@@ -91,10 +85,7 @@ class Examples:
 
     @property
     def is_copy(self) -> NDArray[np.bool_]:
-        """Mask of the rows beside their case's original.
-
-        All rows of a minimum functionality test.
-        """
+        """Mask of the rows beside their case's original. All rows of a minimum functionality test."""
         copy = np.ones(self.batch.rows, dtype=np.bool_)
         if self.original is not None:
             copy[self.original] = False
@@ -112,10 +103,7 @@ class Examples:
         return self.batch.take(order), self.case[order]
 
     def take(self, cases: NDArray[np.intp]) -> "Examples":
-        """Selected cases, renumbered in the given order.
-
-        ``cases`` are distinct numbers; rows follow their order.
-        """
+        """Selected distinct cases and their rows, renumbered in the given order."""
         number = np.full(self.cases, -1, dtype=np.intp)
         number[cases] = np.arange(len(cases))
         rows = np.flatnonzero(number[self.case] >= 0)
@@ -129,10 +117,7 @@ class Examples:
 
 
 def input_digests(batch: Batch) -> NDArray[np.uint64]:
-    """One digest per row of its inputs, shape (rows,).
-
-    Equal for equal inputs.
-    """
+    """One digest per row of its inputs, shape (rows,)."""
     total = np.zeros(batch.rows, dtype=np.uint64)
     for name in batch.names:
         if name.startswith("inputs."):

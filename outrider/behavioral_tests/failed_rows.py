@@ -1,7 +1,4 @@
-"""Failed cases as training rows.
-
-Each example with the answer that was expected.
-"""
+"""Failed cases as training rows, with the answers that were expected."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

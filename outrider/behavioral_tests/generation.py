@@ -1,6 +1,4 @@
-"""Candidate cases from a language model.
-
-Proposals count for nothing until a person has read them.
+"""Language model's candidate cases: proposals until a person reads them.
 
 The hook is any function ``generate(prompt) -> texts``; :func:`chat_generator` makes one of an endpoint that
 speaks ``chat/completions``.
@@ -105,10 +103,7 @@ def candidates(
 def prompt_for(
     like: WrittenTest, examples: Sequence[WrittenCase], label: Any | UnsetType, count: int, more: str = ""
 ) -> str:
-    """Prompt for new cases.
-
-    The test in words, examples, and the form of the answer.
-    """
+    """Prompt for new cases: test, examples, and form of the answer."""
     lines = [
         "You write test cases for a machine-learning model.",
         f"Capability under test: {like.capability}. {like.description}".strip(),
@@ -160,9 +155,7 @@ def chat_generator(
 
 
 def parse_items(text: str) -> list[Item]:
-    r"""Examples that an answer lists.
-
-    The first JSON array in the text, else one text per line.
+    r"""Examples in an answer's first JSON array, else one per line.
 
     Examples
     --------

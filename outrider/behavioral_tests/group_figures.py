@@ -74,10 +74,7 @@ class GroupGap:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetrics:
-    """Metrics by group.
-
-    ``rates`` has one entry per metric and group, groups in alphabetical order.
-    """
+    """Metrics by group. ``rates`` has one entry per metric and group, groups in alphabetical order."""
 
     by: tuple[str, ...]
     rows: Mapping[str, int]
@@ -99,10 +96,7 @@ class GroupMetrics:
         return tuple(rate for rate in self.rates if rate.metric == metric)
 
     def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> GroupGap:
-        """Gap of one metric over groups of ``least_rows`` records.
-
-        Groups on which the metric rests on fewer are left out.
-        """
+        """Gap of one metric over groups of ``least_rows`` records or more."""
         rates = self.of(metric)
         rows, limits = self._gaps[metric]
         counted = np.flatnonzero(rows >= max(least_rows, 1))
@@ -141,10 +135,7 @@ class GroupMetrics:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Metrics as a frame, one row per group.
-
-        For every metric its value, ``_low``, ``_high`` and ``_rows``.
-        """
+        """Row per group: each metric's value, ``_low``, ``_high`` and ``_rows``."""
         table: dict[str, dict[str, Any]] = {group: {"rows": rows} for group, rows in self.rows.items()}
         for rate in self.rates:
             name = rate.metric

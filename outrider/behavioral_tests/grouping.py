@@ -40,9 +40,7 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
 
 
 def column_of(batch: Batch, name: str) -> str:
-    """Full name of a column to group by.
-
-    ``sex`` is ``inputs.sex``, else ``attrs.sex``.
+    """Full name of a grouping column: ``inputs.sex``, else ``attrs.sex``.
 
     Raises
     ------
@@ -89,10 +87,7 @@ def present(values: NDArray[Any]) -> Bools:
 
 
 def equals(values: NDArray[Any], wanted: Any) -> Bools:
-    """Mask of the values equal to ``wanted``.
-
-    One value for all, or one for each.
-    """
+    """Mask of the values equal to ``wanted``: one, or one each."""
     if not isinstance(wanted, np.ndarray):
         wanted = [wanted] * len(values)
     return matches(values, wanted)

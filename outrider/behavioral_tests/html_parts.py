@@ -14,8 +14,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from .case_values import image_of, is_tensor, numbers_of, numbers_summary, png_of
 from .diff import Piece, text_diff
-from .kept_values import image_of, is_tensor, numbers_of, png_of, told_numbers
 from .outcome import Measure
 
 _MOST_PIXELS = 256  # a side
@@ -25,10 +25,7 @@ _SAME = 300  # letters of an unchanged stretch that are shown
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an example.
-
-    ``pieces``, ``images`` or ``drawing`` are shown in place of its values.
-    """
+    """One field of an example. ``pieces``, ``images`` or ``drawing`` are shown in place of its values."""
 
     name: str
     before: str
@@ -77,7 +74,7 @@ def _text(value: Any) -> str:
         return f"{value:.6g}"
     if (array := numbers_of(value)) is not None:
         if image_of(value) is not None:
-            return told_numbers(array)
+            return numbers_summary(array)
         value = _rounded(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return visible(text)
@@ -171,10 +168,7 @@ def _series(value: Any) -> list[float]:
 
 
 def rate_bar(rate: float, low: float, high: float, tolerance: float | None = None) -> Markup:
-    """Drawing of a rate with its interval and tolerance.
-
-    On a scale from 0 to 1, the tolerance as a line.
-    """
+    """Drawing of a rate with its interval and tolerance. On a scale from 0 to 1, the tolerance as a line."""
     limit = Markup("")
     if tolerance is not None:
         limit = Markup('<line class="limit" x1="{0}" x2="{0}" y1="0" y2="12"/>').format(_x(tolerance))
@@ -189,10 +183,7 @@ def rate_bar(rate: float, low: float, high: float, tolerance: float | None = Non
 
 
 def measure_drawings(measures: Sequence[Measure]) -> list[Markup]:
-    """Drawing of each figure, a dot with its interval.
-
-    All on one scale that holds 0.
-    """
+    """Drawings of figures, dots with intervals, on one scale with 0."""
     ends = [end for each in measures for end in (each.low, each.value, each.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     return [_measure(each, low, (high - low) or 1.0) for each in measures]

@@ -1,6 +1,4 @@
-"""Outcomes as one self-contained HTML file.
-
-Matrix, tests, failing cases with their changes.
+"""Self-contained HTML file: matrix, tests, failing cases with their changes.
 
 What models and suites say is hostile here: it is escaped, and the page forbids itself every script and style
 but its own, and every request (Content Security Policy with digests).

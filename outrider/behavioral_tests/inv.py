@@ -10,9 +10,7 @@ from .outcome import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class INV(Metamorphic):
-    """Invariance test: ``perturb`` leaves the answer the same.
-
-    By default its ``label``.
+    """Invariance test: ``perturb`` leaves the answer, its ``label``, the same.
 
     Parameters
     ----------

@@ -115,9 +115,7 @@ def version() -> str:
 
 
 def load_csv(path: Path | str, column: str) -> tuple[str, ...]:
-    """Distinct values of a CSV file's column, in file order.
-
-    The file has a header.
+    """Distinct values of a column of a CSV file with header.
 
     Raises
     ------
@@ -139,10 +137,7 @@ def load_columns(path: Path | str) -> dict[str, Any]:
 
 
 def load_records(path: Path | str) -> tuple[Row, ...]:
-    """Rows of a CSV file, for slots such as ``{team.town}``.
-
-    The file has a header.
-    """
+    """Rows of a CSV file with header, for slots like ``{team.town}``."""
     # spreadsheets write a byte order mark in front
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         return tuple(csv.DictReader(file, restval=""))

@@ -46,10 +46,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metamorphic:
-    """Test that compares the answers to changed and original input.
-
-    Use INV or DIR.
-    """
+    """Comparison of answers to changed and original input: INV or DIR."""
 
     kind: ClassVar[Kind]
     perturb: Perturbation | None = field(default=None, repr=False)
@@ -98,10 +95,7 @@ class Metamorphic:
         return self.live if self.live > 0 or self.live_rows_per_s is None else 1.0
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> Self:
-        """Copy with the place where the test was found.
-
-        A name given by its author stays.
-        """
+        """Copy with the place where the test was found. A name given by its author stays."""
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def questions(self, batch: Batch, *, rng: np.random.Generator) -> Questions:
@@ -140,9 +134,7 @@ class Metamorphic:
         return Judgement(severity > 0, severity)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:
-        """Examples to ask: originals and changed copies.
-
-        As many different copies of each as ``copies``.
+        """Examples to ask: originals, each with ``copies`` different changed copies.
 
         Raises
         ------

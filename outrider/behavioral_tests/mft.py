@@ -79,10 +79,7 @@ class MFT:
             )
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
-        """Copy with the place where the test was found.
-
-        A name given by its author stays.
-        """
+        """Copy with the place where the test was found. A name given by its author stays."""
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:  # noqa: ARG002 - as INV and DIR
@@ -98,8 +95,5 @@ class MFT:
         )
 
     def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-        """Ask the model about every case and judge the answers.
-
-        ``cases`` take the place of the test's own.
-        """
+        """Ask the model about ``cases``, or its own, and judge."""
         return run(self, predictor, cases=cases, seed=seed)

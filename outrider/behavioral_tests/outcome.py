@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 
+from .case_values import describe, keep
 from .examples import Examples
-from .kept_values import describe, keep
 
 Kind = Literal["MFT", "INV", "DIR"]
 Status = Literal["passed", "failed", "skipped", "error"]
@@ -40,9 +40,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Figure behind the verdict on a whole test, with its interval.
-
-    Such as a rate of one group.
+    """Figure behind a whole test's verdict, with interval: one group's rate.
 
     ``value`` is NaN where there was nothing to measure; ``low`` and ``high`` are always finite.
     """
@@ -63,10 +61,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Verdict of an expectation of a whole test, with figures.
-
-    A severity, or True for met.
-    """
+    """Whole-test verdict with figures: a severity, or True for met."""
 
     severity: bool | float
     measures: tuple[Measure, ...] = ()
@@ -78,10 +73,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Examples that a test asked, and the severity of each case.
-
-    Shape (cases,), NaN where not applicable.
-    """
+    """Asked examples, and severities of shape (cases,), NaN where not applicable."""
 
     examples: Examples
     severity: NDArray[np.float64]
@@ -148,10 +140,7 @@ class Outcome:
 
     @property
     def judges_whole(self) -> bool:
-        """True where one verdict stands for the whole test.
-
-        Not one for each case.
-        """
+        """True where one verdict for the whole test replaces each case's."""
         return bool(self.measures) or (
             self.ran is not None and len(self.ran.severity) != self.ran.examples.cases
         )

@@ -25,10 +25,7 @@ CHECKED = ("suite", "test", "id")
 
 
 def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str, Batch]]:
-    """Suite, test and examples of all tests with cases.
-
-    In the order in which they are asked.
-    """
+    """Suite, test and examples of tests with cases, as asked."""
     return [
         (suite.name, test.name, test.examples(seed=seed).in_order()[0])
         for suite in suites
@@ -38,9 +35,7 @@ def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str
 
 
 def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> Predictor:
-    """Predictor that looks recorded answers up in ``columns``.
-
-    Answers to the examples of ``suites``.
+    """Predictor of answers in ``columns`` to the examples of ``suites``.
 
     Parameters
     ----------

@@ -104,10 +104,7 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """The matrix as aligned text.
-
-    Failures / cases, rate and its 95 % interval.
-    """
+    """Matrix as aligned text: failures / cases, rate with 95 % interval."""
     used = [kind for kind in KINDS if any(outcome.kind == kind for outcome in outcomes)]
     table = [["capability", *used]]
     for capability, cells in matrix(outcomes).items():
@@ -120,10 +117,7 @@ def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def summary_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Summary of a run: matrix, errors, and worst examples.
-
-    The worst example of each failed test.
-    """
+    """Matrix, errors, and the worst example of each failed test."""
     lines = matrix_lines(outcomes)
     errors = [outcome for outcome in outcomes if outcome.status == "error"]
     if errors:

@@ -17,9 +17,7 @@ PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Suites of files, and of suite files below folders.
-
-    Every ``test_*.py`` and ``*.suite.json`` below a folder.
+    """Suites of files, and of ``test_*.py`` and ``*.suite.json`` below folders.
 
     Each file counts once. Hidden folders and virtual environments are left alone, as pytest leaves them.
 
@@ -67,10 +65,7 @@ def suite_files(path: Path) -> list[Path]:
 def run_tests(
     tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
 ) -> list[Outcome]:
-    """Outcomes of tests.
-
-    Tests without cases of their own are left out unless ``cases`` are given.
-    """
+    """Outcomes of tests with cases of their own, or ``cases``."""
     return [
         run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
         for test in tests

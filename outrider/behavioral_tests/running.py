@@ -93,10 +93,7 @@ def check_stop(stop: Stop, expect: Expectation) -> None:
 
 
 def run(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test.
-
-    Errors of the model, the perturbation or the expectation go through.
-    """
+    """Outcome of one test. Errors of the model, the perturbation or the expectation go through."""
     examples = test.examples(cases=cases, seed=seed)
     if test.stop == "decided":
         return run_until_decided(test, predictor, examples, seed=seed)
@@ -146,10 +143,7 @@ def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, 
 
 
 def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test, with errors caught.
-
-    An error makes an outcome with an ``error``, so that other tests still run.
-    """
+    """Outcome of one test; with ``error`` where something raised."""
     try:
         return run(test, predictor, cases=cases, seed=seed)
     except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are somebody's code

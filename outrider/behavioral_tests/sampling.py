@@ -1,7 +1,4 @@
-"""Sample of live records for a test, from names alone.
-
-The random numbers too are functions of names, not of time.
-"""
+"""Sample of live records by test and record names, without time."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,9 +15,7 @@ def sample_rows(
     rate: float | NDArray[np.float64],
     seed: int = 0,
 ) -> NDArray[np.bool_]:
-    """Mask of the records in a test's sample.
-
-    ``hash(seed, test, id) < rate``.
+    """Mask of a test's sample: ``hash(seed, test, id) < rate``.
 
     The answer for a record depends on nothing but those three, so a replay, another block size or another
     process asks about the same records. Tests draw independent samples of each other.

@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -44,15 +44,6 @@ class Suite:
         return Suite(self.name, self.tests + other.tests, self.candidates + other.candidates)
 
     @property
-    def by_capability(self) -> Mapping[str, tuple[BehavioralTest, ...]]:
-        """Tests by capability, in order of appearance."""
-        capabilities = dict.fromkeys(test.capability for test in self.tests)
-        return {
-            capability: tuple(test for test in self.tests if test.capability == capability)
-            for capability in capabilities
-        }
-
-    @property
     def live(self) -> tuple[Metamorphic, ...]:
         """Tests that the service runs on live records too."""
         return tuple(test for test in self.tests if isinstance(test, Metamorphic) and test.is_live)
@@ -76,9 +67,7 @@ class Suite:
 
 
 def load_suite(path: Path | str) -> Suite:
-    """Suite of a file.
-
-    A Python file with module-level ``test_*`` behavioral tests, or a ``*.suite.json``.
+    """Suite of a ``*.suite.json``, or Python file's module-level ``test_*``.
 
     A Python file is executed; relative paths of case files are relative to it. A test's name is that of its
     variable unless its author gave one; its revision digests the source text of its definition. Nothing in a
@@ -116,10 +105,7 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
 
 
 def revisions(path: Path) -> dict[str, str]:
-    """Source digest of every module-level assignment, by name.
-
-    That of the whole file under ``""``.
-    """
+    """Source digest of each module-level assignment; the file's under ``""``."""
     text = path.read_text(encoding="utf-8")
     lines = text.encode().splitlines(keepends=True)
     found = {"": _digest(text.encode())}

@@ -36,10 +36,7 @@ class Api:
         object.__setattr__(self, "_client", HttpClient(self.url))
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET.
-
-        Query values that are None are left out, lists repeated.
-        """
+        """JSON answer to a GET, None query values omitted, lists repeated."""
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
@@ -51,10 +48,7 @@ class Api:
         return self._ask("GET", path, query)
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """JSON answer to a POST of JSON.
-
-        Values that are None are left out.
-        """
+        """JSON answer to a POST of JSON, without None values."""
         given = {name: value for name, value in body.items() if value is not None}
         return json.loads(self._ask("POST", path, {}, json.dumps(given).encode(), JSON)[0])
 

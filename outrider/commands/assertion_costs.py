@@ -25,10 +25,7 @@ NO_RECORDS = "no records stored yet"
 
 
 def costs(settings: Settings) -> dict[str, str]:
-    """Cost of each assertion in µs per record, by ``model/assertion``.
-
-    Over the latest stored records.
-    """
+    """µs per latest stored record of each assertion, by ``model/assertion``."""
     told: dict[str, str] = {}
     for name, model in settings.models.items():
         batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))

@@ -1,7 +1,4 @@
-"""``outrider assertions``: the group of commands about assertions.
-
-By itself it lists a running service's assertions.
-"""
+"""``outrider assertions``: lists a service's assertions; group of their commands."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +16,7 @@ DEFAULT = "list"
 
 
 class ListByDefault(TyperGroup):
-    """Command group with ``list`` as its default.
-
-    ``outrider assertions churn`` lists those of churn.
-    """
+    """Group whose default is ``list``: ``outrider assertions churn`` lists churn's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default command before arguments that name no command."""

@@ -1,7 +1,4 @@
-"""``outrider check-config``: check outrider.toml and load the named code.
-
-Prints what each model offers.
-"""
+"""``outrider check-config``: check outrider.toml, load its code, print models' offers."""
 
 import os
 import re
@@ -28,7 +25,8 @@ from .model_checks import (
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
-    from outrider.monitor.settings.config import JudgeSettings, ModelSettings, Settings
+    from outrider.monitor.settings.config import Settings
+    from outrider.monitor.settings.model_sections import JudgeSettings, ModelSettings
 
 COLUMNS = {
     "model": "model",

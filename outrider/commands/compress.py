@@ -1,7 +1,4 @@
-"""``outrider compress``: try smaller and faster variants of a champion.
-
-With the cost of each.
-"""
+"""``outrider compress``: try smaller and faster champion variants, with costs."""
 
 import json as json_format
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Data folder facts for ``outrider doctor``.
-
-Size, bytes per record, days left, pauses, refusals.
-"""
+"""Folder facts for ``outrider doctor``: size, days left, pauses, refusals."""
 
 import shutil
 import sqlite3
@@ -13,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.settings.config import Settings, StorageSettings
+    from outrider.monitor.settings.config import Settings
+    from outrider.monitor.settings.sections import StorageSettings
 
 DAY_US = 86_400e6
 SHORTEST_US = 60e6
@@ -95,7 +93,7 @@ def forecast(
 
     Examples
     --------
-    >>> from outrider.monitor.settings.config import StorageSettings
+    >>> from outrider.monitor.settings.sections import StorageSettings
     >>> storage = StorageSettings(journal_max_bytes=1_000_000, min_free_bytes=0, keep_days=7)
     >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 93.0}
@@ -104,7 +102,7 @@ def forecast(
     >>> forecast(storage, free=100_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
     {'payload_days': 7.0, 'days_left': 0.5}
     """
-    from outrider.monitor.settings.config import PRESSURE_SHARE
+    from outrider.monitor.settings.sections import PRESSURE_SHARE
 
     most = PRESSURE_SHARE * storage.journal_max_bytes
     payload_days = min(storage.keep_days, most / payloads_per_day)

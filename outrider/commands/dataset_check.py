@@ -1,7 +1,4 @@
-"""``outrider dataset check``: the model's assertions on a dataset version.
-
-With its labels as outputs.
-"""
+"""``outrider dataset check``: assertions on a version, labels as outputs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

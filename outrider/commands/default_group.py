@@ -1,7 +1,4 @@
-"""Command with subcommands and a default.
-
-``outrider test behavior`` runs, ``outrider test add`` adds.
-"""
+"""Command with default: ``outrider test behavior`` runs, ``test add`` adds."""
 
 from typing import Any
 

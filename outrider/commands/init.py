@@ -1,7 +1,4 @@
-"""``outrider init``: a runnable project for one's own model.
-
-In an empty folder.
-"""
+"""``outrider init``: a runnable project for one's model in an empty folder."""
 
 from enum import StrEnum
 from importlib.resources import files

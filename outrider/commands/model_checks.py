@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, SourceSettings
+    from outrider.monitor.settings.config import Settings
+    from outrider.monitor.settings.model_sections import ChallengerSettings, ModelSettings, SourceSettings
 
 
 def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
@@ -22,10 +23,7 @@ def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[st
 def challenger_problems(
     settings: "Settings", model: "ModelSettings", challenger: "ChallengerSettings"
 ) -> Iterator[str]:
-    """Problems of a challenger's source.
-
-    Options that the challenger omits are the model's.
-    """
+    """Problems of a challenger's source, with the model's options for omitted."""
     kind = challenger.kind or model.kind
     if kind is None:
         yield "kind: architecture, folder, onnx, predictor or endpoint expected; the model has none"
@@ -41,10 +39,7 @@ def challenger_problems(
 
 
 def base_problem(settings: "Settings", name: str, reference: str | None) -> Iterator[str]:
-    """Problems of ``adapted_from``: the base must be a known version.
-
-    Configured, or possibly in the data folder.
-    """
+    """Problems of ``adapted_from``, whose base is configured or possibly stored."""
     if reference is None:
         return
     base, _, version = reference.rpartition("@")

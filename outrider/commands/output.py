@@ -1,7 +1,4 @@
-"""Output of commands: JSON for programs, tables for people.
-
-And the options that all commands take.
-"""
+"""Output of commands, JSON or tables, and options of all."""
 
 import json as json_format
 import os
@@ -35,10 +32,7 @@ def console() -> "Console":
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file that the caller named, text as UTF-8.
-
-    ConfigError where that cannot be done.
-    """
+    """Write a named file, text as UTF-8, or raise ConfigError."""
     from outrider.errors import ConfigError
 
     try:

@@ -1,7 +1,4 @@
-"""``outrider pause``: pause shadow models or live tests.
-
-Capture goes on.
-"""
+"""``outrider pause``: pause shadow models or live tests, never capture."""
 
 import getpass
 from enum import StrEnum

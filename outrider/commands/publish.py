@@ -1,7 +1,4 @@
-"""Publication of behavioral test outcomes to the service.
-
-Of which version, in requests of an accepted size.
-"""
+"""Publication of a version's outcomes, in requests of accepted size."""
 
 import json
 from collections.abc import Iterator, Sequence

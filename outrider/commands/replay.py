@@ -1,7 +1,4 @@
-"""``outrider replay``: judge stored traffic again, or send files.
-
-The flags of two revisions are compared.
-"""
+"""``outrider replay``: judge stored traffic again, comparing revisions, or send files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,7 +15,8 @@ from .replay_files import FileOptions, replay_files
 
 if TYPE_CHECKING:
     from outrider.assertions import Assertion
-    from outrider.monitor.settings.config import ModelSettings, Settings
+    from outrider.monitor.settings.config import Settings
+    from outrider.monitor.settings.model_sections import ModelSettings
     from outrider.monitor.worker.answers_again import AnswersAgain
 
 COLUMNS = {

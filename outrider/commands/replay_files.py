@@ -43,10 +43,7 @@ class FileOptions:
 
 
 def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
-    """Send files and print the results.
-
-    Exit code 1 when a row or a file was refused.
-    """
+    """Send files and print results; exit code 1 after refusals."""
     from .api import connect
     from .files.readers import find_files
     from .files.sending import BlockSender, DeliveryProgress, ReplayPace, Report

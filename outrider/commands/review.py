@@ -1,7 +1,4 @@
-"""``outrider review``: review flags one after another.
-
-A person says whether the model was wrong there.
-"""
+"""``outrider review``: a person says where flagged models were wrong."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

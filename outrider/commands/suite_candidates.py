@@ -1,7 +1,4 @@
-"""``outrider test generate`` and ``review``: candidate cases of a language model.
-
-People judge each of them.
-"""
+"""``outrider test generate`` and ``review``: language model's cases, people's judgement."""
 
 import json as json_format
 import os

@@ -23,10 +23,7 @@ _NOT_THEIRS = (
 
 @contextmanager
 def told_briefly() -> Iterator[None]:
-    """Print briefly on stderr where a model or suite raised.
-
-    The error stands in the outcomes.
-    """
+    """Print on stderr where model or suite raised: errors in outcomes."""
     log, handler = logging.getLogger(running.__name__), _Handler()
     before = log.propagate
     log.addHandler(handler)

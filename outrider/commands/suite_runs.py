@@ -1,7 +1,4 @@
-"""Sources and targets of an ``outrider test`` run.
-
-Models to run on, and results to keep.
-"""
+"""Models of an ``outrider test`` run, and results to keep."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,10 +52,7 @@ def commit_failed(
     reference: str,
     weak_labels: bool,
 ) -> None:
-    """Commit the failed cases as a dataset version of the service.
-
-    The result is printed on stderr.
-    """
+    """Commit failed cases as the service's dataset version, printed on stderr."""
     from outrider.behavioral_tests.failed_rows import failed_rows
 
     from .api import connect

@@ -13,10 +13,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "
 
 
 def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -> None:
-    """Print the matrix, then every failed, broken or unjudged test.
-
-    ``empty`` is said where there is none.
-    """
+    """Print the matrix or ``empty``, then failed, broken or unjudged tests."""
     screen = console()
     if candidates:
         screen.print(f"{candidates} candidates await review: `outrider test review` before they count")

@@ -1,7 +1,4 @@
-"""``outrider test``: run behavioral suites against a model, without pytest.
-
-Subcommands edit suites.
-"""
+"""``outrider test``: run suites without pytest, with subcommands to edit."""
 
 import json as json_format
 import sys
@@ -25,13 +22,7 @@ from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
 from .suite_problems import told_briefly
 from .suite_runs import commit_failed, predictor_of, save_failed
-from .suite_selection import (
-    check_together,
-    selected,
-    watched,
-    why_nothing,
-    without_cases,
-)
+from .suite_selection import check_together, selected, watched, why_nothing, without_cases
 from .suite_tables import show_comparison, show_outcomes
 
 app = typer.Typer(cls=DefaultGroup, add_completion=False)

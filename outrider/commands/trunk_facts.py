@@ -1,7 +1,4 @@
-"""Shared trunk facts for ``outrider doctor``.
-
-Weights that versions have in common with their base.
-"""
+"""Facts for ``outrider doctor``: weights that versions share with bases."""
 
 from collections.abc import Iterator
 from pathlib import Path

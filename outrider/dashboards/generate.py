@@ -212,10 +212,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the files.
-
-    Refuses when a panel or an alert names an unknown metric.
-    """
+    """Write the files; refuse unknown metrics in panels and alerts."""
     unknown = unknown_metrics()
     for line in unknown:
         sys.stderr.write(f"not in the catalogue: {line}\n")

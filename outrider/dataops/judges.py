@@ -15,8 +15,9 @@ from outrider.assertions import Batch
 from outrider.assertions.matching import spelled_like
 
 from .ledger.counters import add_counts, read_counts
+from .state.improvement_tables import Label
 from .state.rows import replace_rows
-from .state.tables import Answer, JudgeAnswer, Label, Record, table_of
+from .state.tables import Answer, JudgeAnswer, Record, table_of
 
 _CACHE = table_of(JudgeAnswer)
 RECENT_LABELS = 20_000
@@ -60,10 +61,7 @@ def version_of(judge: str, digest: str) -> str:
 
 
 def known_replies(connection: Connection, digest: str, questions: Sequence[str]) -> dict[str, Reply]:
-    """Stored replies by the digest of their question.
-
-    Without unavailable ones, which may be asked again.
-    """
+    """Stored replies by question digest; unavailable ones may be asked again."""
     found = {}
     for start in range(0, len(questions), 500):
         part = questions[start : start + 500]
@@ -86,10 +84,7 @@ def store_replies(
     replies: Mapping[str, Reply],
     at_us: int,
 ) -> None:
-    """Store replies by question and count their cost.
-
-    A later reply replaces an unavailable one.
-    """
+    """Store replies and count their cost; later replies replace unavailable ones."""
     rows = [
         (digest, question, _json(reply), reply.tokens, reply.seconds, at_us)
         for question, reply in replies.items()
@@ -111,10 +106,7 @@ def spent_today(connection: Connection, model: str, judge: str, at_us: int) -> t
 
 
 def counts_of(connection: Connection, model: str, judge: str) -> dict[str, int]:
-    """Exact counters of a judge.
-
-    ``asked tokens milliseconds`` and one per outcome of a record.
-    """
+    """Counters ``asked tokens milliseconds`` of a judge, and per record outcome."""
     return read_counts(connection, model, slot_of(judge))
 
 
@@ -169,10 +161,10 @@ def labelled_pairs(
             batch = Batch.from_ipc(payload)
             if not batch.has(f"outputs.{field}"):
                 continue
-            said = batch.to_arrow().column(f"outputs.{field}").to_pylist()
+            outputs = batch.to_arrow().column(f"outputs.{field}").to_pylist()
             pairs += [
                 (value, truth[key])
-                for key, value in zip(batch.keys.tolist(), said, strict=True)
+                for key, value in zip(batch.keys.tolist(), outputs, strict=True)
                 if value is not None and key in truth
             ]
     values = spelled_like([value for _, value in pairs], [value for value, _ in pairs])

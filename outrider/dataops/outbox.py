@@ -1,6 +1,4 @@
-"""Transactional outbox of events for webhooks.
-
-Written in the transaction that makes the events true.
+"""Outbox of webhook events, written in the transaction that causes each.
 
 A row is one event for one address. Its id is the ``webhook-id`` of every attempt, so a receiver that keeps
 the ids it has seen gets each event exactly once although delivery is at least once.
@@ -58,9 +56,7 @@ def enqueue(
     targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> list[str]:
-    """Enqueue an event for every target that subscribes.
-
-    In the caller's transaction.
+    """Enqueue an event for each subscribing target, in the caller's transaction.
 
     Returns
     -------
@@ -96,9 +92,7 @@ def backoff_s(attempts: int) -> int:
 
 
 def claim(connection: Connection, *, now_us: int, limit: int = 16) -> list[Message]:
-    """Claim due messages, oldest first.
-
-    Each is counted as attempted and scheduled again at once.
+    """Claim due messages, oldest first, as attempted and scheduled again.
 
     The next attempt is already written when the request goes out: a crash in between delivers twice,
     never not at all.

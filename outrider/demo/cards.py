@@ -1,6 +1,4 @@
-"""Cards with handwritten digits, and their images on cameras.
-
-Everything follows from a seed.
+"""Seeded cards with handwritten digits, and their images on cameras.
 
 A card passes a camera for several frames: a track. Cameras 1 to 3 stay healthy; 4 to 7 fail, each in its way.
 """
@@ -50,10 +48,7 @@ _TRAIN, _HELD_OUT, _TRAFFIC = 700, 250, 420  # of 1,797 cards; the other 427 are
 
 @dataclass(frozen=True, slots=True)
 class Deck:
-    """Deck of cards: images in [0, 1], digits, and purposes.
-
-    Images have shape (cards, 8, 8).
-    """
+    """Deck of images in [0, 1] (cards, 8, 8), digits and purposes."""
 
     images: Floats
     digits: NDArray[np.int64]
@@ -65,10 +60,7 @@ class Deck:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Passage of a card at a camera.
-
-    ``frames`` has shape (frames, 8, 8).
-    """
+    """Passage of a card at a camera; ``frames`` (frames, 8, 8)."""
 
     phase: Phase
     number: int
@@ -89,10 +81,7 @@ class Track:
 
 
 def read_deck(seed: int) -> Deck:
-    """Digits of scikit-learn, shuffled and dealt by ``seed``.
-
-    UCI, 1,797 of 8 by 8 pixels.
-    """
+    """Scikit-learn's 1,797 UCI digits (8 by 8), shuffled by ``seed``."""
     found = find_spec("sklearn")  # found, not imported: that takes a second
     if found is None or found.origin is None:
         raise ImportError("scikit-learn is not installed: the demo's digits come with it")
@@ -110,10 +99,7 @@ def card_name(card: int) -> str:
 
 
 def render(image: Floats, fault: Fault, rng: np.random.Generator, frames: int = FRAMES) -> Floats:
-    """Frames of one card on a camera, shape (frames, 8, 8).
-
-    Hand, optics, noise, sensor, in this order.
-    """
+    """Frames (frames, 8, 8) of a card through hand, optics, noise, sensor."""
     shifts = np.where(rng.random(frames) < SHIFT, rng.integers(0, 2, frames) * 2 - 1, 0)
     padded = np.pad(image, ((0, 0), (1, 1)))
     seen = np.stack([padded[:, 1 - shift : 9 - shift] for shift in shifts])
@@ -132,10 +118,7 @@ def render(image: Floats, fault: Fault, rng: np.random.Generator, frames: int = 
 def render_healthy(
     deck: Deck, cards: NDArray[np.int64], frames: int, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Healthy frames of several cards, and the card of each.
-
-    Shapes (cards x frames, 8, 8) and (cards x frames,).
-    """
+    """Healthy frames (cards x frames, 8, 8) and cards (cards x frames,)."""
     seen = [render(deck.images[card], "healthy", rng, frames) for card in cards.tolist()]
     return np.concatenate(seen), np.repeat(cards, frames)
 

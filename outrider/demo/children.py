@@ -1,7 +1,4 @@
-"""Processes of the demo.
-
-Started with a log each, watched, and stopped in order, whatever happens.
-"""
+"""Processes of the demo, with logs, watched, stopped in order."""
 
 import signal
 import subprocess
@@ -11,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from outrider.errors import ServerError
 
@@ -19,10 +17,7 @@ TAIL_LINES = 15
 
 
 class ChildDied(ServerError):  # noqa: N818 - reads as the event it is
-    """Process of the demo ended before its time.
-
-    The message holds the end of its log.
-    """
+    """Demo process ended too soon; message with its log's end."""
 
 
 @dataclass(slots=True)
@@ -48,16 +43,13 @@ class DemoProcess:
 
 @dataclass(slots=True)
 class Children:
-    """Processes of the demo as a context.
-
-    Leaving stops those that still run, the last started one first.
-    """
+    """Processes of the demo as a context, stopped in reverse order."""
 
     folder: Path
     environment: dict[str, str]
     _all: list[DemoProcess] = field(default_factory=list)
 
-    def __enter__(self) -> "Children":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -99,10 +91,7 @@ class Children:
             raise ChildDied(f"{child.name} ended with {_told(code)}; the end of {child.log}:\n{child.tail()}")
 
     def stop(self) -> None:
-        """Stop all processes by SIGTERM, the last started one first.
-
-        SIGKILL for those that take too long.
-        """
+        """SIGTERM all, last started first; SIGKILL slow ones."""
         deadline = time.monotonic() + STOP_S
         for child in reversed(self._all):
             if child.process.stdin is not None:

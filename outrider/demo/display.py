@@ -1,7 +1,4 @@
-"""Display of a run on stderr.
-
-A live view on a terminal, one line per stage elsewhere.
-"""
+"""Display on stderr: live on a terminal, elsewhere lines by stage."""
 
 import time
 from collections import deque

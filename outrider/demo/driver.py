@@ -1,6 +1,4 @@
-"""Traffic of the demo: cards pass cameras.
-
-Every frame is sent to the production service.
+"""Demo traffic: cards pass cameras, frames go to the production service.
 
 ``python -m outrider.demo.driver --port N --seed S --truth FILE``. Told by lines on stdin what to send:
 ``healthy``, ``faulty`` or ``final`` (a phase, once), ``flow`` (faulty traffic until the next line). Tells by
@@ -32,9 +30,7 @@ IN_FLIGHT = 4
 
 
 def bursts(rng: np.random.Generator, *, rate: float, burst: float = BURST) -> Iterator[float]:
-    """Seconds to wait before each track.
-
-    None inside a burst, exponential between bursts.
+    """Seconds before each track: none in bursts, exponential between bursts.
 
     Burst sizes are geometric with mean ``burst``; on average ``rate`` tracks come in a second.
     """
@@ -58,10 +54,7 @@ class Sender:
             thread.start()
 
     def send(self, track: Track) -> None:
-        """Hand a track to the next free camera.
-
-        Waits when all are busy.
-        """
+        """Hand a track to the next free camera, or wait."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -152,10 +145,7 @@ def wait_for_service(port: int) -> None:
 
 
 def flow(deck: Deck, seed: int) -> Iterator[Track]:
-    """Endless traffic after the phases.
-
-    Rounds of the faulty phase, each with tracks of its own.
-    """
+    """Endless rounds of the faulty phase, each with tracks of its own."""
     round_number = 1
     while True:
         for track in tracks(deck, "faulty", seed + 1_000_000 * round_number):
@@ -164,10 +154,7 @@ def flow(deck: Deck, seed: int) -> Iterator[Track]:
 
 
 def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "queue.Queue[str]") -> None:
-    """Send tracks with pauses to their end.
-
-    Endless traffic ends when a command is heard.
-    """
+    """Send tracks with pauses; endless traffic ends at a command."""
     due = time.monotonic()
     for track, pause in zip(of, pauses, strict=False):
         # Late by more than a second, the schedule starts anew: a slow machine gets no flood.

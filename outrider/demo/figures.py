@@ -1,7 +1,4 @@
-"""Figures of a run, computed from sent frames and read-back facts.
-
-Nothing here talks to the service.
-"""
+"""Figures from sent frames and read-back facts, without the service."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +18,7 @@ MIN_FALL = 0.30
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Accuracy of two versions on the same frames.
-
-    Version 1 and the current one.
-    """
+    """Accuracy of versions 1 and current on the same frames."""
 
     before: float
     after: float
@@ -94,10 +88,7 @@ class RunFacts:
 
 
 def pairs(answers: Iterable[FrameAnswer]) -> dict[str, Pair]:
-    """Accuracy of both versions by fault, over the final phase.
-
-    ``faulty`` is all faults together.
-    """
+    """Both versions' accuracy by fault in the final phase; ``faulty`` is all."""
     final = [answer for answer in answers if answer.phase == "final"]
     groups: dict[str, list[str]] = {"healthy": ["healthy"], "faulty": list(FAULTS)}
     groups |= {fault: [fault] for fault in FAULTS}
@@ -114,10 +105,7 @@ def pairs(answers: Iterable[FrameAnswer]) -> dict[str, Pair]:
 
 
 def fires(facts: RunFacts) -> list[Fires]:
-    """Flags per 1,000 records, before and after the promotion.
-
-    By assertion; before, while cameras failed.
-    """
+    """Flags per 1,000 records by assertion: cameras failing, then after the promotion."""
     sent = Counter(answer.phase for answer in facts.answers)
     found = []
     for kind, names in (("output", OUTPUT_DEPENDENT), ("input", INPUT_ONLY)):

@@ -1,7 +1,4 @@
-"""Folder of a run.
-
-The project that a user can read, with the ports and the seed of this run.
-"""
+"""Folder of a run: readable project with its ports and seed."""
 
 import base64
 import os
@@ -29,9 +26,7 @@ class Plan:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Prepare an empty folder.
-
-    A new one, or one that an earlier demo left behind.
+    """Prepare an empty folder, new or left by an earlier demo.
 
     Raises
     ------
@@ -47,10 +42,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Environment of the processes: key file and package path.
-
-    Settings of the caller's (``OUTRIDER_…``) are not meant for the demo.
-    """
+    """Processes' environment: key file, package path, no caller's ``OUTRIDER_…``."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
     paths = [str(Path(outrider.__file__).parents[1]), *filter(None, [own.get("PYTHONPATH")])]
     own["PYTHONPATH"] = os.pathsep.join(paths)
@@ -59,10 +51,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def write_project(plan: Plan, *, port: int, service_port: int) -> None:
-    """Copy the project into the folder, with ports and seed.
-
-    Those of this run.
-    """
+    """Copy the project into the folder, with the run's ports, seed."""
     shutil.copytree(PROJECT, plan.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     config = plan.folder / "outrider.toml"
     text = config.read_text(encoding="utf-8")

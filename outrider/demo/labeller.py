@@ -1,6 +1,4 @@
-"""Human labeller of the demo.
-
-Labels some cards late, unasked, and those in the label queue.
+"""Human labeller: queued cards, and some late, unasked.
 
 ``python -m outrider.demo.labeller --seed S --truth FILE``; it knows ``OUTRIDER_URL`` and the key. What is on
 a card it reads from the driver's truth file, as a human would from the card.
@@ -62,10 +60,7 @@ class LabellingApi:
 
 
 def is_late(track: str, frame: str, seed: int) -> bool:
-    """Test for a frame that the human looks at unasked.
-
-    One frame of 5 % of the tracks.
-    """
+    """True for unasked looks: one frame of 5 % of tracks."""
     digest = hashlib.blake2b(track.encode(), digest_size=8, salt=str(seed).encode()[:16]).digest()
     number = int.from_bytes(digest, "big")
     return number % 10_000 < LATE_SHARE * 10_000 and number // 10_000 % 5 == int(frame)

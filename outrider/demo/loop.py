@@ -1,6 +1,4 @@
-"""Loop of the demo, stage by stage.
-
-Starts everything, says when traffic changes, waits, and reads back.
+"""Demo's stages: start, change the traffic, wait, read back.
 
 What happens in between is the service's doing: nothing here trains, judges or promotes.
 """
@@ -80,17 +78,21 @@ class Loop:
         self._label_counts: dict[str, int] = {}
 
     def start(self, port: int) -> None:
-        """Start all processes at once.
-
-        They wait for each other.
-        """
+        """Train the model, then start all processes, to wait for each other."""
         children = self.children
         self._service_port = free_port()
         write_project(self.plan, port=port, service_port=self._service_port)
         self.state.url = f"http://127.0.0.1:{port}"
         children.environment["OUTRIDER_URL"] = self.state.url
         seed, truth = str(self.plan.seed), str(self.state.truth.path)
-        children.start("train", ["train.py", "--seed", seed], may_end=True)
+        train = children.start("train", ["train.py", "--seed", seed], may_end=True)
+        try:  # who loads the checks reads what it measured
+            train.process.wait(STAGE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise ServerError(
+                f"no model after {STAGE_TIMEOUT_S:.0f} s of training; see {train.log}"
+            ) from None
+        children.check()
         self._serve = children.start("serve", ["-m", "outrider", "serve", "--config", "outrider.toml"])
         service = ["--folder", ".", "--port", str(self._service_port)]
         children.start("service", ["-m", "outrider.demo.service", *service])
@@ -140,10 +142,7 @@ class Loop:
             )
 
     def go_wrong(self) -> None:
-        """Send healthy traffic, then failing cameras.
-
-        Ends when all of it is judged and late labels are in.
-        """
+        """Send healthy, then faulty traffic, until judged and late labels arrive."""
         with self._stage("start"):
             self.driver.say("healthy")
             self._until(self._has_traffic, "traffic")
@@ -163,10 +162,7 @@ class Loop:
             self._join_imports()
 
     def label(self) -> None:
-        """Request labels within the budget.
-
-        A human gives them, while cameras go on failing.
-        """
+        """Request labels within budget, given by a human while cameras fail."""
         with self._stage("labels"):
             policy = "random" if self.plan.is_control else None
             asked = self.api.post("/v1/label-requests", {"model": MODEL, "policy": policy})["requests"]

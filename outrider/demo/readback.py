@@ -84,10 +84,7 @@ def read_flags(api: Api) -> Iterator[dict[str, Any]]:
 
 
 def trained_rows(api: Api, version: str) -> dict[str, list[str]]:
-    """Card of every training row, by dataset version, from the lineage.
-
-    Of one model version.
-    """
+    """Cards of a model version's training rows, by dataset version."""
     found = {}
     for node in api.get(f"/v1/lineage/{MODEL}", version=version)["parents"]:
         if node["kind"] != "dataset" or node["role"] not in ("fresh", "replay"):

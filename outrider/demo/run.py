@@ -20,9 +20,7 @@ from .report import as_json, show, show_control
 
 
 def run(*, folder: Path, seed: int, once: bool, control: bool, json: bool, began: float) -> int:
-    """Run the demo.
-
-    Returns the exit code: 0 when the loop closed, 1 when it did not.
+    """Run the demo; return 0 when the loop closed, else 1.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""Production service of the demo.
-
-Reads digits, sends a copy of every call to Outrider, reloads on a webhook.
+"""Demo's digit reader: copies calls to Outrider, reloads on webhooks.
 
 ``python -m outrider.demo.service --folder PROJECT --port N``. It knows ``OUTRIDER_URL``, the key, and the
 webhook's secret; of Outrider it uses the client alone. The version it replaced stays loaded, so that the

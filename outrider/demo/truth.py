@@ -1,7 +1,4 @@
-"""Truth of the traffic: one JSON line per answer.
-
-The driver writes the file.
-"""
+"""Truth of the traffic: the driver's JSON line per answer."""
 
 import json
 from collections.abc import Iterable
@@ -33,10 +30,7 @@ class FrameAnswer:
 
 
 def follow(path: Path, at: int) -> tuple[list[dict[str, Any]], int]:
-    """Complete lines of a growing file, and the position behind.
-
-    Lines behind position ``at``.
-    """
+    """Complete lines behind ``at`` of a growing file, and their end."""
     if not path.exists():
         return [], at
     with path.open("rb") as file:

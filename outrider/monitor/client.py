@@ -294,9 +294,7 @@ class Client:
         attrs: Fields | None = None,
         version: str | None = None,
     ) -> str | None:
-        """Copy one request and its answer.
-
-        Values are copied as they are at the call.
+        """Copy one request and its answer, as values are now.
 
         Parameters
         ----------
@@ -340,9 +338,7 @@ class Client:
             return None
 
     def label(self, id: str, label: Fields, *, source: str = "human", ts: float | None = None) -> bool:
-        """Send the label of a record, early or late.
-
-        Labels are not sampled.
+        """Send the unsampled label of a record, early or late.
 
         Parameters
         ----------
@@ -636,9 +632,7 @@ def watch(
     entity: str | None = None,
     attrs: Iterable[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a predict function.
-
-    Every call is captured after it returned.
+    """Decorate a predict function, each call captured after return.
 
     Parameters
     ----------

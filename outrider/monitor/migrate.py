@@ -7,10 +7,7 @@ from .settings.config import Settings, find_config, load_settings
 
 
 def migrate(settings: Settings) -> bool:
-    """Create or upgrade the database of a configuration.
-
-    Returns True where anything was to be done.
-    """
+    """Create or upgrade a configuration's database; True if anything changed."""
     from outrider.dataops.state import migrations
 
     if migrations.is_current(settings.database_url):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.assertions.matching import same
-from outrider.assertions.typed_text import matches_stored, plain_text, read_typed, typed_texts
+from outrider.assertions.matching import matches, same
+from outrider.assertions.typed_text import plain_text, read_typed, typed_texts
 
 ODD = ["1", "-0", "1e5", "true", "True", "nan", "inf", "-inf", '"', '"1"', '"a', "", " 1", "01", "NaN", "1_0"]
 
@@ -43,12 +43,13 @@ SCALARS: st.SearchStrategy[Any] = (
 @given(SCALARS, SCALARS)
 def test_stored_texts_match_as_the_values_do(answer: Any, label: Any) -> None:
     stored = [typed_texts(pa.array([value]))[0] for value in (answer, label)]
-    assert matches_stored(stored[:1], stored[1:]).tolist() == [same(answer, label)]
+    assert same(*map(read_typed, stored)) == same(answer, label)
 
 
 def test_texts_of_the_previous_release_are_read() -> None:
     # It wrote the text "1" as it wrote the number: either is taken for a label that says 1.
-    assert matches_stored(["1", "true", '"oh" no'], ['"1"', "1", '"oh" no']).tolist() == [True, True, True]
+    answers, labels = ["1", "true", '"oh" no'], ['"1"', "1", '"oh" no']
+    assert matches([*map(read_typed, answers)], [*map(read_typed, labels)]).tolist() == [True, True, True]
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string())])

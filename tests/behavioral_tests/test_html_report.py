@@ -14,9 +14,9 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, expect, perturb
+from outrider.behavioral_tests.case_values import image_of, is_tensor
 from outrider.behavioral_tests.compare import compare_models
 from outrider.behavioral_tests.html_report import html_report
-from outrider.behavioral_tests.kept_values import image_of, is_tensor
 from outrider.behavioral_tests.outcome import Example, Measure
 from tests.requirements import require_program
 

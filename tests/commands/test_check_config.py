@@ -1,6 +1,7 @@
 """check-config: what it lists, and that every way in which user code can be wrong is told."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.errors import ConfigError
+from tests.forked import forks
 
 CONFIG = """
 [models.m]
@@ -36,6 +38,13 @@ from outrider.behavioral_tests import INV, MFT, expect, perturb
 test_noise = INV(perturb=perturb.tabular.jitter("x", noise=0.1), expect=expect.same("label"), live=0.1)
 test_zero = MFT(cases=[{"inputs": {"x": 0.0}}], labels=[0])
 """
+
+
+@pytest.fixture(autouse=True)
+def forked() -> Iterator[None]:
+    """The host that loads the files, thirty times."""
+    with forks():
+        yield
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.http.auth import KeyGate, Keyring
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from tests.monitor.web.sample import HOSTILE, MODEL, build
 
 

@@ -21,6 +21,7 @@ from outrider.dataops.state.database import open_database, write
 from outrider.errors import OutriderError
 from tests.databases import place_database
 from tests.soak import PATIENCE_S
+from tests.table_rows import append
 
 
 def silent(_what: str, _done: int, _total: int) -> None: ...
@@ -46,9 +47,9 @@ class Data:
         """A block, and its judgement."""
         (seq,) = self.journal.append([Entry("records", "toy", 5, b"x" * 2000)], number)
         effects = Effects("toy", "champion", seq)
-        effects.records = [
-            ("toy", f"r{seq}-{row}", seq, row, 0, 0, None, None, None, None, 1.0, None) for row in range(5)
-        ]
+        for row in range(5):
+            values = ("toy", f"r{seq}-{row}", seq, row, 0, 0, None, None, None, None, 1.0, None)
+            append(effects.records, values)
         with write(self.engine) as connection:
             ledger.apply(connection, effects)
         return seq

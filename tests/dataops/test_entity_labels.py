@@ -14,6 +14,7 @@ from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.database import write
 from tests.databases import migrated
 from tests.soak import examples
+from tests.table_rows import append
 
 Stream = list[list[tuple[str, str, int]]]
 """Commits of (kind, entity, time)."""
@@ -28,9 +29,9 @@ def commit(engine: Engine, seq: int, group: list[tuple[str, str, int]]) -> None:
     for row, (kind, entity, ts_us) in enumerate(group):
         if kind == "record":
             values = ("m", f"{seq}:{row}", seq, row, ts_us, 0, None, entity, None, None, 1.0, None)
-            effects.records.append(values)
+            append(effects.records, values)
         else:
-            effects.labels.append((seq + 1, row, "m", "", "human", "1", "{}", ts_us, 0, entity))
+            append(effects.labels, (seq + 1, row, "m", "", "human", "1", "{}", ts_us, 0, entity))
     with write(engine) as connection:
         ledger.apply(connection, effects)
 
@@ -97,7 +98,7 @@ def test_a_label_waits_for_its_record_and_goes_over_to_a_later_one_that_was_late
 def test_labels_that_name_their_record_stay_where_they_are(engine: Engine) -> None:
     with write(engine) as connection:
         effects = Effects("m", "champion", 1)
-        effects.labels.append((1, 0, "m", "a", "human", "1", "{}", 10, 0, None))
+        append(effects.labels, (1, 0, "m", "a", "human", "1", "{}", 10, 0, None))
         ledger.apply(connection, effects)
     commit(engine, 3, [("record", "u", 4), ("label", "u", 5)])
     assert resolved(engine) == {(1, 0): "a", (4, 1): "3:0"}

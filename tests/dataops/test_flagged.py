@@ -9,7 +9,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 
 
@@ -66,7 +66,7 @@ def add_label(engine: Engine, seq: int, name: str, label: object, *, source: str
             "value": json.dumps(label),
         }
         row |= {"label": {"label": label}, "ts_us": seq, "received_us": seq}
-        connection.execute(insert(tables.Label), [row])
+        connection.execute(insert(improvement_tables.Label), [row])
 
 
 def block(ids: str, **more: object) -> Block:

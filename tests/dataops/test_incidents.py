@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from outrider.dataops.flags import incidents
+from outrider.dataops.flags import stored_incidents
 from outrider.dataops.flags.incidents import Figures, IncidentBook, IncidentRule, is_onset
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound, OutriderError
+from tests.table_rows import append
 
 START_US = 1_790_000_040_000_000
 TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
@@ -36,11 +37,12 @@ class Traffic:
         )
         for row in range(records):
             key = f"r{self.seq}-{row}"
-            effects.records.append(("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0, False))
+            append(effects.records, ("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0, False))
             if row < flags:
                 identity = flag_id("m", "1", "x", "rev", key)
-                effects.flags.append(
-                    (identity, "m", key, "x", "rev", "champion", "1", 1.0, level, None, self.seq, row, 0)
+                append(
+                    effects.flags,
+                    (identity, "m", key, "x", "rev", "champion", "1", 1.0, level, None, self.seq, row, 0),
                 )
         with write(self.engine) as connection:
             found = count_flags(connection, effects, FlagBudget())
@@ -52,9 +54,9 @@ class Traffic:
         with write(self.engine) as connection:
             self.book.settle(connection, now_us=self.now_us)
 
-    def incidents(self) -> list[incidents.IncidentRow]:
+    def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
-            return list(reversed(incidents.list_incidents(connection)))
+            return list(reversed(stored_incidents.list_incidents(connection)))
 
     def told(self) -> list[tuple[str, dict[str, Any]]]:
         with self.engine.connect() as connection:
@@ -145,7 +147,7 @@ def test_silence_resolves_and_the_next_onset_is_another_incident(traffic: Traffi
 def test_an_acknowledged_incident_goes_on_and_is_resolved_by_silence(traffic: Traffic) -> None:
     traffic.minute(1, level="critical")
     with write(traffic.engine) as connection:
-        incidents.acknowledge(connection, traffic.incidents()[0].id, note="Ada looks")
+        stored_incidents.acknowledge(connection, traffic.incidents()[0].id, note="Ada looks")
     traffic.minute(1, level="critical")
     assert [(row.status, row.flags) for row in traffic.incidents()] == [("acknowledged", 2)]
     traffic.quiet(400)
@@ -157,7 +159,9 @@ def test_muted_stays_silent_until_its_time_and_is_told_anew_after_it(traffic: Tr
     traffic.minute(1, level="critical")
     muted_until = traffic.now_us + 3_600_000_000
     with write(traffic.engine) as connection:
-        incidents.mute(connection, traffic.incidents()[0].id, until_us=muted_until, now_us=traffic.now_us)
+        stored_incidents.mute(
+            connection, traffic.incidents()[0].id, until_us=muted_until, now_us=traffic.now_us
+        )
     traffic.quiet(1000)  # silence does not end it: what comes next would be told
     traffic.minute(5, level="critical")
     assert [(row.status, row.flags) for row in traffic.incidents()] == [("muted", 6)]
@@ -176,17 +180,17 @@ def test_a_person_resolves_and_what_is_wrong_is_refused(traffic: Traffic) -> Non
     traffic.minute(1, level="critical")
     incident = traffic.incidents()[0].id
     with write(traffic.engine) as connection:
-        incidents.resolve(connection, incident, now_us=traffic.now_us, why="fixed", targets=TARGETS)
-        incidents.resolve(connection, incident, now_us=traffic.now_us, why="again", targets=TARGETS)
+        stored_incidents.resolve(connection, incident, now_us=traffic.now_us, why="fixed", targets=TARGETS)
+        stored_incidents.resolve(connection, incident, now_us=traffic.now_us, why="again", targets=TARGETS)
     assert traffic.incidents()[0].note == "fixed"
     assert len(traffic.told()) == 2
     with write(traffic.engine) as connection:
         with pytest.raises(OutriderError, match="is resolved"):
-            incidents.acknowledge(connection, incident)
+            stored_incidents.acknowledge(connection, incident)
         with pytest.raises(OutriderError, match="time to come"):
-            incidents.mute(connection, incident, until_us=1, now_us=2)
+            stored_incidents.mute(connection, incident, until_us=1, now_us=2)
         with pytest.raises(NotFound, match="no incident 'inc_0'"):
-            incidents.get(connection, "inc_0")
+            stored_incidents.get(connection, "inc_0")
 
 
 def test_a_new_process_goes_on_where_the_old_one_ended(engine: Engine) -> None:

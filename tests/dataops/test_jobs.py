@@ -6,7 +6,7 @@ from sqlalchemy import Engine, insert, text
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import DAY_US, Trigger, is_due, maybe_enqueue
 from outrider.dataops.outbox import WebhookTarget
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound
 
@@ -62,7 +62,8 @@ def flagged_and_labelled(engine: Engine, *names: str) -> None:
                 "value": "1",
             }
             connection.execute(
-                insert(tables.Label), [label | {"label": {"label": 1}, "ts_us": 0, "received_us": 0}]
+                insert(improvement_tables.Label),
+                [label | {"label": {"label": 1}, "ts_us": 0, "received_us": 0}],
             )
         connection.execute(text("INSERT OR REPLACE INTO cursor VALUES ('m', 'champion', 2)"))
 

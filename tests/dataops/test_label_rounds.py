@@ -11,8 +11,9 @@ from sqlalchemy import Engine, insert, text
 from outrider.assertions.selection import POLICIES, Policy
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.labels.estimates import evenly_drawn, read_estimates, request_weights
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from tests.dataops.label_requests import request_labels
 
 CAMERAS, RECORDS, BUDGET = 8, 1000, 100
 SECOND = 1_000_000
@@ -69,7 +70,7 @@ class Cameras:
     def round(self, policy: Policy, seed: int, **more: Any) -> list[labels.RequestedLabel]:
         """Ask, and label everything that was asked for."""
         with write(self.engine) as connection:
-            found = labels.request_labels(
+            found = request_labels(
                 connection, model=self.model, budget=BUDGET, policy=policy, seed=seed, now_us=1, **more
             )
             rows: list[dict[str, Any]] = [
@@ -87,7 +88,7 @@ class Cameras:
                 for item in found
             ]
             if rows:
-                connection.execute(insert(tables.Label), rows)
+                connection.execute(insert(improvement_tables.Label), rows)
         return found
 
     def error(self) -> float:

@@ -8,8 +8,9 @@ from outrider.assertions import Batch
 from outrider.assertions.selection import POLICIES, Policy
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.labels.estimates import read_estimates
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from tests.dataops.label_requests import request_labels
 
 
 def add(
@@ -51,7 +52,7 @@ def label(engine: Engine, name: str) -> None:
             "value": "1",
         }
         connection.execute(
-            insert(tables.Label), [row | {"label": {"label": 1}, "ts_us": 0, "received_us": 0}]
+            insert(improvement_tables.Label), [row | {"label": {"label": 1}, "ts_us": 0, "received_us": 0}]
         )
 
 
@@ -70,9 +71,7 @@ def request(
 
 def ask(engine: Engine, budget: int, policy: Policy, **more: Any) -> list[labels.RequestedLabel]:
     with write(engine) as connection:
-        return labels.request_labels(
-            connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, **more
-        )
+        return request_labels(connection, model="m", budget=budget, policy=policy, seed=0, now_us=1, **more)
 
 
 def test_flagged_unlabelled_records_are_asked_for_once(engine: Engine) -> None:
@@ -155,7 +154,7 @@ def answer(engine: Engine, **outputs: Any) -> None:
     )
     with write(engine) as connection:
         version = {"model": "m", "version": "1", "status": "champion", "created_us": 0, "changed_us": 0}
-        connection.execute(insert(tables.ModelVersion), [version | {"digest": "", "note": ""}])
+        connection.execute(insert(improvement_tables.ModelVersion), [version | {"digest": "", "note": ""}])
         stored = {"model": "m", "version": "1", "seq": 1, "payload": batch.to_ipc()}
         connection.execute(insert(tables.Answer), [stored])
 
@@ -235,7 +234,7 @@ def test_bal_follows_the_assertion_whose_fires_fell(engine: Engine) -> None:
     count(engine, records=100, **{"flags:on True": 50, "flags:on False": 50})
     request(engine, 1, "bal")
     with engine.connect() as connection:
-        [seen] = connection.execute(select(tables.table_of(tables.LabelRound))).all()
+        [seen] = connection.execute(select(tables.table_of(improvement_tables.LabelRound))).all()
     assert (seen.records, seen.fires, seen.policy) == (100, {"on True": 50, "on False": 50}, "bal")
     # Of 200 records more the one fires on half as before, the other on as many: r = 0 and 0.5.
     count(engine, records=300, **{"flags:on True": 150, "flags:on False": 100})

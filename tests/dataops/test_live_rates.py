@@ -3,10 +3,11 @@
 import numpy as np
 from sqlalchemy import Engine
 
-from outrider.dataops.flags import incidents
-from outrider.dataops.flags.incidents import IncidentBook, IncidentRow, IncidentRule
+from outrider.dataops.flags import stored_incidents
+from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
 from outrider.dataops.flags.live_rates import Alarm, current_rates, follow, list_rates
 from outrider.dataops.flags.rate_limit import NewFlags
+from outrider.dataops.flags.stored_incidents import IncidentRow
 from outrider.dataops.ledger.commit import Effects, LiveVerdicts
 from outrider.dataops.state.database import write
 
@@ -76,7 +77,7 @@ class Book:
 
     def incidents(self) -> list[IncidentRow]:
         with self.engine.connect() as connection:
-            return list(reversed(incidents.list_incidents(connection)))
+            return list(reversed(stored_incidents.list_incidents(connection)))
 
 
 def test_an_alarm_is_an_incident_that_counts_further_failures_and_outlives_silence(engine: Engine) -> None:
@@ -93,7 +94,7 @@ def test_after_a_silence_that_was_asked_for_it_is_told_anew(engine: Engine) -> N
     book = Book(engine)
     until = book.now_us + 60_000_000
     with write(engine) as connection:
-        incidents.mute(connection, book.incidents()[0].id, until_us=until, now_us=book.now_us)
+        stored_incidents.mute(connection, book.incidents()[0].id, until_us=until, now_us=book.now_us)
     book.step(failures=5)
     assert [row.status for row in book.incidents()] == ["muted"]
     book.step(failures=1, after_s=120)
@@ -103,7 +104,7 @@ def test_after_a_silence_that_was_asked_for_it_is_told_anew(engine: Engine) -> N
 def test_what_a_person_resolved_is_not_told_again_for_the_same_version(engine: Engine) -> None:
     book = Book(engine)
     with write(engine) as connection:
-        incidents.resolve(connection, book.incidents()[0].id, now_us=book.now_us, why="known")
+        stored_incidents.resolve(connection, book.incidents()[0].id, now_us=book.now_us, why="known")
     book.step(failures=50)
     assert [row.status for row in book.incidents()] == ["resolved"]
 

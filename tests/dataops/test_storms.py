@@ -15,6 +15,7 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects, flag_id
 from outrider.dataops.state.database import write
 from tests.soak import examples
+from tests.table_rows import append
 
 START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % 60_000_000
 IDS = [f"{n:032x}" for n in range(20_000)]
@@ -25,10 +26,10 @@ def unit(rows: range, *, seq: int, subject: str | None = None, received_us: int 
     effects = Effects("m", "champion", seq, received_us=received_us, received={seq: received_us})
     for at, row in enumerate(rows):
         key, part = f"r{row}", "ab"[row % 2]
-        effects.records.append(("m", key, seq, at, row, row, "1", None, part, "0", 1.0, False))
+        append(effects.records, ("m", key, seq, at, row, row, "1", None, part, "0", 1.0, False))
         identity = flag_id("m", "1", "a", "rev", subject or key)
         flag = (identity, "m", key, "a", "rev", "champion", "1", 1.0, "warning", '{"x": 1}', seq, at, row)
-        effects.flags.append(flag)
+        append(effects.flags, flag)
     effects.counts.update({"flags:a": len(rows), "records": len(rows)})
     return effects
 
@@ -118,11 +119,11 @@ def test_an_event_that_is_found_again_counts_once_even_in_a_storm(engine: Engine
 
 def test_slices_of_records_of_earlier_blocks_are_looked_up(engine: Engine) -> None:
     first = unit(range(4), seq=1)
-    first.flags.clear()
+    first.flags = first.flags.where([False] * len(first.flags))
     first.counts.clear()
     commit(engine, first, FlagBudget())
     later = Effects("m", "champion", 2, received_us=START_US, received={2: START_US})
-    later.flags = list(unit(range(4), seq=1).flags)
+    later.flags = unit(range(4), seq=1).flags
     later.counts["flags:a"] = 4
     commit(engine, later, FlagBudget())
     found = Counter(dict(rows(engine, "SELECT slice, flags FROM flag_count")))

@@ -10,11 +10,11 @@ from sqlalchemy import Connection, Engine, insert
 from outrider.assertions.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
 from outrider.dataops.flags import quality
-from outrider.dataops.labels import queue as labels
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.queries.overview import read_overview
 from tests.databases import migrated
+from tests.dataops.label_requests import request_labels
 
 RECORDS, FLAGGED, BUDGET = 2000, 700, 200
 
@@ -74,7 +74,7 @@ def ask(found: Stream, policy: Policy, seed: int, *, budget: int = BUDGET, seq: 
     chosen = []
     for number in range(2):
         with write(found.engine) as connection:
-            asked = labels.request_labels(
+            asked = request_labels(
                 connection, model="m", budget=budget // 2, policy=policy, seed=seed, now_us=number
             )
             give(connection, found, [one.record_id for one in asked], seq + number)
@@ -97,7 +97,7 @@ def give(connection: Connection, found: Stream, names: list[str], seq: int) -> N
         }
         for row, name in enumerate(names)
     ]
-    connection.execute(insert(tables.Label), rows)
+    connection.execute(insert(improvement_tables.Label), rows)
 
 
 def precision(found: Stream) -> Rate:
@@ -172,7 +172,7 @@ def test_where_labels_arrive_for_most_records_they_all_count(found: Stream) -> N
 def test_picks_without_a_known_probability_have_no_weight(found: Stream) -> None:
     ask(found, "uniform", 0)
     with write(found.engine) as connection:
-        connection.execute(tables.table_of(tables.LabelRequest).update().values(population=0))
+        connection.execute(tables.table_of(improvement_tables.LabelRequest).update().values(population=0))
     assert not isinstance(precision(found), WeightedRate)
 
 
@@ -211,7 +211,7 @@ def test_labelled_records_are_judged_by_type_and_not_at_all_for_numbers(
             ],
         )
         connection.execute(
-            insert(tables.Label),
+            insert(improvement_tables.Label),
             [
                 label | {"record_id": name, "row": at, "value": value}
                 for at, (name, value) in enumerate(zip(names, labels, strict=True))

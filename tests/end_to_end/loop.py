@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.forked import TRAINING
+
 from .service import Service, kill, wait_until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -329,7 +331,10 @@ def write_project(folder: Path, url: str) -> Path:
 @contextlib.contextmanager
 def run_loop(folder: Path) -> Iterator[Loop]:
     """A service that has gone once round."""
-    with Receiver().listen() as receiver, Service(write_project(folder, receiver.url)) as service:
+    with (
+        Receiver().listen() as receiver,
+        Service(write_project(folder, receiver.url), needs=TRAINING) as service,
+    ):
         wait_until(lambda: service.client.get("/v1/retrains").status_code == 200, "the whole API", service)
         loop = Loop(service, receiver, Traffic(service))
         loop.go_round()

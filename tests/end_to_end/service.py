@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from tests.databases import place_database
+from tests.forked import forks
 from tests.soak import PATIENCE_S
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -114,8 +115,13 @@ class Service:
         Data folder, when it is not the one beside the configuration.
     is_new
         Whether the service makes its database itself, which takes it a second; else it finds an empty one.
+    is_started
+        Whether its processes are started as users start them, imports and all, as in a soak; else they are
+        forks.
+    needs
+        Modules that are imported once before it is forked, where it would import them again and again.
     env
-        Added to the environment of the service.
+        Added to the environment of the service, which is then started too.
     """
 
     def __init__(
@@ -124,10 +130,14 @@ class Service:
         *,
         folder: Path | None = None,
         is_new: bool = False,
+        is_started: bool = False,
+        needs: Sequence[str] = (),
         env: Mapping[str, str] = EMPTY,
     ) -> None:
         self.config = config
         self.is_new = is_new
+        self.is_started = is_started or bool(env)
+        self.needs = needs
         self.folder = folder or config.parent / "outrider-data"
         self.env = env
         self.log = config.parent / "serve.log"
@@ -140,7 +150,8 @@ class Service:
         if not self.is_new:
             self.folder.mkdir(parents=True, exist_ok=True)
             place_database(self.folder / "state.db")
-        with self.log.open("ab") as log:
+        how = contextlib.nullcontext() if self.is_started else forks(*self.needs)
+        with self.log.open("ab") as log, how:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "outrider", "serve", "--config", str(self.config), "--port", "0"],
                 stdin=subprocess.DEVNULL,
@@ -226,15 +237,16 @@ def outrider(
     folder: Path, *arguments: str, timeout_s: float = PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a folder until it ends."""
-    return subprocess.run(
-        [sys.executable, "-m", "outrider", *arguments],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    with forks():
+        return subprocess.run(
+            [sys.executable, "-m", "outrider", *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
 
 
 def all_dead(pids: Iterable[int]) -> bool:

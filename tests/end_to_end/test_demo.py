@@ -18,10 +18,11 @@ from outrider.demo.children import Children
 from outrider.demo.files import Plan, environment, free_port, prepare_folder
 from outrider.demo.loop import Loop
 from outrider.demo.readback import read_flags
+from tests.forked import TRAINING, forks
 from tests.prometheus import alerts_so_far, are_all_up, impatient, run_prometheus
 from tests.soak import promised
 
-from .service import descendants, is_alive, wait_until
+from .service import command_line, descendants, is_alive, wait_until
 
 SEED = 3
 pytestmark = pytest.mark.timeout(1200)
@@ -38,7 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(folder: Path) -> dict[str, Any]:
-    done = subprocess.run(command(folder, "--once", "--json"), capture_output=True, text=True, check=False)
+    with forks(*TRAINING):
+        done = subprocess.run(
+            command(folder, "--once", "--json"), capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -131,7 +135,7 @@ def test_a_seed_repeats_flags_selection_and_digests_and_no_alert_fires(
     prepare_folder(again)
     for name in ("short", "shipped"):
         (tmp_path / name).mkdir()
-    with Children(again, environment(again)) as children, ExitStack() as watching:
+    with forks(*TRAINING), Children(again, environment(again)) as children, ExitStack() as watching:
         loop = Loop(Plan(again, SEED), children, began=time.monotonic(), tick=lambda _: None)
         loop.start(port := free_port())
         target = f"127.0.0.1:{port}"
@@ -170,7 +174,7 @@ def digests(loop: Loop) -> dict[str, str]:
 
 
 def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w") as log:
+    with (tmp_path / "log").open("w") as log, forks(*TRAINING):
         demo = subprocess.Popen(
             command(tmp_path / "demo", "--once"),
             stdin=subprocess.DEVNULL,
@@ -181,6 +185,7 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
         )
     try:
         wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")
+        wait_until(lambda: running("monitor.host", demo.pid) != [], "an assertion host")
         below = descendants(demo.pid)
         assert len(below) >= 7
         demo.send_signal(signal.SIGINT)
@@ -193,13 +198,13 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w") as log:
+    with (tmp_path / "log").open("w") as log, forks(*TRAINING):
         demo = subprocess.Popen(
             command(tmp_path / "demo", "--once"), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     try:
         wait_until(lambda: (tmp_path / "demo/truth.jsonl").exists(), "traffic")
-        production = next(pid for pid in descendants(demo.pid) if "demo.service" in command_of(pid))
+        (production,) = running("demo.service", demo.pid)
         os.kill(production, signal.SIGKILL)
         assert demo.wait(promised(40)) == 4
     finally:
@@ -210,5 +215,5 @@ def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
     assert "service ended with signal 9" in said or "driver ended with exit code 1" in said
 
 
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+def running(module: str, below: int) -> list[int]:
+    return [pid for pid in descendants(below) if f"outrider.{module} " in command_line(pid)]

@@ -296,7 +296,8 @@ def test_a_generated_client_reads_what_the_service_answers(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     models = generated_models(openapi(service), tmp_path)
-    sent = send(service, [record("typed", 0.95), record("odd", "high")])
+    typed = models.RecordEnvelope(**record("typed", 0.95)).model_dump(mode="json", exclude_none=True)
+    sent = send(service, [typed, record("odd", "high")])
     taken = models.Taken.model_validate_json(sent.content)
     assert (taken.accepted, [bad.id for bad in taken.rejected]) == (1, ["odd"])
     judged(service, {"typed"})

@@ -89,7 +89,7 @@ def readme_record(folder: Path) -> dict[str, Any]:
 def check_served(folder: Path) -> dict[str, Any]:
     """Send the README's record to the project's service; what is known of it once it is judged."""
     record = readme_record(folder)
-    with Service(folder / "outrider.toml", is_new=True) as service:
+    with Service(folder / "outrider.toml", is_new=True, needs=("torch", "sklearn.pipeline")) as service:
         answer = service.client.post("/v1/records", json=record)
         assert answer.status_code == 202, answer.text
         assert answer.json() == {"accepted": 1, "rejected": []}

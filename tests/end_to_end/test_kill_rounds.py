@@ -132,7 +132,7 @@ def journal_rows(service: Service) -> list[tuple[int]]:
 
 
 def test_kill_of_the_supervisor_leaves_no_process_after_two_seconds(tmp_path: Path) -> None:
-    with Service(write_project(tmp_path)) as service:
+    with Service(write_project(tmp_path), is_started=True) as service:
         wait_until(lambda: len(service.processes()) == 6, "all six processes", service)
         pids = list(service.processes().values())
         assert service.process is not None

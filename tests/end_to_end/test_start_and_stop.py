@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     path = write_project(tmp_path_factory.mktemp("slow"))
     slow = f"import pathlib, time\ntime.sleep({SLOW_S})\npathlib.Path(__file__).with_name('loaded').touch()\n"
     (path.parent / "model.py").write_text(slow + MODEL, encoding="utf-8")
-    with Service(path, is_new=True) as running:
+    with Service(path, is_new=True, is_started=True) as running:
         yield running
 
 

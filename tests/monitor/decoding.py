@@ -13,6 +13,10 @@ def decode_body(
     model: str | None = None,
 ) -> Decoded:
     """Known columns by the fast path, all others by the general one."""
-    known = decoder.read_known(body, form=form, model=model) if kind == "records" else None
+    known = (
+        decoder.read_known(body, form=form, model=model, received_us=received_us)
+        if kind == "records"
+        else None
+    )
     parts, rejected = (known, []) if known else decoder.read(body, kind=kind, form=form, model=model)
     return decoder.build(parts, rejected, kind=kind, received_us=received_us)

@@ -10,9 +10,9 @@ from sqlalchemy import Engine
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.engine.client import Launch
 from outrider.monitor.engine.device_options import DeviceOptions
+from outrider.monitor.engine.events import EngineEvent
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
-from outrider.monitor.engine.news import News
 from outrider.monitor.engine.process import EngineProcess
 from outrider.monitor.settings.config import Settings
 
@@ -54,17 +54,17 @@ class EngineThread:
 
 
 class EngineThreads(EngineGroups):
-    """Engines whose news are all there at once: how long they took is then no part of what a test sees."""
+    """Engines whose events are all there at once: how long they took is then no part of what a test sees."""
 
     def __init__(
         self, settings: Settings, engine: Engine, objects: LocalObjects, metrics: EngineMetrics
     ) -> None:
         super().__init__(settings, engine, objects, metrics, start=EngineThread)
 
-    def news(self) -> Sequence[News]:
+    def events(self) -> Sequence[EngineEvent]:
         """What has come when everything is loaded and answered."""
-        found = [*super().news()]
+        found = [*super().events()]
         while any(c.waiting_rows or (c.names and not c.is_up) for c in self.clients.values()):
             self.wait(0.1)
-            found += super().news()
+            found += super().events()
         return found

@@ -6,10 +6,11 @@ from typing import Any
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.monitor.intake.block_builder import HalfPart, RequestPart, Side
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.join import Joined, Joiner
+from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.request_parts import HalfPart, RequestPart
 from outrider.monitor.intake.schema_book import SchemaBook
 
 WAIT_S = 30.0

@@ -11,10 +11,11 @@ from sqlalchemy import Connection, Engine
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.settings.config import ChallengerSettings, ModelSettings, Settings, ShadowSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ChallengerSettings, ModelSettings, ShadowSettings
 from outrider.monitor.trainer.context import JobContext
 from tests.databases import migrated
 from tests.monitor.web.sample import add
@@ -43,7 +44,7 @@ class Stream:
     fed: int = 0
 
     @property
-    def shop(self) -> JobContext:
+    def context(self) -> JobContext:
         """What the trainer works with."""
         return JobContext(self.settings, self.engine, self.objects, self.journal)
 
@@ -91,7 +92,7 @@ class Stream:
                 for row in range(0, rows, 10)
             ]  # fmt: skip
             connection.execute(tables.table_of(tables.Record).insert(), records)
-            connection.execute(tables.table_of(tables.Label).insert(), labels)
+            connection.execute(tables.table_of(improvement_tables.Label).insert(), labels)
             asked = np.flatnonzero(rng.random(rows) < self.again)
             self._add_again(connection, "1", seq, ids, logits, asked)
             for version, wrong in self.wrong.items():
@@ -158,8 +159,8 @@ def open_stream(
         for version, status in {"1": "champion", **dict.fromkeys(wrong, "challenger")}.items():
             digest = objects.put((version.encode() * sizes[version])[: sizes[version]])
             add(
-                connection, tables.ModelVersion, model=MODEL, version=version, status=status, digest=digest,
-                weights=digest, created_us=START_US, changed_us=START_US, note="",
+                connection, improvement_tables.ModelVersion, model=MODEL, version=version, status=status,
+                digest=digest, weights=digest, created_us=START_US, changed_us=START_US, note="",
             )  # fmt: skip
             slot = "champion" if status == "champion" else version
             add(connection, tables.Cursor, model=MODEL, slot=slot, seq=0)

@@ -27,7 +27,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
         wrong={"twin": 0.0, "half": 0.0, "worse": 0.1},
         limits=lambda version: {"shadow_rows": 3000} if version == "half" else {},
     )
-    watch = ShadowTests(made.shop)
+    watch = ShadowTests(made.context)
     watch.look()
     made.feed(80)
     watch.look()

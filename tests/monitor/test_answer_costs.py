@@ -60,6 +60,7 @@ def test_costs_are_read_back_by_slot_with_quantiles_over_records(tmp_path: Path)
         note_cost(counts["fast"], 0.002, 100)
     note_cost(counts["champion"], 1.0, 101)
     note_cost(counts["fast"], 0.0, 100)  # nothing was measured
+    counts["judge.second"] = Tally({"answered": 7})  # a judge's questions, of which no time is known
     with write(made.engine) as connection:
         rows = [
             {"model": MODEL, "slot": slot, "name": name, "value": value}
@@ -72,5 +73,6 @@ def test_costs_are_read_back_by_slot_with_quantiles_over_records(tmp_path: Path)
     assert found["champion"].p99_us == pytest.approx(9901, rel=0.1)
     assert found["fast"].p99_us == found["fast"].p50_us == pytest.approx(20, rel=0.1)
     assert found["champion"].answered == 10_001
+    assert set(found) == {"champion", "fast"}
     made.engine.dispose()
     made.journal.close()

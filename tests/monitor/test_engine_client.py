@@ -15,8 +15,8 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.client import EngineClient, Launch, Making
-from outrider.monitor.engine.news import Ended, News, VersionLoad
-from tests.forked import fork_server
+from outrider.monitor.engine.events import Ended, EngineEvent, VersionLoad
+from tests.forked import LightPopen
 from tests.soak import PATIENCE_S
 
 DEADLINE_S = 0.7
@@ -123,11 +123,11 @@ class Bench:
         self.woken = Event()
         self.client = EngineClient(
             "m@1",
-            Launch(folder, popen=fork_server().popen),
+            Launch(folder, popen=LightPopen),
             deadline_s=lambda _: DEADLINE_S,
             wake=self.woken.set,
         )
-        self.news: list[News] = []
+        self.news: list[EngineEvent] = []
         self.asked = 0
 
     def ask(self, batch: Batch, *versions: str, again: tuple[int, ...] = ()) -> int:

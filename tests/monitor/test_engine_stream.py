@@ -89,7 +89,7 @@ def test_a_killed_engine_changes_no_flag_count_or_answer(tmp_path: Path) -> None
             feed(bench, 9)
             kills = 0
             rested = itertools.count(0.0, 100.0).__next__  # however long it takes to start again
-            bench.worker.pipelines["toy"].time = TimeBudget(clock=rested)
+            bench.worker.context.pipelines["toy"].time = TimeBudget(clock=rested)
             while not judged_until(bench, 9, "champion"):
                 bench.worker.step()
                 assert bench.engines is not None
@@ -124,7 +124,7 @@ def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Pat
         assert toy.restarts == {"deadline": 0, "died": 0}
         for number in range(1, 5):
             bench.feed(stream(20, number), model="other", after_s=1.5)
-        versions = bench.worker.versions["other"]
+        versions = bench.worker.context.versions["other"]
         bench.work_until(lambda: bool(versions.failures))
         bench.work_until(lambda: bench.rows("SELECT count(*) FROM record WHERE model = 'other'")[0][0] == 100)
         why = "no answer within 0.5 s"
@@ -161,7 +161,7 @@ def test_swaps_under_load_lose_and_repeat_nothing(tmp_path: Path) -> None:
         for new, old in (("1", ""), ("2", "1"), ("1", "2")):
             bench.execute("UPDATE model_version SET status = 'retired' WHERE version = :v", v=old)
             bench.execute("UPDATE model_version SET status = 'champion' WHERE version = :v", v=new)
-            while bench.worker.versions["toy"].champion != new:
+            while bench.worker.context.versions["toy"].champion != new:
                 block()
             block()
             block()

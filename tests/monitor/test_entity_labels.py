@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from outrider.dataops.journal.journal import Entry, SqliteJournal
-from outrider.monitor.worker.champion import label_rows
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.rows import TableColumns
+from outrider.monitor.worker.champion import label_columns
 from tests.end_to_end.service import write_project
 
 from .test_intake import Caller, ipc, running
@@ -31,11 +33,13 @@ def rows(call: Caller) -> list[tuple[Any, ...]]:
     journal = SqliteJournal(call.intake.settings.journal_path, read_only=True)
     blocks = [block for block in journal.read(0) if block.kind == "labels"]
     journal.close()
-    made = []
+    made = TableColumns(Label)
     for block in blocks:
         with pa.ipc.open_stream(block.payload) as reader:
-            made += label_rows(reader.read_all(), "churn", "label", block.seq, block.received_us)
-    return made
+            table = reader.read_all()
+        columns = {"seq": block.seq, "model": "churn", "received_us": block.received_us}
+        made.add(table.num_rows, columns | label_columns(table, "label"))
+    return list(made.rows())
 
 
 def test_labels_name_a_record_or_an_entity_and_a_time(call: Caller) -> None:

@@ -11,12 +11,14 @@ from sqlalchemy import insert, select
 from outrider.assertions import Batch
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
-from outrider.dataops.state.tables import Label, LabelRequest, Record, table_of
+from outrider.dataops.state.improvement_tables import Label, LabelRequest
+from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.queries.fairness import dataset_figures
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.web.routes import web_routes
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build

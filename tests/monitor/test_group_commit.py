@@ -14,9 +14,10 @@ import pytest
 from outrider.assertions.batch import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.errors import JournalFull
-from outrider.monitor.intake.block_builder import BLOCK_ROWS, PendingBlock, PendingHalf, Side
+from outrider.monitor.intake.block_builder import BLOCK_ROWS
 from outrider.monitor.intake.group_commit import Committed, GroupCommit, QueueFull, WriterUnavailable, merge
 from outrider.monitor.intake.join import Joiner
+from outrider.monitor.intake.pending_blocks import PendingBlock, PendingHalf, Side
 from tests.soak import PATIENCE_S
 
 

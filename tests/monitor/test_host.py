@@ -15,6 +15,7 @@ import pytest
 from outrider.assertions import Batch, Findings, Window
 from outrider.assertions.window_state import WindowState
 from outrider.monitor.host.client import HostClient, HostVerdicts
+from tests.forked import LightPopen
 from tests.soak import promised
 
 CONFIG = """
@@ -147,7 +148,7 @@ def project(folder: Path, hostile: str = HOSTILE) -> Path:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostClient]:
-    client = HostClient(project(tmp_path_factory.mktemp("project")), deadline_s=4.0)
+    client = HostClient(project(tmp_path_factory.mktemp("project")), deadline_s=4.0, popen=LightPopen)
     client.start()
     yield client
     client.stop()

@@ -10,6 +10,7 @@ from outrider.errors import OutriderError
 from outrider.monitor.host.client import HostClient
 from outrider.monitor.process import wire
 from tests.end_to_end.service import CHECKS, CONFIG, is_alive, wait_until, write_project
+from tests.forked import LightPopen
 
 TWO_FILES = CONFIG.replace('["checks.py"]', '["checks.py", "more.py"]')
 
@@ -17,7 +18,7 @@ TWO_FILES = CONFIG.replace('["checks.py"]', '["checks.py", "more.py"]')
 def start(folder: Path, more: str) -> HostClient:
     config = write_project(folder, config=TWO_FILES)
     (folder / "more.py").write_text(more, encoding="utf-8")
-    client = HostClient(config, deadline_s=2.0)
+    client = HostClient(config, popen=LightPopen, deadline_s=2.0)
     client.start()
     return client
 
@@ -42,7 +43,7 @@ def test_a_file_that_kills_or_holds_up_the_process_is_left_out_and_named(
 ) -> None:
     config = write_project(tmp_path, config=TWO_FILES)
     (tmp_path / "more.py").write_text(text, encoding="utf-8")
-    client = HostClient(config, deadline_s=2.0, load_deadline_s=8.0)
+    client = HostClient(config, popen=LightPopen, deadline_s=2.0, load_deadline_s=8.0)
     client.start()
     try:
         assert {o.name for o in client.offered["toy"]} == {"too_high", "unsure", "flips", "test_nudge"}
@@ -101,7 +102,7 @@ def test_what_an_assertion_starts_is_killed_with_the_host(tmp_path: Path) -> Non
         "    while True: pass\n"
     )
     config = write_project(tmp_path, checks=CHECKS + "\n\n@assertion\ndef spawns(batch):\n" + body)
-    host = HostClient(config, deadline_s=2.0)
+    host = HostClient(config, popen=LightPopen, deadline_s=2.0)
     host.start()
     batch = Batch.from_records([{"inputs": {"x": 0.5}}], model="toy")
     judgement = host.check(batch, assertions=["spawns"])

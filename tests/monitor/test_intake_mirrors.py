@@ -395,7 +395,8 @@ def test_a_request_waits_where_a_response_is_to_be_joined_and_is_partial_without
 ) -> None:
     from outrider.monitor.intake.protocols.base import Arrival
     from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
-    from outrider.monitor.settings.config import LimitSettings, ModelSettings
+    from outrider.monitor.settings.model_sections import ModelSettings
+    from outrider.monitor.settings.sections import LimitSettings
 
     places = {"m": MirrorTarget.of(ModelSettings(), LimitSettings())}
     intake = OpenInference(places, RequestModels({"m": ()}), schema=Decoder(SchemaBook({"m": {}})).schema)

@@ -15,7 +15,8 @@ from outrider.assertions import Assertion, Batch, Findings, Window, assertion
 from outrider.assertions.library import llm
 from outrider.assertions.window_state import WindowState
 from outrider.dataops.ledger.commit import Effects
-from outrider.monitor.settings.config import HostSettings, ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import HostSettings
 from outrider.monitor.stream.units import Unit
 from outrider.monitor.worker.judged import JudgedRecords
 from outrider.monitor.worker.ledger_rows import RecordLocations
@@ -186,7 +187,7 @@ def flags(parts: Sequence[tuple[Batch, Answers | None]]) -> set[tuple[Any, ...]]
         )
         pipeline.check(effects, judged, place, "7", timings=Timings())
         assert not effects.strikes
-        found |= {(flag[2], flag[3], flag[6], flag[7]) for flag in effects.flags}
+        found |= {*effects.flags.select("record_id", "assertion", "version", "severity")}
     return found
 
 

@@ -12,8 +12,9 @@ from outrider.assertions import Window, assertion, load_assertions
 from outrider.dataops.judges import counts_of, failures_of
 from outrider.errors import ConfigError
 from outrider.monitor.api.judges import judge_view
-from outrider.monitor.settings.config import JudgeSettings, load_settings
+from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.judge_version import judge_digest
+from outrider.monitor.settings.model_sections import JudgeSettings
 from outrider.monitor.worker.llm_judges import InvalidAnswer, parse_answer
 from outrider.monitor.worker.replay import replay, stretch
 from tests.chat_server import ChatServer, chat_server
@@ -510,7 +511,7 @@ def test_a_replay_finds_the_flags_that_judges_gave_live(tmp_path: Path) -> None:
         which = stretch(bench.journal, judges, since_us=0, until=bench.journal.last_seq())
         found = replay(bench.engine, bench.journal, "toy", bench.settings.models["toy"], judges, which)
         live = {row[0] for row in bench.rows("SELECT id FROM flag WHERE slot = 'champion'")}
-        assert {flag[0] for flag in found.flags} == live
+        assert set(found.flags["id"]) == live
         assert 10 < len(live) < 40
         assert len(server.prompts) == asked
 

@@ -61,7 +61,7 @@ def learn_the_pace(bench: Workbench) -> None:
 
 def adds_up(bench: Workbench) -> int:
     """Every record up to the champion's cursor is exactly one thing; how many there are."""
-    cursor = bench.worker._cursors["toy", "champion"]
+    cursor = bench.worker.context.cursors["toy", "champion"]
     offered = bench.journal.count_records(0, cursor, model="toy")
     with bench.engine.connect() as connection:
         waiting = sum(gap.records - gap.passed for gap in open_gaps(connection))
@@ -133,7 +133,7 @@ def test_another_period_samples_other_entities_and_windows_begin_anew(
     with workbench(config, objectives=paced) as bench:
         learn_the_pace(bench)
         new_version(bench, "challenger")
-        period_us = bench.worker.pipelines["toy"].period_us
+        period_us = bench.worker.context.pipelines["toy"].period_us
         start, chosen = 0, []
         for _ in range(4):
             bench.now_us += period_us - bench.now_us % period_us
@@ -385,13 +385,13 @@ answer = {{ good = "boolean" }}
 def pressed(rows: int) -> Callable[[Workbench], dict[str, bool]]:
     def moved(bench: Workbench) -> dict[str, bool]:
         """Who went on in the step in which so many records came at once."""
-        before, judge = dict(bench.worker._cursors), bench.worker._judges._slots["toy", "judge.grader"]
+        before, judge = dict(bench.worker.context.cursors), bench.worker._judges._slots["toy", "judge.grader"]
         asked = bench.rows("SELECT count(*) FROM live_answer WHERE status != 'shed'")[0][0]
         shed = bench.count("shed:sampled")
         number = bench.now_us % 10**9
         bench.feed([record(10 * number + n, 0.5) for n in range(rows)])
         bench.worker.step()
-        cursors = bench.worker._cursors
+        cursors = bench.worker.context.cursors
         went = {
             "live tests": bench.rows("SELECT count(*) FROM live_answer WHERE status != 'shed'")[0][0] > asked,
             "challengers": cursors["toy", "2"] > before["toy", "2"],

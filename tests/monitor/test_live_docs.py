@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from outrider.monitor.settings.config import LiveSettings
+from outrider.monitor.settings.model_sections import LiveSettings
 
 from .workbench import workbench
 

@@ -75,7 +75,7 @@ def records(rows: int, seed: int = 0, **more: Any) -> list[dict[str, Any]]:
 def settle(bench: Workbench, timeout_s: float = PATIENCE_S) -> None:
     """Work until the slot of the endpoint is at the champion's cursor."""
     deadline = time.monotonic() + timeout_s
-    cursors = bench.worker._cursors
+    cursors = bench.worker.context.cursors
     while cursors["toy", "live.endpoint"] < cursors["toy", "champion"] or bench.worker.step():
         bench.worker.step()
         time.sleep(0.005)

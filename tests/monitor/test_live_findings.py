@@ -200,11 +200,9 @@ def test_cuts_and_restarts_change_no_flag_member_or_weak_label_and_a_replay_find
             bench.work()
             seen.append(everything(bench))
             again = replayed(bench, tmp_path / str(case) / "checks.py")
-            assert {flag[0] for flag in again.flags} == {
-                row[0] for row in seen[-1][0] if row[2] != "test_nudge"
-            }
-            assert {row[:2] for row in again.members} == {row[:2] for row in seen[-1][1]}
-            assert {row[0] for row in again.weak_labels} == {row[0] for row in seen[-1][2]}
+            assert set(again.flags["id"]) == {row[0] for row in seen[-1][0] if row[2] != "test_nudge"}
+            assert {row[:2] for row in again.members.rows()} == {row[:2] for row in seen[-1][1]}
+            assert set(again.weak_labels["id"]) == {row[0] for row in seen[-1][2]}
             assert again.records == len(records)
             assert not again.failures
     assert seen[0][1:] == seen[1][1:] == seen[2][1:]

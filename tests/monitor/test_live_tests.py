@@ -261,7 +261,7 @@ def test_a_slow_live_test_is_shed_and_the_records_go_on(tmp_path: Path) -> None:
         "def nudge(batch, rng):", "def nudge(batch, rng):\n    __import__('time').sleep(0.2)"
     )
     with workbench(project(tmp_path, tests=slow, config=CONFIG)) as bench:
-        bench.worker.pipelines["toy"].time._saved_s = 0.5
+        bench.worker.context.pipelines["toy"].time._saved_s = 0.5
         for number in range(8):
             bench.feed(stream(20, seed=number), after_s=1.5)
         bench.work()
@@ -286,15 +286,17 @@ def test_all_copies_of_a_unit_are_one_question_to_the_replica(tmp_path: Path) ->
         assert calls == [200, copies]
 
 
-def test_copies_that_the_model_cannot_take_are_counted_and_the_others_judged(tmp_path: Path) -> None:
-    config = project(tmp_path, config=CONFIG)
-    broken = """
+NARROW = """
 def predict(batch):
     x = batch.column("inputs.x")
     assert not (x > 1.0).any(), "beyond what I was made for"
     return {"label": (x > 0.5).astype(int), "score": abs(x - 0.5) + 0.5}
 """
-    (tmp_path / "model.py").write_text(broken, encoding="utf-8")
+
+
+def test_copies_that_the_model_cannot_take_are_counted_and_the_others_judged(tmp_path: Path) -> None:
+    config = project(tmp_path, config=CONFIG)
+    (tmp_path / "model.py").write_text(NARROW, encoding="utf-8")
     with workbench(config) as bench:
         bench.feed(stream(100, at=lambda rng: rng.choice([0.2, 0.97])))
         bench.work()
@@ -304,7 +306,40 @@ def predict(batch):
         assert set(outcomes) == {"passed", "unanswered"}
         assert bench.count("live:test_nudge:unanswered") == outcomes["unanswered"]
         assert bench.count("poison") == 0  # the records themselves are well
-        assert not bench.worker.versions["toy"].failures
+        assert not bench.worker.context.versions["toy"].failures
+
+
+SEVERAL = """
+from outrider.behavioral_tests import INV
+
+
+def beyond(name):
+    def perturb(batch, rng):
+        x = batch.column("inputs.x") + 1.0
+        return batch.with_columns({"inputs.x": x, f"inputs.{name}": x})
+
+    return perturb
+
+
+test_a = INV(perturb=beyond("a"), live=1.0)
+test_b = INV(perturb=beyond("b"), live=1.0)
+test_c = INV(perturb=beyond("c"), live=1.0)
+"""
+
+
+def test_questions_that_a_version_cannot_take_do_not_disable_it(tmp_path: Path) -> None:
+    config = project(tmp_path, tests=SEVERAL, config=CONFIG)
+    (tmp_path / "model.py").write_text(NARROW, encoding="utf-8")
+    with workbench(config) as bench:
+        for number in range(2):
+            bench.feed(stream(40, seed=number))
+            bench.work()
+        assert not bench.worker.context.versions["toy"].failures
+        # three asks of a unit, of one schema each, got no answer at all
+        assert bench.rows("SELECT test, status, count(*) FROM live_answer GROUP BY 1, 2") == [
+            (test, "unanswered", 80) for test in ("test_a", "test_b", "test_c")
+        ]
+        assert bench.rows("SELECT count(*) FROM record WHERE predicted IS NULL") == [(0,)]
 
 
 CHAT = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import update
 
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.metrics.channel import new_metrics
 from outrider.monitor.metrics.registry import Metrics
@@ -53,7 +53,7 @@ def test_counters_follow_the_tables_and_survive_a_restart(tmp_path: Path) -> Non
             )
             add(
                 connection,
-                tables.LabelRequest,
+                improvement_tables.LabelRequest,
                 model=MODEL,
                 record_id=f"unlabelled-{number}",
                 policy="uniform",

@@ -18,7 +18,8 @@ from outrider.monitor.host.process import LoadingReport, ModelCode
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.server.process import ServerProcess
-from outrider.monitor.settings.config import ModelIntakeSettings, load_settings
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.model_sections import ModelIntakeSettings
 
 from .decoding import decode_body
 from .event_payloads import mlserver

@@ -16,7 +16,8 @@ from outrider.errors import NotFound
 from outrider.monitor.api.pauses import pause_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.declared_bodies import check_body

@@ -14,8 +14,8 @@ from outrider.assertions import Batch
 from outrider.dataops.payloads.columns import PAYLOAD
 from outrider.dataops.payloads.roots import PayloadRules, parse_roots
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.intake.block_builder import RequestPart
 from outrider.monitor.intake.decode import Decoded, Decoder, Form
+from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.intake.schema_book import SchemaBook
 
 from .decoding import decode_body

@@ -128,7 +128,7 @@ def test_a_fetch_that_hangs_holds_up_nothing_but_its_record(
     with workbench(config) as bench:
         slow = stored_at(tmp_path / "images" / "slow.png", encoded(0.95))
         quick = stored_at(tmp_path / "images" / "quick.png", encoded(0.96))
-        store = bench.worker.pipelines["toy"].payloads._store
+        store = bench.worker.context.pipelines["toy"].payloads._store
         read = type(store).read
 
         is_over = threading.Event()
@@ -259,7 +259,7 @@ def test_what_was_skipped_waits_for_its_payloads_and_the_stream_for_its_own(
     config = write_project(tmp_path, CONFIG + "\n[models.toy.latency]\nslo_s = 1.0\n")
     images = tmp_path / "images"
     with workbench(config, objectives=still) as bench:
-        store = type(bench.worker.pipelines["toy"].payloads._store)
+        store = type(bench.worker.context.pipelines["toy"].payloads._store)
         read, reads, answers = store.read, list[str](), threading.Event()
 
         def slow(self: Any, uri: str, sha256: str) -> bytes:

@@ -12,15 +12,17 @@ from sqlalchemy import text
 
 from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.commands.assertion_quality import rate_text
-from outrider.dataops.flags import incidents, quality, reviews
+from outrider.dataops.flags import quality, reviews, stored_incidents
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import ModelSettings, Settings, WebhookSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import WebhookSettings
 from tests.asgi import get
 from tests.declared_bodies import check_body
 
@@ -256,7 +258,7 @@ def test_incidents_are_acknowledged_muted_and_resolved_over_http(sample: Sample,
     assert ask(app, "POST", "/v1/incidents/none", {"action": "resolve"}).status_code == 404
     assert rows(sample, "SELECT event FROM outbox") == [("incident.resolved",)]
     with sample.engine.connect() as connection:
-        assert incidents.list_incidents(connection, model=MODEL, status="current") == []
+        assert stored_incidents.list_incidents(connection, model=MODEL, status="current") == []
 
 
 def test_figures_say_when_they_are_weighted(sample: Sample, app: FastAPI) -> None:
@@ -264,7 +266,7 @@ def test_figures_say_when_they_are_weighted(sample: Sample, app: FastAPI) -> Non
     with write(sample.engine) as connection:
         for position, (record,) in enumerate(rows(sample, "SELECT DISTINCT record_id FROM label")):
             more = {"record_id": record, "position": position, "population": 1000 - position}
-            add(connection, tables.LabelRequest, **request, **more, probability=0.002)
+            add(connection, improvement_tables.LabelRequest, **request, **more, probability=0.002)
     found = ask(app, "GET", f"/v1/assertions/{MODEL}/margin_is_wide").json()["assertion"]["precision"]
     assert found["method"] == "weighted"
     assert found["basis"] == f"weighted, n {found['trials']}, effective n {found['effective']:.0f}"

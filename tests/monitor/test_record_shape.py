@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.intake.decode import Decoded, Decoder, Form
-from outrider.monitor.intake.fast_json import KnownRecords
+from outrider.monitor.intake.fast_json import RecordShape
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.schema_book import SchemaBook
 from tests.soak import examples
@@ -36,7 +36,7 @@ def general(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | 
 
 
 def fast(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | None = None) -> Decoded | None:
-    parts = decoder.read_known(body, form=form, model=model)
+    parts = decoder.read_known(body, form=form, model=model, received_us=RECEIVED)
     return None if parts is None else decoder.build(parts, [], kind="records", received_us=RECEIVED)
 
 
@@ -134,11 +134,11 @@ def test_records_of_many_requests_become_one_entry() -> None:
     blocks = []
     for number in range(5):
         body = json.dumps(FULL | {"id": f"r{number}", "ts": None}).encode()
-        parts = decoder.read_known(body, form="json", model=None)
+        parts = decoder.read_known(body, form="json", model=None, received_us=RECEIVED + number)
         assert parts is not None
         blocks += decoder.build(parts, [], kind="records", received_us=RECEIVED + number).blocks
     slow = general(decoder, json.dumps([FULL | {"id": "s", "inputs": {"i": 5}}]).encode()).blocks
-    assert {type(block) for block in blocks} == {KnownRecords}
+    assert {type(block.shape) for block in blocks} == {RecordShape}
     [entry] = merge([*blocks[:3], *slow, *blocks[3:]])
     with pa.ipc.open_stream(pa.py_buffer(entry.payload)) as reader:
         table = reader.read_all()

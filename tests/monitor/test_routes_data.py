@@ -15,12 +15,14 @@ from sqlalchemy import Engine, insert, text
 from outrider.assertions import Batch
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import GateSettings, LimitSettings, ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import GateSettings, ModelSettings
+from outrider.monitor.settings.sections import LimitSettings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated
@@ -172,7 +174,7 @@ def verdict(engine: Engine, *, passed: bool) -> None:
     with write(engine) as connection:
         row = {"id": f"v{passed}", "model": "m", "candidate": "2", "champion": "1", "promoted": False}
         more = {"reasons": ["failed: worse"], "evidence": {"passed": passed}, "created_us": int(passed)}
-        connection.execute(insert(tables.GateVerdict), [{**row, **more}])
+        connection.execute(insert(improvement_tables.GateVerdict), [{**row, **more}])
 
 
 def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine: Engine) -> None:

@@ -22,7 +22,9 @@ from outrider.monitor.http.auth import Keyring
 from outrider.monitor.queries.cases import cases_of
 from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import LimitSettings, ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import LimitSettings
 from tests.asgi import request
 from tests.databases import migrated
 

@@ -14,9 +14,9 @@ import pytest
 from outrider.assertions import load_assertions
 from outrider.assertions.batch import TIME, Batch
 from outrider.dataops.journal.journal import Entry, Half, SqliteJournal, step_entry
-from outrider.monitor.intake.block_builder import PendingBlock
 from outrider.monitor.intake.expiry import Expirer
 from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.process.clock import ServiceClock, open_clock
 from outrider.monitor.stream.event_time import are_ahead, max_ahead_us
 from outrider.monitor.worker.replay import replay, stretch
@@ -198,7 +198,7 @@ def replayed(bench: Workbench) -> set[tuple[str, str]]:
     which = stretch(bench.journal, judges, since_us=0, until=bench.journal.last_seq())
     found = replay(bench.engine, bench.journal, "toy", model, judges, which)
     assert found.failures == {}
-    return {(flag[3], flag[2]) for flag in found.flags}
+    return set(found.flags.select("assertion", "record_id"))
 
 
 @pytest.mark.parametrize("by_us", [-DAY, -HOUR, HOUR, 8 * DAY])

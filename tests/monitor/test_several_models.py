@@ -41,7 +41,7 @@ def test_a_quiet_model_does_not_read_the_traffic_of_the_others_again(tmp_path: P
         for number in range(3):
             last = bench.feed([{"id": f"r{number}", "inputs": {"x": 0.95}}])
         bench.work()
-        assert bench.worker._cursors["late", "champion"] == last
+        assert bench.worker.context.cursors["late", "champion"] == last
         entry = Entry(kind="records", model="late", rows=0, payload=b"not arrow")
         bench.journal.append([entry], bench.now_us)
         bench.work()

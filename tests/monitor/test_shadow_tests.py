@@ -53,7 +53,7 @@ def found(trial: Trial, measure: str = "label", name: str = "") -> dict[str, Any
 
 def test_three_challengers_are_told_apart(tmp_path: Path) -> None:
     with stream(tmp_path, wrong=WRONG) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(100)
         watch.look()
@@ -89,14 +89,14 @@ def test_what_is_known_does_not_depend_on_when_one_looks_or_where_the_process_di
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     with stream(tmp_path / "a", wrong=WRONG) as one, stream(tmp_path / "b", wrong=WRONG) as two:
-        watch = ShadowTests(one.shop)
+        watch = ShadowTests(one.context)
         watch.look()
-        ShadowTests(two.shop).look()
+        ShadowTests(two.context).look()
         one.feed(20)
         watch.look()
         for _ in range(4):
             two.feed(5)
-            ShadowTests(two.shop).look()  # a new process each time
+            ShadowTests(two.context).look()  # a new process each time
         for version in WRONG:
             first, second = (trials_of(made)[version].findings["progress"] for made in (one, two))
             tallies = [sorted(map(repr, each["comparison"]["tallies"])) for each in (first, second)]
@@ -109,8 +109,8 @@ def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.2}, limits=lambda v: limits[v]) as made:
         clock = [START_US]
         targets = [WebhookTarget("http://hook", ("shadow.ended",))]
-        shop = JobContext(made.settings, made.engine, made.objects, made.journal, targets)
-        watch = ShadowTests(shop, now=lambda: clock[0])
+        context = JobContext(made.settings, made.engine, made.objects, made.journal, targets)
+        watch = ShadowTests(context, now=lambda: clock[0])
         watch.look()
         made.feed(30)
         watch.look()
@@ -130,7 +130,7 @@ def test_a_test_ends_in_time_with_its_reasons_and_tells(tmp_path: Path) -> None:
 def test_the_first_test_of_a_version_begins_with_its_first_answer(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0}) as made:
         made.feed(5)
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         assert found(trials_of(made)["twin"])["rows"] == made.fed
 
 
@@ -139,7 +139,7 @@ def test_a_test_that_cannot_be_followed_does_not_hold_up_the_others(tmp_path: Pa
         made.feed(2)
         with write(made.engine) as connection:
             connection.execute(text("UPDATE answer SET payload = x'00' WHERE version = 'bad'"))
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         trials = trials_of(made)
         assert not trials["bad"].findings
         assert found(trials["twin"])["rows"] == made.fed
@@ -151,14 +151,14 @@ def test_a_challenger_that_answers_something_else_is_told_so(tmp_path: Path) -> 
         other = Batch.from_columns({"id": ["r000000"], "outputs.mask": [b"0"]}, model=MODEL, rows=1).to_ipc()
         with write(made.engine) as connection:
             connection.execute(text("UPDATE answer SET payload = :p WHERE version = 'other'"), {"p": other})
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         assert "nothing to compare" in trials_of(made)["other"].findings["reasons"][0]
 
 
 def test_flags_count_on_blocks_alone_that_both_have_answered(tmp_path: Path) -> None:
     """Where the challenger was shed, the champion's flags would hide those of a worse challenger."""
     with stream(tmp_path, wrong={"worse": 0.1}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(30)
         with write(made.engine) as connection:
@@ -197,12 +197,12 @@ def test_a_twin_of_a_model_folder_is_smaller_though_nothing_of_it_is_kept(tmp_pa
                     ),
                     {"source": source, "version": version},
                 )
-        assert bytes_share(made.shop, MODEL, "twin", "1") == pytest.approx(0.5, abs=0.05)
+        assert bytes_share(made.context, MODEL, "twin", "1") == pytest.approx(0.5, abs=0.05)
 
 
 def test_labels_that_were_bought_where_the_champion_looked_doubtful_prove_nothing(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"half": 0.0}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(10)
         with write(made.engine) as connection:
@@ -229,7 +229,7 @@ def test_a_step_that_breaks_halfway_is_not_counted_twice(
         raise RuntimeError("halfway")
 
     with stream(tmp_path, wrong={"twin": 0.0}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(5)
         monkeypatch.setattr(Follower, "_compare", broken)
@@ -241,7 +241,7 @@ def test_a_step_that_breaks_halfway_is_not_counted_twice(
 
 def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"twin": 0.0, "worse": 0.0}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(5)
         watch.look()
@@ -260,7 +260,7 @@ def test_another_champion_ends_a_test_and_begins_a_new_one(tmp_path: Path) -> No
 
 def test_without_second_answers_the_floor_is_unknown(tmp_path: Path) -> None:
     with stream(tmp_path, wrong={"worse": 0.2}, again=0.0) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(40)
         watch.look()
@@ -272,7 +272,7 @@ def test_without_second_answers_the_floor_is_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["1", "worse"])
 def test_second_answers_of_one_model_alone_say_nothing(tmp_path: Path, missing: str) -> None:
     with stream(tmp_path, wrong={"worse": 0.2}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(20)
         with write(made.engine) as connection:
@@ -285,9 +285,9 @@ def test_second_answers_of_one_model_alone_say_nothing(tmp_path: Path, missing: 
 def test_a_test_under_way_in_the_old_form_keeps_its_rates_and_goes_on(tmp_path: Path) -> None:
     """Before, the odd one of three answers was kept, which says nothing of two models' noise."""
     with stream(tmp_path, wrong={"worse": 0.2}) as made:
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         made.feed(20)
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         with write(made.engine) as connection:
             findings = trials_of(made)["worse"].findings
             progress = findings["progress"] | {"stored_again": 3, "asked": 17}
@@ -298,7 +298,7 @@ def test_a_test_under_way_in_the_old_form_keeps_its_rates_and_goes_on(tmp_path: 
             connection.execute(text("UPDATE shadow_test SET findings = :old"), {"old": old})
         before = made.fed
         made.feed(2)
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
         known = found(trials_of(made)["worse"])
         assert known["raw"]["rows"] == made.fed
         assert 0 < known["beyond"]["rows"] < made.fed - before
@@ -308,7 +308,7 @@ def test_a_test_under_way_in_the_old_form_keeps_its_rates_and_goes_on(tmp_path: 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_blocks_of_single_records_are_compared_like_large_ones(tmp_path: Path, rows: int) -> None:
     with stream(tmp_path, wrong={"twin": 0.0}) as made:
-        watch = ShadowTests(made.shop)
+        watch = ShadowTests(made.context)
         watch.look()
         made.feed(40, rows=rows)
         watch.look()
@@ -319,8 +319,8 @@ def test_a_challenger_that_does_not_answer_is_advised_against_with_its_reason(tm
     with stream(tmp_path, wrong={"twin": 0.0}) as made:
         with write(made.engine) as connection:
             leave_out(connection, MODEL, "twin", "CUDA out of memory", now_us=START_US)
-        ShadowTests(made.shop).look()
-        ShadowTests(made.shop).look()
+        ShadowTests(made.context).look()
+        ShadowTests(made.context).look()
         findings = trials_of(made)["twin"].findings
         assert findings["advice"] == "keep"
         assert findings["reasons"] == ["the challenger does not answer: CUDA out of memory"]

@@ -12,7 +12,8 @@ from outrider.assertions import Batch
 from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import Answer
-from outrider.monitor.settings.config import Settings, StorageSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import StorageSettings
 from outrider.monitor.stream.stored_answers import stored
 from outrider.monitor.stream.units import Unit
 from tests.databases import migrated_for

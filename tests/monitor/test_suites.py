@@ -7,7 +7,8 @@ import pytest
 
 from outrider.errors import ConfigError
 from outrider.monitor.host.process import LoadingReport, ModelCode
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.trainer.suites import model_suites
 
 SUITE = 'from outrider.behavioral_tests import MFT\ntest_zero = MFT(cases=[{"x": 0.0}], labels=0)\n'

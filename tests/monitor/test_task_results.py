@@ -6,6 +6,7 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.monitor.host.client import HostClient
+from tests.forked import LightPopen
 
 CHECKS = """
 import ctypes, os, time
@@ -69,7 +70,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostClient:
     text = CHECKS.replace('"CALLS"', repr(str(tmp_path / "calls")))
     (tmp_path / "checks.py").write_text(text, encoding="utf-8")
     (tmp_path / "outrider.toml").write_text('[models.m]\nassertions = ["checks.py"]\n', encoding="utf-8")
-    return HostClient(tmp_path / "outrider.toml", deadline_s=1.0)
+    return HostClient(tmp_path / "outrider.toml", deadline_s=1.0, popen=LightPopen)
 
 
 def judged(host: HostClient, *names: str) -> tuple[dict[str, int], list[tuple[str, str]]]:

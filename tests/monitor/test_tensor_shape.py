@@ -1,6 +1,7 @@
 """V2 requests that fit as they are become the same records as on the general way; all others go that way."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
 from outrider.monitor.intake.decode import Decoded, Decoder
-from outrider.monitor.intake.fast_v2 import KnownTensors
+from outrider.monitor.intake.fast_v2 import TensorShape
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.protocols import quick_tensors
 from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest
@@ -20,7 +21,8 @@ from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenI
 from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.intake.protocols.tensors import DTYPES
 from outrider.monitor.intake.schema_book import SchemaBook
-from outrider.monitor.settings.config import LimitSettings, ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import LimitSettings
 from tests.soak import examples
 
 COLUMNS = {
@@ -94,7 +96,7 @@ def test_both_ways_make_the_same_records() -> None:
     quick = path.intake.quick(request)
     assert quick is not None
     built = path.build(quick)
-    assert isinstance(built.blocks[0], KnownTensors)
+    assert isinstance(built.blocks[0].shape, TensorShape)
     assert built.accepted == 2
     assert tables([built]) == tables([path.build(path.intake.read(request))])
     assert [row["id"] for row in tables([built])] == ["q:0", "q:1"]
@@ -110,9 +112,9 @@ def test_a_group_of_requests_is_one_block_in_order() -> None:
     ]
     built = []
     for number, request in enumerate(one):
-        reading = path.intake.quick(request)
+        reading = path.intake.quick(replace(request, received_us=number + 1))
         assert reading is not None
-        built.append(path.build(reading, received_us=number + 1))
+        built.append(path.build(reading))
     [entry] = merge([block for decoded in built for block in decoded.blocks])
     assert entry.rows == 7
     rows = tables(built)

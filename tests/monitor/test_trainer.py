@@ -27,7 +27,7 @@ from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
@@ -98,7 +98,7 @@ def records(seed: int, rows: int, *, faulty: bool, prefix: str) -> tuple[Batch, 
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[JobContext]:
+def context(tmp_path: Path) -> Iterator[JobContext]:
     torch.set_num_threads(1)
     (tmp_path / "outrider.toml").write_text(CONFIG)
     (tmp_path / "model.py").write_text(MODEL)
@@ -133,43 +133,43 @@ def shop(tmp_path: Path) -> Iterator[JobContext]:
     engine.dispose()
 
 
-def add_job(shop: JobContext, kind: jobs.Kind = "retrain", model: str = "sign", **params: object) -> str:
-    with write(shop.engine) as connection:
+def add_job(context: JobContext, kind: jobs.Kind = "retrain", model: str = "sign", **params: object) -> str:
+    with write(context.engine) as connection:
         return jobs.add(connection, model=model, kind=kind, params=params, now_us=1)
 
 
-def run(shop: JobContext) -> JobRow:
-    job = run_next(shop)
+def run(context: JobContext) -> JobRow:
+    job = run_next(context)
     assert job is not None
     return job
 
 
-def hand_in(shop: JobContext, name: str, batch: Batch, labels: list[int], *, model: str = "sign") -> str:
+def hand_in(context: JobContext, name: str, batch: Batch, labels: list[int], *, model: str = "sign") -> str:
     """Queue an import, as the API does."""
     table = pa.Table.from_batches([batch.to_arrow()]).append_column("label.label", pa.array(labels))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    digest = shop.objects.put(sink.getvalue().to_pybytes())
-    return add_job(shop, "dataset", model, dataset=name, object=digest)
+    digest = context.objects.put(sink.getvalue().to_pybytes())
+    return add_job(context, "dataset", model, dataset=name, object=digest)
 
 
-def imported(shop: JobContext) -> None:
+def imported(context: JobContext) -> None:
     for name, seed in (("sign-train", 1), ("sign-heldout", 5)):
-        hand_in(shop, name, *records(seed, 200, faulty=False, prefix=name))
-        assert run(shop).status == "done"
+        hand_in(context, name, *records(seed, 200, faulty=False, prefix=name))
+        assert run(context).status == "done"
 
 
-def flagged_and_labelled(shop: JobContext, rows: int = 120) -> list[str]:
+def flagged_and_labelled(context: JobContext, rows: int = 120) -> list[str]:
     """Faulty records as the worker leaves them: journalled, registered, flagged, labelled."""
     batch, truth = records(9, rows, faulty=True, prefix="live")
-    assert isinstance(shop.journal, SqliteJournal)
-    (seq,) = shop.journal.append([Entry("records", "sign", rows, batch.to_ipc())], 1)
+    assert isinstance(context.journal, SqliteJournal)
+    (seq,) = context.journal.append([Entry("records", "sign", rows, batch.to_ipc())], 1)
     places = [(row, str(key), truth[row]) for row, key in enumerate(batch.keys)]
     at: dict[str, Any] = {"model": "sign", "seq": seq, "ts_us": 0}
     flag = {"assertion": "odd", "revision": "1", "slot": "champion", "severity": 1.0, "level": "warning"}
     label = {"model": "sign", "seq": seq + 1, "source": "human", "ts_us": 0, "received_us": 0}
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         connection.execute(
             insert(tables.Record), [{**at, "id": key, "row": row, "digest": 0} for row, key, _ in places]
         )
@@ -178,7 +178,7 @@ def flagged_and_labelled(shop: JobContext, rows: int = 120) -> list[str]:
             [{**at, **flag, "id": key, "record_id": key, "row": row} for row, key, _ in places],
         )
         connection.execute(
-            insert(tables.Label),
+            insert(improvement_tables.Label),
             [
                 {**label, "row": row, "record_id": key, "value": str(y), "label": {"label": y}}
                 for row, key, y in places
@@ -188,25 +188,25 @@ def flagged_and_labelled(shop: JobContext, rows: int = 120) -> list[str]:
     return [key for _, key, _ in places]
 
 
-def events(shop: JobContext) -> list[str]:
-    with shop.engine.connect() as connection:
+def events(context: JobContext) -> list[str]:
+    with context.engine.connect() as connection:
         return list(connection.scalars(text("SELECT event FROM outbox ORDER BY rowid")))
 
 
-def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop: JobContext) -> None:
-    imported(shop)
-    live = flagged_and_labelled(shop)
-    add_job(shop, from_scratch=True, epochs=1, learning_rate=1e-5)
-    refused = run(shop)
+def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(context: JobContext) -> None:
+    imported(context)
+    live = flagged_and_labelled(context)
+    add_job(context, from_scratch=True, epochs=1, learning_rate=1e-5)
+    refused = run(context)
     assert refused.status == "refused", refused.result
     assert any("sign-heldout@1 (200 rows): accuracy" in reason for reason in refused.result["reasons"])
-    add_job(shop)
-    done = run(shop)
+    add_job(context)
+    done = run(context)
     assert done.status == "done", done.result
     assert done.result["promoted"] is True
     assert done.result["dataset"] == "sign-flagged@1"
     assert set(done.result["seconds"]) == {"dataset", "train", "shadow", "gate"}
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         champion = models.champion(connection, "sign")
         assert champion is not None
         assert (champion.version, champion.replaced) == ("3", "1")
@@ -228,45 +228,45 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(shop
     assert ("dataset", "sign-flagged@1", "fresh") in parents
     assert ("dataset", "sign-train@1", "replay") in parents
     assert ("model", "sign@1", "weights") in parents
-    assert events(shop) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
+    assert events(context) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
 
 
 @pytest.mark.parametrize("is_harmful", [False, True])
 def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_is_trained(
-    shop: JobContext, is_harmful: bool
+    context: JobContext, is_harmful: bool
 ) -> None:
-    imported(shop)
+    imported(context)
     source = Source("torch", "model.py:Net", inputs=("value", "faulty"), classes=(0, 1), recipe=("bf16",))
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         champion = models.get(connection, "sign", "1")
         assert champion.weights is not None
         weights = champion.weights
         if is_harmful:  # every answer is turned round
-            state = load_weights(net(), shop.objects.get(weights)).state_dict()
+            state = load_weights(net(), context.objects.get(weights)).state_dict()
             turned = {name: -tensor if name.startswith("2.") else tensor for name, tensor in state.items()}
-            weights = shop.objects.put(dump_weights(turned))
+            weights = context.objects.put(dump_weights(turned))
         models.register(
             connection, model="sign", version="2", status="challenger", digest=weights, weights=weights,
             now_us=2, source=source.to_json(), made_from=[("model", "sign@1", "compressed from")],
         )  # fmt: skip
-    add_job(shop, candidate="2")
-    job = run(shop)
+    add_job(context, candidate="2")
+    job = run(context)
     assert job.result["candidate"] == "2"
     assert set(job.result["seconds"]) == {"shadow", "gate"}
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         found = models.get(connection, "sign", "2")
     if is_harmful:
         assert (job.status, found.status) == ("refused", "refused")
         assert "failed: basics: test_clear" in job.result["reasons"][0], job.result["reasons"]
-        assert "gate.refused" in events(shop)
+        assert "gate.refused" in events(context)
     else:
         assert (job.status, found.status) == ("done", "challenger"), job.result
         assert "live traffic has not judged it" in job.result["reasons"][-1]
-        assert "retrain.requested" not in events(shop)
+        assert "retrain.requested" not in events(context)
 
 
-def registered_twin(shop: JobContext) -> None:
-    with write(shop.engine) as connection:
+def registered_twin(context: JobContext) -> None:
+    with write(context.engine) as connection:
         champion = models.get(connection, "sign", "1")
         models.register(
             connection, model="sign", version="2", status="challenger", digest=champion.digest,
@@ -275,54 +275,54 @@ def registered_twin(shop: JobContext) -> None:
 
 
 def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_refused(
-    shop: JobContext, monkeypatch: pytest.MonkeyPatch
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    imported(shop)
-    registered_twin(shop)
+    imported(context)
+    registered_twin(context)
     gather = Retraining._gather
 
     def interrupted(retraining: Retraining) -> Any:
         found = gather(retraining)
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             models.set_status(connection, "sign", "2", "retired", now_us=5, note="its section is gone")
         return found
 
     monkeypatch.setattr(Retraining, "_gather", interrupted)
-    add_job(shop, candidate="2")
-    job = run(shop)
+    add_job(context, candidate="2")
+    job = run(context)
     assert (job.status, job.result["promoted"]) == ("refused", False)
     assert job.result["reasons"] == ["sign@2 is retired by now (its section is gone): the gate leaves it so"]
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         assert models.get(connection, "sign", "2").status == "retired"
         assert connection.execute(text("SELECT count(*) FROM gate_verdict")).scalar() == 0
 
 
 def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is(
-    shop: JobContext, monkeypatch: pytest.MonkeyPatch
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registered_twin(shop)
+    registered_twin(context)
 
     def broken(retraining: Retraining) -> Any:
         raise ConfigError("a suite cannot be read")
 
     monkeypatch.setattr(Retraining, "_gather", broken)
-    add_job(shop, candidate="2")
-    assert run(shop).status == "failed"
-    with shop.engine.connect() as connection:
+    add_job(context, candidate="2")
+    assert run(context).status == "failed"
+    with context.engine.connect() as connection:
         assert models.get(connection, "sign", "2").status == "challenger"
 
 
 def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
-    shop: JobContext, monkeypatch: pytest.MonkeyPatch
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    imported(shop)
-    flagged_and_labelled(shop)
+    imported(context)
+    flagged_and_labelled(context)
     gather = Retraining._gather
     compared: list[list[str]] = []
 
     def interrupted(retraining: Retraining) -> Any:
         found = gather(retraining)
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             if not compared:  # a person promotes another version meanwhile
                 old = models.get(connection, "sign", "1")
                 models.register(
@@ -334,10 +334,10 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
         return found
 
     monkeypatch.setattr(Retraining, "_gather", interrupted)
-    add_job(shop)
-    assert run(shop).status == "done"
+    add_job(context)
+    assert run(context).status == "done"
     assert compared == [["1", "2"], ["hotfix", "2"]]
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         verdicts = connection.execute(text("SELECT champion, candidate, promoted FROM gate_verdict")).all()
         assert [tuple(row) for row in verdicts] == [("hotfix", "2", 1)]
         assert models.get(connection, "sign", "2").replaced == "hotfix"
@@ -345,12 +345,12 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
 
 @pytest.mark.parametrize("stage", ["register", "conclude"])
 def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
-    shop: JobContext, stage: str, monkeypatch: pytest.MonkeyPatch
+    context: JobContext, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Die once inside the transaction of a stage; what was committed is not done again."""
-    imported(shop)
-    flagged_and_labelled(shop)
-    add_job(shop)
+    imported(context)
+    flagged_and_labelled(context)
+    add_job(context)
     died = []
 
     def die(*arguments: object, **more: object) -> None:
@@ -371,77 +371,77 @@ def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
                 lambda *a, **k: die() if "candidate" in k["result"] else real(*a, **k),
             )
         with pytest.raises(KeyboardInterrupt):
-            run_next(shop)
+            run_next(context)
     assert died == [stage]
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         versions = {model.version: model.status for model in models.all_versions(connection, "sign")}
     assert versions == ({"1": "champion"} if stage == "register" else {"1": "champion", "2": "challenger"})
-    assert "model.promoted" not in events(shop)
-    job = run(shop)
+    assert "model.promoted" not in events(context)
+    job = run(context)
     assert (job.status, job.attempts) == ("done", 2)
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         assert [model.version for model in models.all_versions(connection, "sign")] == ["1", "2"]
         assert len([v for v in datasets.all_versions(connection) if v.dataset == "sign-flagged"]) == 1
-    assert events(shop).count("model.promoted") == 1
+    assert events(context).count("model.promoted") == 1
 
 
-def test_being_asked_to_stop_puts_the_job_back(shop: JobContext) -> None:
-    imported(shop)
-    flagged_and_labelled(shop)
-    add_job(shop)
-    shop.stop.set()
-    job = run(shop)
+def test_being_asked_to_stop_puts_the_job_back(context: JobContext) -> None:
+    imported(context)
+    flagged_and_labelled(context)
+    add_job(context)
+    context.stop.set()
+    job = run(context)
     assert (job.status, job.attempts) == ("queued", 0)
-    shop.stop.clear()
-    assert run(shop).status == "done"
+    context.stop.clear()
+    assert run(context).status == "done"
 
 
-def test_without_anything_to_learn_from_the_job_fails_with_the_reason(shop: JobContext) -> None:
-    imported(shop)
-    add_job(shop)
-    job = run(shop)
+def test_without_anything_to_learn_from_the_job_fails_with_the_reason(context: JobContext) -> None:
+    imported(context)
+    add_job(context)
+    job = run(context)
     assert job.status == "failed"
     assert "no record of sign is flagged and labelled" in job.result["error"]
 
 
-def test_an_import_with_a_category_outside_the_set_is_refused(shop: JobContext) -> None:
+def test_an_import_with_a_category_outside_the_set_is_refused(context: JobContext) -> None:
     batch, labels = records(1, 5, faulty=False, prefix="x")
-    hand_in(shop, "sign-train", batch, [*labels[:4], 7])
-    job = run(shop)
+    hand_in(context, "sign-train", batch, [*labels[:4], 7])
+    job = run(context)
     assert job.status == "failed"
     assert "row 4 (id x4): expect_column_values_to_be_in_set" in job.result["error"]
 
 
-def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(shop: JobContext) -> None:
-    flagged_and_labelled(shop, rows=10)
-    with write(shop.engine) as connection:
+def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(context: JobContext) -> None:
+    flagged_and_labelled(context, rows=10)
+    with write(context.engine) as connection:
         connection.execute(
             text("""UPDATE label SET value = '7', label = '{"label": 7}' WHERE record_id = 'live3'""")
         )
-    add_job(shop, "dataset")
-    job = run(shop)
+    add_job(context, "dataset")
+    job = run(context)
     assert (job.status, job.result["rows"]) == ("done", 9)
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         quarantined = connection.execute(text("SELECT record_id, reasons FROM quarantine")).all()
     assert [row.record_id for row in quarantined] == ["live3"]
     assert "label: one of 0, 1 expected, got 7" in quarantined[0].reasons
 
 
-def test_a_candidate_waits_for_live_records_and_is_refused_without_them(shop: JobContext) -> None:
-    imported(shop)
-    flagged_and_labelled(shop)
-    model = shop.settings.models["sign"]
+def test_a_candidate_waits_for_live_records_and_is_refused_without_them(context: JobContext) -> None:
+    imported(context)
+    flagged_and_labelled(context)
+    model = context.settings.models["sign"]
     policy = model.gate.model_copy(update={"shadow_rows": 20, "shadow_timeout_s": 0.05})
     patient = model.model_copy(update={"gate": policy})
-    waiting = shop.settings.model_copy(update={"models": {"sign": patient}})
-    add_job(shop)
-    job = run(dataclasses.replace(shop, settings=waiting))
+    waiting = context.settings.model_copy(update={"models": {"sign": patient}})
+    add_job(context)
+    job = run(dataclasses.replace(context, settings=waiting))
     assert job.status == "refused"
     assert job.result["reasons"][0] == "failed: live records: 0 were judged in time, 20 are needed"
 
 
-def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop: JobContext) -> None:
-    with write(shop.engine) as connection:
+def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(context: JobContext) -> None:
+    with write(context.engine) as connection:
         for seq in (1, 2, 3, 4):
             record = {"model": "sign", "id": f"r{seq}", "seq": seq, "row": 0, "ts_us": 0, "digest": 0}
             connection.execute(insert(tables.Record), [record])
@@ -474,31 +474,31 @@ def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(shop:
     assert (found.rows, found.champion_flags, found.candidate_flags) == (2, 2, 1)
 
 
-def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(shop: JobContext) -> None:
-    add_job(shop, "retrain", "other")
-    job = run(shop)
+def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(context: JobContext) -> None:
+    add_job(context, "retrain", "other")
+    job = run(context)
     assert job.status == "done"
     assert "candidate" not in job.result
 
 
-def test_an_unknown_model_fails_its_job_only(shop: JobContext) -> None:
-    add_job(shop, "retrain", "nobody")
-    assert "no model 'nobody'" in run(shop).result["error"]
-    assert run_next(shop) is None
+def test_an_unknown_model_fails_its_job_only(context: JobContext) -> None:
+    add_job(context, "retrain", "nobody")
+    assert "no model 'nobody'" in run(context).result["error"]
+    assert run_next(context) is None
 
 
-def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: JobContext) -> None:
-    config = shop.settings.base / "outrider.toml"
+def test_the_process_starts_without_torch_and_ends_on_sigterm(context: JobContext) -> None:
+    config = context.settings.base / "outrider.toml"
     light = (
         "import sys, outrider.monitor.trainer; assert not {'torch', 'great_expectations'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", light], check=True)
-    add_job(shop, "retrain", "nobody")
+    add_job(context, "retrain", "nobody")
     process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
     try:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            with shop.engine.connect() as connection:
+            with context.engine.connect() as connection:
                 if connection.scalar(text("SELECT status FROM job")) == "failed":
                     break
             time.sleep(0.05)
@@ -512,9 +512,9 @@ def test_the_process_starts_without_torch_and_ends_on_sigterm(shop: JobContext) 
 class WhileOthersWrite(LocalObjects):
     """An object store that lets somebody else write to the database while it stores."""
 
-    def __init__(self, shop: JobContext) -> None:
-        super().__init__(shop.settings.data_folder / "objects")
-        self.engine = shop.engine
+    def __init__(self, context: JobContext) -> None:
+        super().__init__(context.settings.data_folder / "objects")
+        self.engine = context.engine
         self.stored = 0
 
     def put(self, data: bytes) -> str:
@@ -524,32 +524,34 @@ class WhileOthersWrite(LocalObjects):
         return super().put(data)
 
 
-def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(shop: JobContext) -> None:
-    imported(shop)
-    flagged_and_labelled(shop)
-    hand_in(shop, "more", *records(7, 50, faulty=False, prefix="more"))
-    objects = WhileOthersWrite(shop)
-    shop = dataclasses.replace(shop, objects=objects)
-    assert run(shop).status == "done"
-    add_job(shop, "dataset")
-    assert run(shop).status == "done"
+def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(context: JobContext) -> None:
+    imported(context)
+    flagged_and_labelled(context)
+    hand_in(context, "more", *records(7, 50, faulty=False, prefix="more"))
+    objects = WhileOthersWrite(context)
+    context = dataclasses.replace(context, objects=objects)
+    assert run(context).status == "done"
+    add_job(context, "dataset")
+    assert run(context).status == "done"
     assert objects.stored == 2
 
 
-def kept(shop: JobContext) -> list[tuple[str, str, str, str]]:
-    with shop.engine.connect() as connection:
+def kept(context: JobContext) -> list[tuple[str, str, str, str]]:
+    with context.engine.connect() as connection:
         return [
             (row.version, row.test, row.status, row.source)
             for row in suite_outcomes.list_outcomes(connection, "sign")
         ]
 
 
-def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both(shop: JobContext) -> None:
-    shop.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", 'labels=[0, 1], name="clear"'))
-    imported(shop)
-    flagged_and_labelled(shop)
-    add_job(shop, from_scratch=True, epochs=1, learning_rate=1e-9)
-    refused = run(shop)
+def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both(context: JobContext) -> None:
+    context.settings.path("suite.py").write_text(
+        SUITE.replace("labels=[0, 1]", 'labels=[0, 1], name="clear"')
+    )
+    imported(context)
+    flagged_and_labelled(context)
+    add_job(context, from_scratch=True, epochs=1, learning_rate=1e-9)
+    refused = run(context)
     assert refused.status == "refused"
     told = next(reason for reason in refused.result["reasons"] if "basics" in reason)
     head, *examples = told.splitlines()
@@ -560,8 +562,8 @@ def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both
     assert len(examples) == 1
     assert "value=" in examples[0]
     assert "expected label=" in examples[0]
-    assert kept(shop) == [("1", "clear", "passed", "gate"), ("2", "clear", "failed", "gate")]
-    with shop.engine.connect() as connection:
+    assert kept(context) == [("1", "clear", "passed", "gate"), ("2", "clear", "failed", "gate")]
+    with context.engine.connect() as connection:
         payload = connection.scalar(text("SELECT payload FROM outbox WHERE event = 'gate.refused'"))
         stored = connection.scalar(text("SELECT evidence FROM gate_verdict"))
         assert "\n" not in models.get(connection, "sign", "2").note
@@ -570,32 +572,32 @@ def test_the_refusal_names_the_test_with_examples_and_outcomes_are_kept_for_both
     assert (suite["candidate"]["failures"], suite["only_candidate_fails"], suite["p"]) == (1, 1, 1.0)
 
 
-def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(shop: JobContext) -> None:
+def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(context: JobContext) -> None:
     def look() -> int:
-        return complete(shop.settings, shop.engine, shop.objects, "sign")
+        return complete(context.settings, context.engine, context.objects, "sign")
 
     assert look() == 1
-    assert kept(shop) == [("1", "test_clear", "passed", "registered")]
+    assert kept(context) == [("1", "test_clear", "passed", "registered")]
     assert look() == 0  # known for this revision
-    shop.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", "labels=[1, 0]"))
+    context.settings.path("suite.py").write_text(SUITE.replace("labels=[0, 1]", "labels=[1, 0]"))
     assert look() == 1
-    assert kept(shop) == [("1", "test_clear", "failed", "registered")]
-    shop.settings.path("suite.py").write_text("raise RuntimeError('half written')")
+    assert kept(context) == [("1", "test_clear", "failed", "registered")]
+    context.settings.path("suite.py").write_text("raise RuntimeError('half written')")
     with pytest.raises(ConfigError, match="half written"):
         look()
 
 
-def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(shop: JobContext) -> None:
-    champions = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
+def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(context: JobContext) -> None:
+    champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
     deadline = time.monotonic() + PATIENCE_S
     while champions.is_running and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert kept(shop) == [("1", "test_clear", "passed", "registered")]
+    assert kept(context) == [("1", "test_clear", "passed", "registered")]
     champions.look()
     assert not champions.is_running  # this champion was looked at
-    shop.settings.path("suite.py").write_text("import time\ntime.sleep(600)")
-    again = ChampionSuites(shop, shop.settings.base / "outrider.toml", look_s=0.0)
+    context.settings.path("suite.py").write_text("import time\ntime.sleep(600)")
+    again = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     again.look()
     assert again.is_running
     again.close()

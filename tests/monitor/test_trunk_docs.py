@@ -23,8 +23,8 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.events import EngineEvent, VersionLoad
 from outrider.monitor.engine.executor import LoadedVersion
-from outrider.monitor.engine.news import News, VersionLoad
 from outrider.monitor.engine.trunks.trunk import trunks_of
 from outrider.monitor.registry.declared_shares import wrong_shares
 from outrider.monitor.settings.config import Settings, load_settings
@@ -141,7 +141,7 @@ def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settin
     woken, objects = Event(), LocalObjects(settings.data_folder / "objects")
     client = EngineClient("mood@1", Launch(settings.base), deadline_s=lambda _: 60.0, wake=woken.set)
     batch = Batch.from_columns({"inputs.vector": np.random.default_rng(0).random((6, 4))}, model="mood")
-    news: list[News] = []
+    news: list[EngineEvent] = []
 
     def until(is_done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S

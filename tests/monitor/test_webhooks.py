@@ -12,7 +12,8 @@ from standardwebhooks import Webhook
 from outrider.dataops import outbox
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError
-from outrider.monitor.settings.config import Settings, WebhookSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import WebhookSettings
 from outrider.monitor.trainer.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
 from tests.databases import migrated
 

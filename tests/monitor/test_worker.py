@@ -156,7 +156,7 @@ def alone(batch):
                 version=version,
             )
         bench.worker._refresh(force=True)
-        bench.worker._cursors["toy", "3"] = 0
+        bench.worker.context.cursors["toy", "3"] = 0
         bench.execute("UPDATE cursor SET seq = 0 WHERE slot = '3'")
         bench.feed([record(1, 0.3)], after_s=1.5)
         bench.work()
@@ -233,7 +233,7 @@ def test_a_suspension_outlives_a_restart_and_ends_with_a_new_revision(tmp_path: 
         fixed = CHECKS + BROKEN.format(body="return batch.column('inputs.x') > 2")
         (tmp_path / "checks.py").write_text(fixed, encoding="utf-8")
         bench.restart()
-        assert "broken" not in bench.worker.pipelines["toy"].suspended
+        assert "broken" not in bench.worker.context.pipelines["toy"].suspended
 
 
 POISON_MODEL = MODEL.replace(
@@ -436,7 +436,7 @@ def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
         bench.execute("UPDATE model_version SET status = 'refused' WHERE version = '2'")
         bench.worker._refresh(force=True)
         assert bench.registry.get_sample_value("outrider_lag_blocks", labels) == 0
-        assert list(bench.worker.pipelines["toy"].slots) == ["champion"]
+        assert list(bench.worker.context.pipelines["toy"].slots) == ["champion"]
 
 
 def test_the_page_shows_the_columns_that_the_worker_sketched(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from outrider.monitor.worker.metrics import WorkerMetrics
 from outrider.monitor.worker.objectives import Objectives
 from outrider.monitor.worker.process import Worker
 from tests.databases import place_database
-from tests.forked import fork_server
+from tests.forked import LightPopen
 from tests.soak import PATIENCE_S
 
 from .engine_threads import EngineThreads
@@ -62,7 +62,7 @@ class Workbench:
     def restart(self) -> Worker:
         """A fresh worker and host on the same stores, as after a crash."""
         self._stop_processes()
-        self.host = HostClient(self.config, deadline_s=self.deadline_s, popen=fork_server().popen)
+        self.host = HostClient(self.config, deadline_s=self.deadline_s, popen=LightPopen)
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry, models=tuple(self.settings.models))
         objectives = None if self._objectives is None else self._objectives(self)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.monitor.intake.block_builder import HalfPart
+from outrider.monitor.intake.request_parts import HalfPart
 from tests.monitor.joining_bench import SECOND, WAIT_S, Bench, half
 from tests.soak import examples
 

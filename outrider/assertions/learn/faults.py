@@ -1,7 +1,4 @@
-"""Rules against faults of senders.
-
-Frozen sensors, other units, columns exchanged, values from elsewhere.
-"""
+"""Rules for sender faults: frozen sensors, units, exchanged or foreign columns."""
 
 import math
 from collections.abc import Iterator, Mapping

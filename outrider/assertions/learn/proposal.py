@@ -92,10 +92,7 @@ class Proposal:
 
     @property
     def moved(self) -> str:
-        """Columns that drift and by how much, in words.
-
-        Empty where none does.
-        """
+        """Columns that drift and by how much, in words, if any."""
         return ", ".join(f"{column} by {distance:.2f}" for column, distance in self.drift.items())
 
     def assertion(self) -> Assertion:

@@ -81,10 +81,7 @@ def kind_of(batch: Batch, column: str) -> Literal["number", "category", "other"]
 
 
 def values_of(batch: Batch, column: str) -> tuple[NDArray[np.int64], list[Any]]:
-    """Code of every value and the sorted values.
-
-    None, where there are nulls, is the last.
-    """
+    """Values' codes, and sorted values, with any None last."""
     found = arrow(batch, column).dictionary_encode()
     known = found.dictionary.to_pylist()
     order = sorted(range(len(known)), key=lambda index: (str(type(known[index])), known[index]))

@@ -1,7 +1,4 @@
-"""BADGE: k-means++ on hypothetical gradients.
-
-A batch is both unsure and diverse.
-"""
+"""BADGE: k-means++ on hypothetical gradients, for unsure and diverse batches."""
 
 import numpy as np
 from numpy.typing import NDArray

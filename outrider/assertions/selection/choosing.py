@@ -65,16 +65,10 @@ class Sampler(Protocol):
     """Policy in one round."""
 
     def floor(self, population: int) -> float | None:
-        """Least probability of any of the ``population`` records left.
-
-        None when nothing is left to draw.
-        """
+        """Least probability of the ``population`` left, or None without any."""
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row of the next pick and its assertion.
-
-        -1 without an assertion; None when nothing is left.
-        """
+        """Row and assertion (-1 without) of the next pick, else None."""
 
     def probability(self, row: int) -> float:
         """Probability that the next draw picks ``row``."""

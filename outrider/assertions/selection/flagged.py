@@ -1,7 +1,4 @@
-"""Draw an assertion, then one of its records by severity rank.
-
-Shared by `uniform` and `bal`.
-"""
+"""Draw an assertion, then a record by severity: `uniform`, `bal`."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +43,7 @@ class Flagged:
         return 0.0 if self._count.any() else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row and assertion of the next pick.
-
-        None when no flagged record is left.
-        """
+        """Row and assertion of the next pick, None without flagged records."""
         share = self._live_shares()
         if not share.any():
             return None

@@ -1,7 +1,4 @@
-"""Policies that need no assertion.
-
-In random order, or the least sure first.
-"""
+"""Policies without assertions: random order, or the least sure first."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +38,7 @@ class Ordered:
 
 
 class Shuffled(Ordered):
-    """Records in random order.
-
-    The next pick is any of the rest.
-    """
+    """Records in random order, each next pick any left."""
 
     def floor(self, population: int) -> float | None:
         """Every record's, unless some were removed that are left to the audit."""

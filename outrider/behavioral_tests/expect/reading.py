@@ -102,10 +102,7 @@ def _check_element(element: int, vector: NDArray[Any], field: str) -> None:
 
 
 def target(before: Batch, field: str, to: object) -> NDArray[Any]:
-    """Target answer of every row: ``to``, or the case's own label.
-
-    The label when ``to`` is None.
-    """
+    """Target answer of every row: ``to``, or the case's label if None."""
     if to is None:
         if not any(name.startswith("label.") for name in before.names):
             raise KeyError(
@@ -149,10 +146,7 @@ def numbers(values: NDArray[Any], field: str) -> Floats:
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mask of the rows without a value, shape (rows,).
-
-    None or NaN, in a vector anywhere.
-    """
+    """Mask (rows,) of missing values, None or NaN, in vectors anywhere."""
     if values.dtype.kind not in "fcO":
         return np.zeros(len(values), dtype=np.bool_)
     absent: NDArray[np.bool_] = np.asarray(pd.isna(values)).reshape(len(values), -1)
@@ -171,10 +165,7 @@ def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
 
 
 def excess(gap: Floats, tolerance: float = 0.0) -> Floats:
-    """Excess of a gap over the tolerance, at least 0.0.
-
-    1.0 for an infinite one, NaN for NaN.
-    """
+    """Excess of a gap over the tolerance, at least 0.0. 1.0 for an infinite one, NaN for NaN."""
     return np.where(gap <= tolerance, 0.0, np.where(np.isinf(gap), 1.0, gap - tolerance))
 
 

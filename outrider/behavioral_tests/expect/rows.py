@@ -121,10 +121,7 @@ def changed(field: str = "label") -> Rule:
 
 @named
 def in_set(values: Collection[object], *, field: str = "label") -> Rule:
-    """Expect one of ``values`` as the answer.
-
-    A missing answer is allowed only when None is among them.
-    """
+    """Expect one of ``values`` as the answer. A missing answer is allowed only when None is among them."""
     allowed = set(values)
     listed = np.array(sorted(allowed, key=repr), dtype=object)
     known = [value for value in listed if value is not None]
@@ -141,10 +138,7 @@ def in_set(values: Collection[object], *, field: str = "label") -> Rule:
 
 @named
 def within(field: str = "score", *, low: float | None = None, high: float | None = None) -> Rule:
-    """Expect an answer in [low, high].
-
-    The severity is the distance from the interval, 1.0 for NaN.
-    """
+    """Expect [low, high]; severity is the distance, 1.0 for NaN."""
     lowest, highest = (-np.inf if low is None else low), (np.inf if high is None else high)
 
     def judge(before: Batch, after: Batch) -> Floats:

@@ -64,10 +64,7 @@ class Rule:
         return any_of(self, other)
 
     def where(self, name: str, op: Operator, value: object) -> "Rule":
-        """Judge only where a field of the original fulfils a condition.
-
-        See :func:`where`.
-        """
+        """Judge where the original's field fulfils a condition (:func:`where`)."""
         return where(name, op, value, self)
 
 
@@ -92,10 +89,7 @@ def all_of(*expectations: Expectation) -> Rule:
 
 
 def any_of(*expectations: Expectation) -> Rule:
-    """Require one of several expectations.
-
-    The severity is that of the least violated.
-    """
+    """Require one of several expectations; severity of the least violated."""
     return _combined(expectations, np.fmin, "any_of")
 
 
@@ -200,10 +194,7 @@ def pairwise(expectation: Expectation) -> Rule:
 
 
 def reads(expectation: Expectation) -> frozenset[str] | None:
-    """Columns that a rule of rows reads beside outputs and labels.
-
-    None for code, which may read all.
-    """
+    """Columns that a rule of rows reads beside outputs and labels. None for code, which may read all."""
     spec = spec_of(expectation)
     return frozenset(_fields(spec)) if spec else None
 
@@ -240,10 +231,7 @@ def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
 
 
 def spec_of(expectation: Expectation) -> Spec:
-    """Expectation as JSON-ready data.
-
-    Empty for code.
-    """
+    """Expectation as JSON-ready data, empty for code."""
     return expectation.spec if isinstance(expectation, Rule) else {}
 
 

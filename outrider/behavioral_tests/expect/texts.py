@@ -41,10 +41,7 @@ def contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> R
 
 @named
 def not_contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> Rule:
-    """Expect none of ``parts`` in the text.
-
-    The severity is the share that the text has.
-    """
+    """Expect none of ``parts`` in the text; severity is their share."""
     banned = _parts("not_contains", parts, ignore_case)
     return _each(field, lambda text: sum(part in _fold(text, ignore_case) for part in banned) / len(banned))
 
@@ -81,10 +78,7 @@ def length(
     high: int | None = None,
     unit: Literal["characters", "words"] = "characters",
 ) -> Rule:
-    """Expect a text of ``low`` to ``high`` characters or words.
-
-    The severity is the distance from that range.
-    """
+    """Expect ``low`` to ``high`` characters or words; severity is the distance."""
     if unit not in ("characters", "words"):
         raise ValueError(f"unit must be 'characters' or 'words', got {unit!r}")
     most = np.inf if high is None else high

@@ -32,10 +32,7 @@ class Perturbation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Perturbed:
-    """Changed records, and a mask of the really different ones.
-
-    Shape (rows,).
-    """
+    """Changed records, and a mask of the really different ones. Shape (rows,)."""
 
     batch: Batch
     changed: NDArray[np.bool_]

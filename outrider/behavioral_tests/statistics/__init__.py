@@ -3,7 +3,7 @@
 from outrider.assertions.rate_sequence import RateSequence
 from outrider.assertions.wilson import wilson_interval
 
-from .finite import decided, rate_bounds
+from .finite_population import decided, rate_bounds
 from .paired import holm, mcnemar_p, paired_difference
 
 __all__ = [

@@ -6,9 +6,7 @@ from statistics import NormalDist
 
 
 def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Exact two-sided p value of McNemar's test.
-
-    Which of two models fails more often on the same cases.
+    """McNemar's exact two-sided p value: which model fails more often.
 
     Cases on which both fail or both pass say nothing about that; of the others, each falls to either side
     with probability 1/2 if the models are equally good.
@@ -89,9 +87,7 @@ def paired_difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P values adjusted for the number of tests (Holm).
-
-    At most ``alpha`` holds a single false alarm.
+    """Holm's adjusted p values: ``alpha`` bounds any false alarm's chance.
 
     Holm's step-down procedure. It needs no assumption on how the tests depend on each other, and tests of
     one suite do: they share a model, and often cases. It controls the probability of any false alarm, which

@@ -1,6 +1,4 @@
-"""Words for the slots of templates.
-
-From a masked language model or WordNet.
+"""Words for template slots, from masked language models or WordNet.
 
 A suggestion is a proposal: look at the list before it becomes part of a suite.
 """

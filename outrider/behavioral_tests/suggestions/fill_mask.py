@@ -31,9 +31,7 @@ class Suggestion:
 
 
 class FillMask:
-    """Masked language model of Hugging Face, asked in batches.
-
-    BERT, RoBERTa, …
+    """Masked language model (BERT, RoBERTa, …) of Hugging Face, in batches.
 
     Parameters
     ----------
@@ -94,10 +92,7 @@ class FillMask:
         return tuple(Suggestion(each.words, each.score / masks) for each in beam[:top])
 
     def words(self, pattern: Any, choices: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Words for ``template(pattern, mask=self)``.
-
-        Tuples of words where a text has several masks.
-        """
+        """Words for ``template(pattern, mask=self)``; tuples for several masks."""
         found = self.suggest(pattern, top=self.top, **choices)
         return tuple(each.words[0] if len(each.words) == 1 else each.words for each in found)
 
@@ -110,9 +105,7 @@ class FillMask:
     def fitting(
         self, texts: Sequence[str], word: str, options: Sequence[str], *, threshold: float = 5.0
     ) -> tuple[str, ...]:
-        """Options that fit ``texts`` nearly as well as ``word``.
-
-        Best first.
+        """Options nearly as fit for ``texts`` as ``word``, best first.
 
         Options come from a :class:`WordNet`, for example. One stays when its mean log-probability per word
         piece lies at most ``threshold`` below that of ``word``.

@@ -56,10 +56,7 @@ class WordNet:
         self._files: dict[str, bytes] = {}
 
     def synonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Words that share a meaning with ``word``, from its commonest meaning on.
-
-        Single words only.
-        """
+        """Single words that share a meaning with ``word``, commonest meaning first."""
         return _others(word, (each for synset in self._synsets(word, pos) for each in synset.words))
 
     def antonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
@@ -75,10 +72,7 @@ class WordNet:
         return self._reached(word, pos, _DOWN, depth)
 
     def related(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Words of the same parent, as "tiger" beside "lion".
-
-        One step below the words one step above.
-        """
+        """Words of the same parent, as "tiger" beside "lion"."""
         above = [up for synset in self._synsets(word, pos) for up in self._beyond(synset, _UP)]
         return _others(
             word, (each for up in above for down in self._beyond(up, _DOWN) for each in down.words)

@@ -46,9 +46,7 @@ def add_case(path: Path, test: WrittenTest) -> State:
 
 
 def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
-    """Read, change, check and write a suite file, alone.
-
-    The changed suite must be runnable.
+    """Read, change, check (runnable) and write a suite file, alone.
 
     Raises
     ------

@@ -243,6 +243,13 @@ def _expect(line: _Line, told: _Expectation, cases: list[WrittenCase]) -> tuple[
         return spec, "all"
     if scope != "row":  # it says itself what it sees
         return spec, "any" if line.aggregate.startswith("any") else line.aggregate
+    return _expect_of_rows(line, told, cases, spec, has_lone=has_lone)
+
+
+def _expect_of_rows(
+    line: _Line, told: _Expectation, cases: list[WrittenCase], spec: Spec, *, has_lone: bool
+) -> tuple[Spec, Any]:
+    """Rule and aggregation where each answer is judged by itself."""
     own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(told)
     _check_slices(told, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
     if own_labels and _compares(told):

@@ -1,6 +1,4 @@
-"""Conversion of a pickled CheckList suite into JSON lines.
-
-The file for ``outrider test import``.
+"""Pickled CheckList suite to JSON lines for ``outrider test import``.
 
 It runs where CheckList runs (Python 3.6 or newer, CheckList 0.0.11) and needs nothing of Outrider: copy this
 file there and call ``python checklist_converter.py suite.pkl suite.jsonl``. Opening a pickle runs code from
@@ -286,10 +284,7 @@ def _name(fn: Any) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Convert a file.
-
-    0 when every test was carried, 1 when some are listed.
-    """
+    """Convert a file: 0 when every test was carried, else 1."""
     parser = argparse.ArgumentParser(description="A pickled suite of CheckList as JSON lines.")
     parser.add_argument("suite", help="pickle that TestSuite.save wrote")
     parser.add_argument("output", help="file to write: .jsonl")

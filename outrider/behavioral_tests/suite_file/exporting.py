@@ -1,7 +1,4 @@
-"""Export of tests as data.
-
-Cases as asked, perturbations frozen into variants.
-"""
+"""Export of tests: cases as asked, perturbations frozen into variants."""
 
 import json
 from collections.abc import Sequence
@@ -117,9 +114,7 @@ def _exported(test: AnyTest, seed: int) -> WrittenTest:
 
 
 def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
-    """Written cases of examples, and the column types to state.
-
-    Types that the values alone do not tell.
+    """Written cases, and column types that the values do not tell.
 
     Raises
     ------

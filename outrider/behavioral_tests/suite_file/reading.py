@@ -1,7 +1,4 @@
-"""Strict reader of suite files.
-
-Every error is named with its test, case and field.
-"""
+"""Strict reader of suite files; errors name test, case, field."""
 
 import hashlib
 import re

@@ -32,9 +32,7 @@ def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
 def decide(
     suite: WrittenSuite, decisions: Mapping[Place, ReviewDecision], *, by: str, at: str
 ) -> WrittenSuite:
-    """Suite after a review: accepted cases count, rejected ones are gone.
-
-    The rest waits.
+    """Reviewed suite: accepted cases count, rejected are gone, the rest waits.
 
     Parameters
     ----------

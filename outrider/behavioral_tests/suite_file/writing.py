@@ -1,7 +1,4 @@
-"""Writer of suite files.
-
-One case per line, so that a diff shows which cases came and went.
-"""
+"""Writer of suite files, one case per line for readable diffs."""
 
 import os
 import tempfile
@@ -35,10 +32,7 @@ def write(suite: WrittenSuite, path: Path) -> None:
 
 
 def atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Beside its place, then renamed.
-    """
+    """Write a file whole or not at all, beside, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

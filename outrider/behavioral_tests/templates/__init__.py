@@ -1,6 +1,4 @@
-"""Templates: many cases from one pattern with slots, as columns.
-
-A sentence or a nested structure.
+"""Templates: columnar cases from a slotted sentence or nested structure.
 
 ``{key}`` takes each value of the list ``key``; ``{key1}`` another pick from the same list; ``{a:key}`` adds
 the article; ``{x.attr}`` and ``{x[0]}`` reach into a value; ``{{`` is a brace. A list that is not given is

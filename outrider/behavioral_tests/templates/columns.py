@@ -12,9 +12,7 @@ _RECORD_PARTS = ("inputs", "id", "label")
 
 
 def input_columns(filled: Filled) -> dict[str, pa.Array] | None:
-    """Arrow columns ``inputs.*`` of texts and of dictionaries of texts.
-
-    None where values must be nested.
+    """Arrow columns ``inputs.*`` of texts or dictionaries, None if nested.
 
     Examples
     --------

@@ -27,25 +27,16 @@ class Template(SlottedPattern):
 
     @property
     def combinations(self) -> int:
-        """Number of combinations without a repeated pick.
-
-        No two slots make the same pick from one list.
-        """
+        """Number of combinations without a repeated pick from one list."""
         return self.space.total
 
     def product(self, limit: int | None = None) -> Filled:
-        """All combinations in order, or the first ``limit``.
-
-        The last slot changes fastest.
-        """
+        """All combinations, or the first ``limit``; the last slot changes fastest."""
         rows = self.combinations if limit is None else min(limit, self.combinations)
         return Filled([TemplateRows(self, range(rows))])
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
-        """``rows`` different, equally likely combinations in random order.
-
-        All when there are fewer.
-        """
+        """Up to ``rows`` different, equally likely combinations in random order."""
         if rows >= self.combinations or not self.choices:
             return self.product(limit=rows)
         return Filled([TemplateRows(self, self.space.sample(rows, np.random.default_rng(seed)))])
@@ -74,9 +65,7 @@ def template(
     meta: Mapping[str, Any] | None = None,
     **choices: Any,
 ) -> Template:
-    """Template of a text, or of a structure of texts.
-
-    A dict, list or tuple.
+    """Template of a text, or of dicts, lists or tuples.
 
     Parameters
     ----------

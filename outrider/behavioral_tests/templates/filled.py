@@ -1,7 +1,4 @@
-"""Cases of templates.
-
-Text, slots, labels and notes of each, made as columns on demand.
-"""
+"""Cases of templates: text, slots, labels and notes as lazy columns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
@@ -88,10 +85,7 @@ class Filled(Sequence[Any]):
 
     @property
     def slots(self) -> Sequence[Slots]:
-        """Slots of every case, by name.
-
-        Made for the cases that are looked at.
-        """
+        """Slots of every case, by name. Made for the cases that are looked at."""
         return _SlotRows(self)
 
     @property
@@ -103,10 +97,7 @@ class Filled(Sequence[Any]):
 
     @property
     def meta(self) -> dict[str, tuple[Any, ...]]:
-        """Template notes of every case, by name.
-
-        None where a template lacks that name.
-        """
+        """Template notes of every case; None where a template lacks one."""
         noted = [part.meta() for part in self.parts]
         names = dict.fromkeys(chain.from_iterable(noted))
         return {

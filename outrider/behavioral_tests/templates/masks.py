@@ -16,10 +16,7 @@ class Suggester(Protocol):
     """Suggester of words for ``template(…, mask=…)``, such as a :class:`FillMask`."""
 
     def words(self, pattern: Any, choices: Mapping[str, Any], /) -> Sequence[Any]:
-        """Words for ``{mask}``, best first.
-
-        Tuples of words where a text has several.
-        """
+        """Words for ``{mask}``, best first; tuples for several masks."""
 
 
 def masked_texts(pattern: Any) -> list[str]:

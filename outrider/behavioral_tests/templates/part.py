@@ -1,7 +1,4 @@
-"""Cases of one template.
-
-Their picks, and columns made from them on demand.
-"""
+"""Cases of one template: picks, and columns made on demand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +39,7 @@ class SlottedPattern:
 
 
 class TemplateRows:
-    """Rows of one template.
-
-    ``chosen`` are numbers of combinations, or the picks of its slots.
-    """
+    """Rows of one template. ``chosen`` are numbers of combinations, or the picks of its slots."""
 
     def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
         self.template = template

@@ -1,6 +1,4 @@
-"""Numbering of a template's combinations.
-
-Which pick each slot makes in combination 0, 1, 2, …
+"""Each slot's pick in every numbered combination of a template.
 
 Slots of one list never make the same pick. The first slot of a list of n values has n picks to choose from,
 the second n - 1 (falling factorials), so every number below ``total`` is one allowed combination: sampling

@@ -1,4 +1,1 @@
-"""Files of records as an intake.
-
-Read, named, and sent to a running service block by block.
-"""
+"""Files of records, read, named, and sent to a service blockwise."""

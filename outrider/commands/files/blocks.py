@@ -51,10 +51,7 @@ class FileBlock:
         return len(self.rows)
 
     def cut(self, start: int, stop: int) -> "FileBlock":
-        """Slice of the block's rows.
-
-        ``done`` and ``share`` stay those of the whole.
-        """
+        """Slice of the block's rows, with the whole's ``done`` and ``share``."""
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
@@ -70,10 +67,7 @@ class FileBlock:
         return sink.getvalue(), ARROW
 
     def times_us(self) -> NDArray[np.int64]:
-        """Event time of every row, µs since 1970.
-
-        ``NO_TIME`` for a row without one.
-        """
+        """Event times, µs since 1970, ``NO_TIME`` for rows without one."""
         if isinstance(self.rows, pa.Table):
             if "ts" not in self.rows.column_names:
                 return np.full(len(self), NO_TIME)

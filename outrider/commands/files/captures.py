@@ -1,7 +1,4 @@
-"""Captured lines of SageMaker and KServe.
-
-SageMaker's data capture and ground truth, KServe's logger.
-"""
+"""Captured lines: SageMaker's data capture and ground truth, KServe's logger."""
 
 import base64
 import binascii
@@ -56,38 +53,49 @@ def sagemaker(item: Mapping[str, Any], names: CaptureNames) -> tuple[str, list[d
     id_ = about.get("inferenceId") or about.get("eventId")
     truth = item.get("groundTruthData")
     if isinstance(truth, dict):
-        if not id_:
-            raise Unreadable("eventMetadata.eventId: the id of the record expected")
-        rows = _rows(truth, names.outputs, "output", names.target)
-        return "labels", [
-            {"id": key, "label": row} for key, row in zip(_ids(id_, len(rows)), rows, strict=True)
-        ]
-    captured = item["captureData"]
-    inputs, outputs = captured.get("endpointInput"), captured.get("endpointOutput")
-    if not inputs and not outputs:
+        return "labels", _labels(truth, id_, names)
+    sides, shared = _sides(item["captureData"], names), _shared(about)
+    count = len(next(iter(sides.values())))
+    return "records", [
+        shared | ({"id": key} if key else {}) | {side: rows[row] for side, rows in sides.items()}
+        for row, key in enumerate(_ids(id_, count))
+    ]
+
+
+def _labels(truth: Mapping[str, Any], id_: str | None, names: CaptureNames) -> list[dict[str, Any]]:
+    if not id_:
+        raise Unreadable("eventMetadata.eventId: the id of the record expected")
+    rows = _rows(truth, names.outputs, "output", names.target)
+    return [{"id": key, "label": row} for key, row in zip(_ids(id_, len(rows)), rows, strict=True)]
+
+
+def _sides(captured: Mapping[str, Any], names: CaptureNames) -> dict[str, list[dict[str, Any]]]:
+    """Inputs and outputs of an event, or one of them, with equally many rows."""
+    sides = {}
+    if inputs := captured.get("endpointInput"):
+        sides["inputs"] = _rows(inputs, names.inputs, "input", "")
+    if outputs := captured.get("endpointOutput"):
+        sides["outputs"] = _rows(outputs, names.outputs, "output", names.target)
+    if not sides:
         raise Unreadable("captureData: endpointInput, endpointOutput or both expected")
-    asked = _rows(inputs, names.inputs, "input", "") if inputs else None
-    said = _rows(outputs, names.outputs, "output", names.target) if outputs else None
-    if asked is not None and said is not None and len(said) == 1 and len(asked) > 1:
-        said = _columnar(said[0], len(asked))
-    count = len(asked if asked is not None else said or ())
-    if asked is not None and said is not None and len(said) != count:
-        raise Unreadable(f"{count} inputs, but {len(said)} outputs")
+    if len(sides) == 2:
+        asked, said = sides.values()
+        if len(said) == 1 and len(asked) > 1:
+            sides["outputs"] = said = _columnar(said[0], len(asked))
+        if len(said) != len(asked):
+            raise Unreadable(f"{len(asked)} inputs, but {len(said)} outputs")
+    return sides
+
+
+def _shared(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of every record of an event."""
     shared: dict[str, Any] = {}
     if about.get("inferenceTime"):
         shared["ts"] = time_text(about["inferenceTime"])
-    if about.get("customAttributes"):
-        told = about["customAttributes"]
+    if told := about.get("customAttributes"):
         text = told if isinstance(told, str) else ",".join(map(str, told))
         shared["attrs"] = {"custom_attributes": text}
-    records = []
-    for row, key in enumerate(_ids(id_, count)):
-        record = dict(shared)
-        record |= {"id": key} if key else {}
-        record |= {"inputs": asked[row]} if asked is not None else {}
-        record |= {"outputs": said[row]} if said is not None else {}
-        records.append(record)
-    return "records", records
+    return shared
 
 
 def kserve_event(item: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -104,10 +104,7 @@ def record_table(table: pa.Table, names: Names) -> pa.Table:
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Flat object of JSON as a record.
-
-    Nested objects stay as they are.
-    """
+    """Flat object of JSON as a record, nested objects unchanged."""
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:

@@ -1,7 +1,4 @@
-"""Blocks of a file by its ending.
-
-Parquet, Arrow, Feather, CSV, JSON and JSON lines.
-"""
+"""Blocks of Parquet, Arrow, Feather, CSV, JSON, JSON lines files."""
 
 import gzip
 import io

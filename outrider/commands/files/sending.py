@@ -131,10 +131,7 @@ class DeliveryProgress:
                 raise ConfigError(f"{path} is the progress of another replay ({before}); name another file")
 
     def rows(self, file: Path) -> int:
-        """Rows of a file accepted in an earlier run.
-
-        0 when another file has its name now.
-        """
+        """Rows accepted in an earlier run, 0 when the file changed."""
         known = self._files.get(str(file.resolve()))
         return 0 if known is None or file.stat().st_size < known["bytes"] else known["rows"]
 

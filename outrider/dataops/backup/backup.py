@@ -26,9 +26,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
-    """Copy a data folder.
-
-    ``destination`` stays empty until the whole copy is checked.
+    """Copy a data folder; ``destination`` stays empty until the copy is checked.
 
     Objects are hard-linked where the file system allows it, they never change; everything else is copied.
 
@@ -88,9 +86,7 @@ def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Prog
 
 @contextmanager
 def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
-    """Connection to a frozen view of a SQLite file.
-
-    As it is now, whatever others write.
+    """Connection to a SQLite file as of now, whatever others write.
 
     One read transaction: without it, SQLite begins a copy anew at every commit of another process.
     """
@@ -156,10 +152,7 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def sync_all(folder: Path) -> None:
-    """Sync every file of a folder to disk.
-
-    The backup must outlive a power cut from the moment it is announced.
-    """
+    """Sync every file of a folder against a power cut."""
     for path in (*folder.rglob("*"), folder):
         handle = os.open(path, os.O_RDONLY)
         try:

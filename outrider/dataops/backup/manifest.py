@@ -1,7 +1,4 @@
-"""Manifest of a backup: files with SHA-256, and counts.
-
-A restored folder must have the same counts.
-"""
+"""Backup manifest: files with SHA-256, and counts that restored folders match."""
 
 import hashlib
 import json
@@ -31,10 +28,7 @@ class BackupDamaged(OutriderError):  # noqa: N818 - reads as the state it is
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """File of a backup: path, size, and SHA-256 in hex.
-
-    The path is relative to the backup.
-    """
+    """Relative path, size in bytes, and SHA-256 in hex, of a file."""
 
     path: str
     bytes: int
@@ -43,9 +37,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Contents of the two databases of a backup.
-
-    Both are read from the copies.
+    """Contents of the copies of a backup's two databases.
 
     Parameters
     ----------
@@ -72,10 +64,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Manifest as ``manifest.json`` holds one.
-
-    ``damaged`` names objects that were damaged before they were copied.
-    """
+    """Contents of ``manifest.json``; ``damaged`` objects were damaged before the copy."""
 
     release: str
     created_us: int

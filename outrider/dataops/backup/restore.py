@@ -1,7 +1,4 @@
-"""Restoring of a data folder from a backup.
-
-All of it is checked before anything is in its place.
-"""
+"""Restoring of a data folder from a backup, checked before placed."""
 
 import os
 import shutil

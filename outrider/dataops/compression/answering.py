@@ -1,7 +1,4 @@
-"""Answers of a model to many records, in batches.
-
-Of a chosen size.
-"""
+"""Answers of a model to many records, in sized batches."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,10 +36,7 @@ def answer(
 
 
 class InBatches:
-    """Runner as a Predictor in batches of bounded size.
-
-    It never runs more rows at a time than one batch.
-    """
+    """Runner as a Predictor in batches of bounded size."""
 
     def __init__(self, runner: Runner, *, batch_rows: int = 64) -> None:
         self._runner = runner

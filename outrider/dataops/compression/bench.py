@@ -1,7 +1,4 @@
-"""Test bench for variants: make, load, measure and judge.
-
-Loaded as the service would load them, beside the champion.
-"""
+"""Test bench: variants as the service loads them, beside the champion."""
 
 import dataclasses
 import logging
@@ -25,7 +22,7 @@ from outrider.errors import ConfigError
 from .answering import InBatches, answer
 from .distillation import Distilling, distil, raw_answers
 from .evaluated import Evaluated
-from .fresh import Confirmed, ask_fresh
+from .fresh_measurement import Confirmed, ask_fresh
 from .judged import fired, flips, run_suites, suite_verdict
 from .likeness import likeness
 from .pruning import Masks, prune, zero_share
@@ -113,10 +110,7 @@ class Bench:
         return self._judged(CHAMPION, self._champion, cost)
 
     def evaluate(self, variant: Variant) -> Evaluated:
-        """Make, load, measure and judge a variant.
-
-        Loaded as the service would; a failure carries its reason.
-        """
+        """Make, load, measure and judge a variant; failures carry reasons."""
         self._tell(variant.name)
         try:
             weights = self.weights(variant)

@@ -1,7 +1,4 @@
-"""Whole compression: search, table, choice, and a fresh measurement.
-
-The choice is measured again in a process of its own.
-"""
+"""Whole compression: search, table, choice, and a separate fresh measurement."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +10,7 @@ from outrider.errors import OutriderError
 
 from .bench import Bench, CompressionTask
 from .evaluated import Evaluated, best
-from .fresh import Confirmed
+from .fresh_measurement import Confirmed
 from .search import best_first
 from .slo import Slo
 from .variant import CHAMPION, PRUNINGS, RECIPES, SAME, Variant, neighbours

@@ -1,7 +1,4 @@
-"""Distillation: train a module on the champion's answers.
-
-To stored traffic; no label is needed.
-"""
+"""Distillation: train a module on the champion's answers, without labels."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,9 +58,7 @@ def distil(
     masks: Masks | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Mapping[str, torch.Tensor]:
-    """Train a module on the champion's answers.
-
-    The module itself is changed, and left in evaluation mode.
+    """Train a module, left in evaluation mode, on the champion's answers.
 
     Adam, with its rate falling to zero as a half cosine. What is masked stays zero.
 

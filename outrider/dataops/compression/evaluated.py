@@ -37,10 +37,7 @@ class Evaluated:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Figures that a service level objective may bound, by name.
-
-        None for a figure that was not measured.
-        """
+        """Figures to bound, by name; None where not measured."""
         cost, like = self.cost, self.likeness
         return {
             "p50_ms": None if cost is None else cost.p50_ms,
@@ -74,10 +71,7 @@ class Evaluated:
         return told
 
     def gain(self, champion: Cost) -> float:
-        """Gain of the variant; 0.0 for the champion.
-
-        Doublings of speed, and half those of smallness.
-        """
+        """Doublings of speed plus half the doublings of smallness; champion 0.0."""
         speed = self.cost.speed if self.cost else 1.0
         return log2(max(speed, 1e-3)) + 0.5 * log2(max(self.smaller(champion), 1e-3))
 
@@ -88,9 +82,7 @@ class Evaluated:
         return max(self.cost.speed, self.cost.latency_speed, self.smaller(champion)) >= GAIN
 
     def score(self, champion: Cost, slo: Slo) -> float | None:
-        """Promise of going on from this variant, higher is better.
-
-        None without figures.
+        """Promise of going on from here, higher is better, or None.
 
         Its gain, less what its answers miss of what must be kept.
         """
@@ -127,9 +119,6 @@ class Evaluated:
 
 
 def best(found: Sequence[Evaluated], champion: Cost, slo: Slo) -> Evaluated | None:
-    """Best useful variant within every bound.
-
-    The one that gains most; None where there is none.
-    """
+    """Most gaining useful variant within every bound, or None."""
     passing = [each for each in found if each.is_useful(champion) and not slo.missed(each.figures)]
     return max(passing, key=lambda each: each.gain(champion), default=None)

@@ -1,7 +1,4 @@
-"""Verdicts of assertions and behavioral tests on a variant.
-
-Beside those on the champion.
-"""
+"""Verdicts of assertions and behavioral tests on variant and champion."""
 
 import logging
 from collections.abc import Sequence
@@ -58,10 +55,7 @@ class SuiteVerdict:
 
 
 def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
-    """Mask of fired records by assertion.
-
-    On records that a model answered; an assertion that cannot judge them is left out.
-    """
+    """Mask of fired answered records, by assertion that could judge them."""
     found: Fired = {}
     for judge in assertions:
         if judge.needs:  # answers of judges are not asked for anew
@@ -118,10 +112,7 @@ def run_suites(
 
 
 def suite_verdict(champion: Sequence[Outcome], variant: Sequence[Outcome]) -> SuiteVerdict | None:
-    """Tests that the variant fails more often than the champion.
-
-    None without tests.
-    """
+    """Tests that a variant fails more often; None without tests."""
     if not champion:
         return None
     rows = compare(champion, variant).rows

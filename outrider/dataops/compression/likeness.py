@@ -1,7 +1,4 @@
-"""Likeness of a variant's answers to the champion's.
-
-Beyond what each of both differs from itself.
-"""
+"""Likeness of a variant's and champion's answers, beyond their own noise."""
 
 from dataclasses import dataclass
 

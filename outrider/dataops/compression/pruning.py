@@ -1,7 +1,4 @@
-"""Pruning: the smallest weights become zero.
-
-Zeros alone make nothing faster or smaller.
-"""
+"""Pruning: the smallest weights become zero, no faster or smaller alone."""
 
 import torch
 
@@ -43,9 +40,7 @@ def apply_masks(module: torch.nn.Module, masks: Masks) -> None:
 
 
 def largest(weight: torch.Tensor, *, share: float) -> torch.Tensor:
-    """Mask of the largest ``share`` of the weights.
-
-    Bool of their shape; of equal ones the first.
+    """Bool mask of the largest ``share``, of equal weights the first.
 
     Examples
     --------
@@ -60,9 +55,7 @@ def largest(weight: torch.Tensor, *, share: float) -> torch.Tensor:
 
 
 def two_of_four(weight: torch.Tensor) -> torch.Tensor:
-    """Mask of the larger two of every four neighbours.
-
-    In a row; bool of shape (rows, columns).
+    """Bool mask (rows, columns): larger two of a row's four neighbours.
 
     Examples
     --------

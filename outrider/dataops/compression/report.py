@@ -1,7 +1,4 @@
-"""Compression report in Markdown, and as one HTML page.
-
-The page draws the trade-off.
-"""
+"""Compression report in Markdown, and as HTML with a drawing."""
 
 from collections.abc import Mapping
 from math import ceil, floor, log2
@@ -103,10 +100,7 @@ def html(told: Told) -> str:
 
 
 def drawing(told: Told) -> Markup:
-    """Agreement over speed, as SVG.
-
-    Area of a point is its memory, green where nothing is missed.
-    """
+    """SVG of agreement over speed, areas as memory, nothing missed in green."""
     found = [row for row in rows_of(told) if row["agreement"] is not None]
     most: float = max(row["memory_mb"] for row in found) or 1.0
     doublings = [log2(max(row["speed"], 1 / 64)) for row in found]

@@ -1,7 +1,4 @@
-"""Search among compositions under a budget of evaluations.
-
-Single steps first, then the best one goes on.
-"""
+"""Search among compositions under a budget, single steps first."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -18,9 +15,7 @@ def best_first(
     *,
     budget: int,
 ) -> list[Found]:
-    """Evaluate things from a root outwards, best first.
-
-    Always next a neighbour of the best one found so far.
+    """Evaluate from a root outwards, next a neighbour of the best.
 
     Parameters
     ----------

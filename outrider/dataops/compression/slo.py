@@ -52,10 +52,7 @@ class Slo:
         return cls(bounds)
 
     def missed(self, figures: Mapping[str, float | None]) -> list[str]:
-        """Bounds that figures miss, as text.
-
-        A figure that was not measured keeps none.
-        """
+        """Bounds that figures miss, as text; an unmeasured figure keeps none."""
         found = []
         for name, bound in self.bounds.items():
             value = figures.get(name)

@@ -1,7 +1,4 @@
-"""Cost of a model: latency, throughput and bytes held.
-
-Of one record, and rows a second; a variant always beside the champion.
-"""
+"""Latency of one record, rows a second, bytes held; champion beside."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -94,10 +91,7 @@ def measure(
 
 
 def held_bytes(module: torch.nn.Module) -> int:
-    """Bytes of all parameters and buffers.
-
-    Shared ones count once, quantised ones as they are packed.
-    """
+    """Bytes of parameters and buffers, shared ones once, quantised as packed."""
     seen: dict[tuple[torch.device, int], int] = {}
     for tensor in (*module.parameters(), *module.buffers()):
         for part in _parts(tensor):

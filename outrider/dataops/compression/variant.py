@@ -1,7 +1,4 @@
-"""Variant of a model that is smaller or faster.
-
-Which weights, learned again or not, and how they are run.
-"""
+"""Smaller or faster variant: weights, any new learning, running mode."""
 
 from dataclasses import dataclass, replace
 
@@ -47,10 +44,7 @@ class Variant:
 
     @property
     def made(self) -> tuple[str, bool]:
-        """Inputs of the variant's weights.
-
-        Variants of one recipe each share them.
-        """
+        """Inputs of the variant's weights, which variants of one recipe share."""
         return self.weights, self.is_distilled
 
     @property
@@ -76,9 +70,7 @@ def neighbours(
     has_student: bool = False,
     can_distil: bool = True,
 ) -> list[Variant]:
-    """Variants with one more step, quantisation first.
-
-    Quantisation needs no training.
+    """Variants with one more step, first quantisation, which needs no training.
 
     Examples
     --------

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +23,8 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.labels.weak_labels import PREFIX, Correction, corrected, replica_said, weak_records
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.dataops.state.tables import DatasetRow, Flag, Label, LabelRequest, Quarantine, Record, table_of
+from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest, Quarantine
+from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .versions import Provenance
 
@@ -67,10 +70,7 @@ def dataset_of(model: str) -> str:
 
 
 def count_new(connection: Connection, *, model: str, dataset: str, rows: Rows = "flagged") -> int:
-    """Count labelled (and flagged) records outside every dataset version.
-
-    ``rows`` says which are counted.
-    """
+    """Count labelled (and flagged) records outside every dataset version. ``rows`` says which are counted."""
     return int(connection.scalar(_new_records(model, dataset, rows, None, func.count())) or 0)
 
 
@@ -113,44 +113,50 @@ def collect(
     places = _places(connection, model, dataset, rows, target, upto_seq)
     if weak_confidence:
         places += _weak_places(connection, model, dataset, target, weak_confidence, upto_seq)
-    rejected: dict[str, str] = {}
-    found: list[tuple[Batch, list[_Place]]] = []
-    by_block: dict[int, list[_Place]] = {}
-    for place in places:
-        by_block.setdefault(place.seq, []).append(place)
-    for seq, members in sorted(by_block.items()):
-        try:
-            batch = read_rows(blocks.get(seq).payload)
-        except KeyError:
-            rejected |= {place.id: _expired(place) for place in members}
-            continue
-        rejected |= {place.id: _expired(place) for place in members if not has_row(batch, place.row)}
-        members = [place for place in members if place.id not in rejected]
-        members, odd = _with_weak_values(connection, batch, members, target)
-        rejected |= odd
-        if members and payloads is not None:
-            batch, members, odd = _opened(batch, members, payloads)
-            rejected |= odd
-        elif members:
-            batch = batch.take([place.row for place in members])
-        if members:
-            found.append((batch, members))
+    found, rejected = _read(connection, blocks, places, target, payloads)
     batches, kept, odd = _one_schema(found)
-    rejected |= odd
-    if not batches:
-        return Collected(None, [], rejected)
-    batch = _concat(batches)
     values, bad = _target_values([place.label[target] for place in kept], classes)
-    rejected |= {kept[row].id: reason for row, reason in bad.items()}
-    good = [row for row in range(batch.rows) if row not in bad]
+    rejected |= odd | {kept[row].id: reason for row, reason in bad.items()}
     parts = _parts(connection, model, dataset, kept, share=held_out_share, seed=seed)
-    good = [row for row in good if not _waits(kept[row], parts[row])]
+    good = [row for row, place in enumerate(kept) if row not in bad and not _waits(place, parts[row])]
+    if not good:
+        return Collected(None, [], rejected)
     provenance = [
         Provenance(kept[row].id, kept[row].assertions or None, kept[row].source, parts[row]) for row in good
     ]
-    if not good:
-        return Collected(None, [], rejected)
-    return Collected(_labelled(batch, values, kept, target).take(good), provenance, rejected)
+    return Collected(_labelled(_concat(batches), values, kept, target).take(good), provenance, rejected)
+
+
+def _read(
+    connection: Connection,
+    blocks: BlockSource,
+    places: Iterable[_Place],
+    target: str,
+    payloads: Payloads | None,
+) -> tuple[list[tuple[Batch, list[_Place]]], dict[str, str]]:
+    """Rows of each block that can be learned from, with their places, and the others' reasons."""
+    found: list[tuple[Batch, list[_Place]]] = []
+    rejected: dict[str, str] = {}
+    by_seq = attrgetter("seq")
+    for seq, of_block in groupby(sorted(places, key=by_seq), by_seq):
+        batch, members = _stored(blocks, seq), list(of_block)
+        expired = f"its payload (block {seq}) has expired"
+        rejected |= {place.id: expired for place in members if not has_row(batch, place.row)}
+        members = [place for place in members if place.id not in rejected]
+        members, odd = _with_weak_values(connection, batch, members, target)
+        batch, members, closed = _opened(batch, members, payloads)
+        rejected |= odd | closed
+        if members:
+            found.append((batch, members))
+    return found, rejected
+
+
+def _stored(blocks: BlockSource, seq: int) -> Batch:
+    """Records of a block; none where it has expired."""
+    try:
+        return read_rows(blocks.get(seq).payload)
+    except KeyError:
+        return Batch.from_columns({}, model="", rows=0)
 
 
 def _waits(place: _Place, part: str) -> bool:
@@ -176,10 +182,13 @@ def _parts(
 
 
 def _opened(
-    batch: Batch, members: list[_Place], payloads: Payloads
+    batch: Batch, members: list[_Place], payloads: Payloads | None
 ) -> tuple[Batch, list[_Place], dict[str, str]]:
     """Rows of the members with their payloads as the model saw them, and whose payloads are gone."""
-    opened = payloads.open(batch.take([place.row for place in members]))
+    batch = batch.take([place.row for place in members])
+    if payloads is None or not members:
+        return batch, members, {}
+    opened = payloads.open(batch)
     rejected = {members[row].id: reason for row, reason in opened.faults.items()}
     if rejected:
         members = [members[row] for row in opened.well]
@@ -187,15 +196,8 @@ def _opened(
     return opened.batch, members, rejected
 
 
-def _expired(place: _Place) -> str:
-    return f"its payload (block {place.seq}) has expired"
-
-
 def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
-    """Mask of the held-out keys.
-
-    Always the same for a seed, about ``share`` of them.
-    """
+    """Mask of the held-out keys. Always the same for a seed, about ``share`` of them."""
     salt = str(seed).encode()
     limit = share * 2.0**64
     return [

@@ -1,7 +1,4 @@
-"""Test case from an incident.
-
-A stored record, corrected, as a case of a suite file.
-"""
+"""Suite file's test case from an incident's stored, corrected record."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +15,8 @@ from outrider.behavioral_tests.outcome import Kind
 from outrider.behavioral_tests.suite_file import CaseSource, WrittenTest
 from outrider.behavioral_tests.suite_file.exporting import written_cases
 from outrider.dataops.labels.weak_labels import PREFIX, Correction, corrected, replica_said
-from outrider.dataops.state.tables import AssertionRow, Flag, Label, Record, WeakLabelRow, table_of
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.tables import AssertionRow, Flag, Record, WeakLabelRow, table_of
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 _RECORD = table_of(Record)
@@ -39,10 +37,7 @@ class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
 
 
 class NoAnswer(NoCase):
-    """Right answer of the record unknown.
-
-    It is a case once somebody gives the answer.
-    """
+    """Record's right answer is unknown until somebody gives one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +190,7 @@ def as_inv(
     by: str,
     at: str,
 ) -> WrittenTest:
-    """Test with one case: the record and its changed copies.
-
-    Those of a failed live test, or given ones.
+    """Test of the record and its changed copies, failed or given.
 
     A live test is written as what it was, a DIR with its own expectation.
 

@@ -1,6 +1,4 @@
-"""Validation of rows for a dataset version.
-
-Checks of our own first, then Great Expectations decides.
+"""Validation of dataset rows: own checks, then Great Expectations decides.
 
 Great Expectations passes an empty suite, an empty frame and a column that is null throughout: our floor
 checks refuse those before it is asked. The only file that imports it (3 to 6 seconds).

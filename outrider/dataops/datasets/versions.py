@@ -24,7 +24,8 @@ from outrider.assertions.columns import as_type, common_type
 from outrider.dataops.models.lineage import Kind, add_edges, node_id
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.tables import DatasetRow, DatasetVersion, Quarantine, table_of
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Quarantine
+from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
 _VERSION = table_of(DatasetVersion)
@@ -35,10 +36,7 @@ _NOT_CONTENT = ("ts", *_LEFT_OUT)
 
 
 class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
-    """Parent is stale: another version was committed meanwhile.
-
-    Prepare the version again.
-    """
+    """Another version was committed meanwhile: prepare again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +260,7 @@ def made_since(connection: Connection, after_us: int) -> list[Version]:
 
 
 def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
-    """Number of refused rows by model.
-
-    None stands for datasets without a version.
-    """
+    """Number of refused rows by model; None: datasets without a version."""
     owner = (
         select(_VERSION.c.model).where(_VERSION.c.dataset == _REFUSED.c.dataset).limit(1).scalar_subquery()
     )
@@ -291,10 +286,7 @@ def _provenance_in_order(connection: Connection, version: Version) -> list[Prove
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
-    """Rows of a version, or of one part.
-
-    Parts are ``train`` and ``held_out``.
-    """
+    """Rows of a version, or its part ``train`` or ``held_out``."""
     batch = Batch.from_arrow(_read_files(objects, version.manifest["files"]), model=version.model)
     if part is None:
         return batch
@@ -312,10 +304,7 @@ class Diff:
 
 
 def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
-    """Difference between two versions.
-
-    Files that both share are not read.
-    """
+    """Difference between two versions; common files are not read."""
     shared = {file["sha256"] for file in old.manifest["files"]} & {
         file["sha256"] for file in new.manifest["files"]
     }
@@ -343,9 +332,7 @@ def canonical(batch: Batch) -> pa.Table:
 
 
 def content_digest(table: pa.Table) -> str:
-    """SHA-256 of the rows' content.
-
-    Whatever their order, their files and the time at which they were recorded.
+    """SHA-256 of rows' content, whatever their order, files, or time recorded.
 
     Covers names, types, nulls and values of all columns but ``ts``, ``received`` and ``partial``.
     """

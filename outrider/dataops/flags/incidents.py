@@ -15,21 +15,20 @@ by silence; and one of no model, of the service's own clock, over when that has 
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
-from outrider.errors import NotFound, OutriderError
 
 from .live_rates import Alarm, LiveRateView, proof
 from .rate_limit import MINUTE_US, NewFlags, minute_of
+from .stored_incidents import IncidentRow, resolve
 
-Status = Literal["open", "acknowledged", "muted", "resolved"]
 CHAMPION = "champion"
 LIVE = "live_test"
 EVENT_TIME = "event_time"
@@ -65,27 +64,6 @@ class Figures:
     def share(self) -> float:
         """Flags per record; 0.0 without records."""
         return self.flags / self.records if self.records else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentRow:
-    """Incident as stored."""
-
-    id: str
-    model: str
-    assertion: str
-    slice: str
-    kind: str
-    """``flags``, ``live_test``, ``event_time`` or ``clock``."""
-    status: str
-    opened_us: int
-    last_flag_us: int
-    muted_until_us: int
-    resolved_us: int | None
-    flags: int
-    level: str
-    first_record: str
-    note: str
 
 
 def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bool:
@@ -195,17 +173,11 @@ class IncidentBook:
                 self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
 
     def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
-        """Resolve the incidents that have been quiet for long enough.
-
-        By receive time.
-        """
+        """Resolve the incidents that have been quiet for long enough. By receive time."""
         self.follow(connection, (), now_us=now_us, seq=seq)
 
     def is_due(self, connection: Connection, *, now_us: int, seq: int = 0) -> bool:
-        """True where :meth:`settle` would change anything.
-
-        Asked without taking the write lock.
-        """
+        """True where :meth:`settle` would change anything. Asked without taking the write lock."""
         rows = connection.execute(self._unresolved()).all()
         return any(
             self._refuted(connection, row) is not None
@@ -245,12 +217,8 @@ class IncidentBook:
         )
         if row is None:
             new = self._new("service clock", "", CLOCK, "warning", 1, "", newest.received_us, note)
-            self._tell(
-                connection,
-                new | {"id": f"{_CLOCK_ID}{newest.seq}", "model": ""},
-                {"set_by_s": newest.by_us / 1e6},
-                newest.received_us,
-            )
+            new = replace(new, id=f"{_CLOCK_ID}{newest.seq}", model="")
+            self._tell(connection, new, {"set_by_s": newest.by_us / 1e6})
             return
         flags = sum(step.seq >= _opened_at(row.id) for step in steps)
         values = {"flags": flags, "last_flag_us": newest.received_us, "note": note}
@@ -274,12 +242,8 @@ class IncidentBook:
             return
         if standing is None:
             note = "event times far ahead of receipt; windows take the time of receipt for them"
-            self._tell(
-                connection,
-                self._new("event time", "", EVENT_TIME, "warning", ahead, "", now_us, note),
-                {},
-                now_us,
-            )
+            new = self._new("event time", "", EVENT_TIME, "warning", ahead, "", now_us, note)
+            self._tell(connection, new, {})
             return
         values = {"flags": standing.flags + ahead, "last_flag_us": max(now_us, standing.last_flag_us)}
         connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == standing.id).values(values))
@@ -339,7 +303,7 @@ class IncidentBook:
         )
         row = self._new(view.test, "", LIVE, alarm.level, alarm.failures, alarm.record, now_us, note)
         figures = {name: getattr(view, name) for name in ("version", "rate", "low", "high", "tolerance")}
-        self._tell(connection, row, figures, now_us)
+        self._tell(connection, row, figures)
 
     def _unresolved(self) -> Select[Any]:
         alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
@@ -392,7 +356,7 @@ class IncidentBook:
         if not self._is_news(connection, first, recent, now_us):
             return
         row = self._new(first.assertion, first.slice, "flags", first.level, flags, first.first_record, now_us)
-        self._tell(connection, row, {}, now_us)
+        self._tell(connection, row, {})
 
     def _new(
         self,
@@ -404,32 +368,21 @@ class IncidentBook:
         record: str,
         now_us: int,
         note: str = "",
-    ) -> dict[str, object]:
+    ) -> IncidentRow:
         text = "\0".join((self.model, assertion, part, str(now_us)))
-        return {
-            "id": f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}",
-            "model": self.model,
-            "assertion": assertion,
-            "slice": part,
-            "kind": kind,
-            "status": "open",
-            "opened_us": now_us,
-            "last_flag_us": now_us,
-            "muted_until_us": 0,
-            "resolved_us": None,
-            "flags": flags,
-            "level": level,
-            "first_record": record,
-            "note": note,
-        }
+        identity = f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}"
+        return IncidentRow(
+            id=identity, model=self.model, assertion=assertion, slice=part, kind=kind, status="open",
+            opened_us=now_us, last_flag_us=now_us, muted_until_us=0, resolved_us=None,
+            flags=flags, level=level, first_record=record, note=note,
+        )  # fmt: skip
 
-    def _tell(
-        self, connection: Connection, row: Mapping[str, object], more: Mapping[str, object], now_us: int
-    ) -> None:
-        connection.execute(insert(_INCIDENT), [dict(row)])
+    def _tell(self, connection: Connection, row: IncidentRow, more: Mapping[str, object]) -> None:
+        values = asdict(row)
+        connection.execute(insert(_INCIDENT), [values])
         names = ("id", "model", "assertion", "slice", "level", "first_record")
-        told = {name: row[name] for name in names} | dict(more)
-        enqueue(connection, "incident.opened", told, targets=self.targets, now_us=now_us)
+        told = {name: values[name] for name in names} | dict(more)
+        enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 
     def _resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:
         resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets)
@@ -500,110 +453,3 @@ def _records(connection: Connection, model: str, part: str, start_us: int, stop_
         )
     )
     return int(records or 0)
-
-
-def resolve(
-    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[WebhookTarget] = ()
-) -> None:
-    """Close an incident and enqueue its event.
-
-    In the caller's write transaction.
-    """
-    found = get(connection, incident)
-    if found.status == "resolved":
-        return
-    note = f"{found.note}; {why}" if found.note else why
-    connection.execute(
-        update(_INCIDENT)
-        .where(_INCIDENT.c.id == incident)
-        .values(status="resolved", resolved_us=now_us, note=note)
-    )
-    told: dict[str, object] = {
-        "id": found.id,
-        "model": found.model,
-        "assertion": found.assertion,
-        "slice": found.slice,
-    }
-    told |= {"level": found.level, "flags": found.flags, "reason": why}
-    enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
-
-
-def acknowledge(connection: Connection, incident: str, *, note: str = "") -> None:
-    """Acknowledge an incident; silence still resolves the incident."""
-    found = _standing(connection, incident)
-    connection.execute(
-        update(_INCIDENT)
-        .where(_INCIDENT.c.id == incident)
-        .values(status="acknowledged", muted_until_us=0, note=note or found.note)
-    )
-
-
-def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "") -> None:
-    """Mute an assertion in a slice until a time.
-
-    No other incident opens until then; a later flag opens one anew.
-    """
-    if until_us <= now_us:
-        raise OutriderError("an incident is muted until a time to come; this one has passed")
-    found = _standing(connection, incident)
-    connection.execute(
-        update(_INCIDENT)
-        .where(_INCIDENT.c.id == incident)
-        .values(status="muted", muted_until_us=until_us, note=note or found.note)
-    )
-
-
-def get(connection: Connection, incident: str) -> IncidentRow:
-    """Incident of that id.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    """
-    row = connection.execute(select(_INCIDENT).where(_INCIDENT.c.id == incident)).first()
-    if row is None:
-        raise NotFound(f"no incident {incident!r}; `outrider incidents` lists them")
-    return IncidentRow(**row._mapping)
-
-
-def list_incidents(
-    connection: Connection,
-    *,
-    model: str | None = None,
-    status: str | None = None,
-    assertion: str | None = None,
-    limit: int = 50,
-) -> list[IncidentRow]:
-    """Incidents, newest first.
-
-    ``status`` may be ``current`` for all that are not resolved.
-    """
-    query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
-    if model is not None:  # what is of no model concerns all
-        query = query.where(_INCIDENT.c.model.in_((model, "")))
-    if assertion is not None:
-        query = query.where(_INCIDENT.c.assertion == assertion)
-    if status == "current":
-        query = query.where(_INCIDENT.c.status != "resolved")
-    elif status is not None:
-        query = query.where(_INCIDENT.c.status == status)
-    return [IncidentRow(**row._mapping) for row in connection.execute(query)]
-
-
-def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Number of incidents by model and level, and of current ones.
-
-    Current are the open and the acknowledged.
-    """
-    current = case((_INCIDENT.c.status.in_(("open", "acknowledged")), 1), else_=0)
-    query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
-    rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))
-    return [(model, level, count, open_) for model, level, count, open_ in rows]
-
-
-def _standing(connection: Connection, incident: str) -> IncidentRow:
-    found = get(connection, incident)
-    if found.status == "resolved":
-        raise OutriderError(f"incident {incident} is resolved; a recurrence opens another incident")
-    return found

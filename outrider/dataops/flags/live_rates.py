@@ -1,7 +1,4 @@
-"""Failure rates of live tests, as confidence sequences.
-
-One per test and model version.
-"""
+"""Failure rates by live test and model version, as confidence sequences."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -63,9 +60,7 @@ class Alarm:
 
 
 def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView], list[Alarm]]:
-    """Add a unit's verdicts to the sequences; return views and alarms.
-
-    In the caller's transaction; alarms are new ones.
+    """Add a unit's verdicts in the caller's transaction: views, new alarms.
 
     Blocks are added one by one, so that an alarm does not depend on how the worker joined them. An alarm is
     told once for each revision and version.
@@ -121,9 +116,7 @@ def current_rates(
 def proof(
     connection: Connection, model: str, test: str, revision: str, version: str | None
 ) -> LiveRateView | None:
-    """Proof of a live test's failure beyond tolerance, or None.
-
-    Of one revision, for a version.
+    """Proof of one revision's failure beyond tolerance on a version, or None.
 
     Of a model that only production has (``version`` None) all versions count that were asked within an hour
     of the newest answer: a new one may serve a part of the traffic beside the old.

@@ -1,6 +1,4 @@
-"""Figures of assertions from the database, in bounded reads.
-
-From flags, labels, reviews and counts.
+"""Bounded figures of assertions from flags, labels, reviews and counts.
 
 All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
 """
@@ -30,12 +28,12 @@ from outrider.assertions.quality import (
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
     Flag,
     FlagCount,
     FlagRecord,
-    Label,
     Record,
     RecordCount,
     Review,
@@ -57,15 +55,9 @@ EPISODE_QUIET_S = 900.0
 FOREVER_US = 253_402_300_799_000_000
 """The last second of the year 9999: a suspension without an end."""
 _CHUNK = 500
-_ASSERTION = table_of(AssertionRow)
-_FLAG = table_of(Flag)
-_FLAGS = table_of(FlagCount)
-_LABEL = table_of(Label)
-_MEMBER = table_of(FlagRecord)
-_RECORD = table_of(Record)
-_RECORDS = table_of(RecordCount)
-_REVIEW = table_of(Review)
-_STRIKE = table_of(Strike)
+_ASSERTION, _FLAG, _MEMBER, _RECORD = (table_of(t) for t in (AssertionRow, Flag, FlagRecord, Record))
+_LABEL, _REVIEW, _STRIKE = (table_of(t) for t in (Label, Review, Strike))
+_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +253,7 @@ def read_proposals(
     now_us: int,
     rule: SuspensionRule,
 ) -> dict[str, tuple[str, ...]]:
-    """Reasons to suspend, by assertion.
-
-    Assertions without any are left out.
-    """
+    """Reasons to suspend, by assertion that has any."""
     judging = [row for row in _active(connection, model).values() if row.suspended_until_us <= now_us]
     rates = _fire_rates(connection, model, judging, read_counts(connection, model, CHAMPION))
     found = {
@@ -274,10 +263,7 @@ def read_proposals(
 
 
 def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
-    """Pairs of active assertions that fired on the same records.
-
-    Over the newest flags.
-    """
+    """Pairs of active assertions with common records, over newest flags."""
     active = _active(connection, model)
     newest = connection.execute(
         select(_FLAG.c.assertion, _FLAG.c.revision, _FLAG.c.record_id, _FLAG.c.slot)
@@ -308,9 +294,7 @@ def last_strikes(connection: Connection, model: str) -> dict[str, str]:
 
 
 def suspend(connection: Connection, model: str, name: str, *, until_us: int, reason: str) -> None:
-    """Suspend an assertion by hand, in every slot.
-
-    Until a time, or until its revision changes.
+    """Suspend an assertion in every slot, until a time or revision.
 
     Raises
     ------

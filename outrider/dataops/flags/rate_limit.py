@@ -1,34 +1,22 @@
-"""Flag rate limit: exact counts per minute, and sampled flags.
-
-Sampled are the flags of an assertion in a storm.
-"""
+"""Flag rate limit: exact counts per minute, storms sampled."""
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.dataops.ledger.commit import FLAG, RECORD, Effects, keep_stored_ids, own_flag_id
-from outrider.dataops.state.rows import add_to_rows
+from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
+from outrider.dataops.state.rows import TableColumns, add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 MINUTE_US = 60_000_000
 _FLAG = table_of(Flag)
 _COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
-_ID, _SUBJECT, _ASSERTION, _REVISION, _LEVEL, _EVIDENCE, _SEQ, _ROW, _TS_US = (
-    FLAG.index(name)
-    for name in ["id", "record_id", "assertion", "revision", "level", "evidence", "seq", "row", "ts_us"]
-)
-"""Places of columns in the tuples of flags."""
-_RECORD_ID, _RECORD_SEQ, _RECORD_TS_US, _SLICE = (
-    RECORD.index(name) for name in ["id", "seq", "ts_us", "slice"]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,100 +85,89 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     _count_records(connection, effects)
     if effects.earlier_ids:
         keep_stored_ids(connection, effects, effects.earlier_ids, slot=effects.owner)
-    flags, events = _new_flags(connection, effects)
-    slices = _slices(connection, effects, flags)
+    ids = effects.flags["id"]
+    new, events = _new_flags(connection, effects)
+    slices = _slices(connection, effects, {effects.flags["record_id"][row] for row in new})
     found: list[NewFlags] = []
-    emptied: dict[str, Sequence[Any]] = {}
-    groups = _by_minute(effects, flags)
+    emptied: set[str] = set()
+    groups = _by_minute(effects, new)
     counted = _counted(connection, effects, groups)
-    for (assertion, minute), members in groups.items():
-        kept = budget.admit([flag[_ID] for flag in members], before=counted.get((assertion, minute), 0))
-        for flag in (flag for flag, keep in zip(members, kept, strict=True) if not keep):
-            if flag[_ID] in events:
-                emptied[flag[_ID]] = (*flag[:_EVIDENCE], None, *flag[_EVIDENCE + 1 :])
-            else:
-                effects.thinned.add(flag[_ID])
-        effects.counts[f"thinned:{assertion}"] += len(members) - int(kept.sum())
-        found += _grouped(assertion, minute, members, kept.tolist(), slices)
+    for (assertion, minute), rows in groups.items():
+        kept = budget.admit([ids[row] for row in rows], before=counted.get((assertion, minute), 0)).tolist()
+        out = {ids[row] for row, keep in zip(rows, kept, strict=True) if not keep}
+        emptied |= out & events
+        effects.thinned |= out - events
+        effects.counts[f"thinned:{assertion}"] += len(out)
+        found += _grouped(effects.flags, minute, rows, kept, slices)
     if emptied:
-        effects.flags = [emptied.get(flag[_ID], flag) for flag in effects.flags]
-    rows = [
-        (
-            effects.model,
-            effects.owner,
-            new.assertion,
-            new.revision,
-            new.slice,
-            new.minute_us,
-            new.flags,
-            new.kept,
-        )
-        for new in found
+        effects.flags["evidence"] = [
+            None if identity in emptied else evidence
+            for identity, evidence in effects.flags.select("id", "evidence")
+        ]
+    counts = [
+        (effects.model, effects.owner, n.assertion, n.revision, n.slice, n.minute_us, n.flags, n.kept)
+        for n in found
     ]
-    add_to_rows(connection, FlagCount, rows)
+    add_to_rows(connection, FlagCount, counts)
     return found
 
 
-def _new_flags(connection: Connection, effects: Effects) -> tuple[list[Sequence[Any]], set[str]]:
-    """Flags that the database does not have, in the order of the stream, and which of them are events."""
-    unique = {flag[_ID]: flag for flag in reversed(effects.flags)}
-    events = {flag[_ID] for flag in unique.values() if flag[_ID] != own_flag_id(flag, slot=effects.owner)}
+def _new_flags(connection: Connection, effects: Effects) -> tuple[list[int], set[str]]:
+    """Rows of flags that the database does not have, in the order of the stream, and all ids of events."""
+    flags = effects.flags
+    first = {identity: row for row, identity in reversed([*enumerate(flags["id"])])}
+    own = own_flag_ids(flags, slot=effects.owner)
+    events = {identity for identity, row in first.items() if identity != own[row]}
     known: set[str] = set()
     ids = sorted(events)
     for start in range(0, len(ids), 500):
         query = select(_FLAG.c.id).where(_FLAG.c.id.in_(ids[start : start + 500]))
         known.update(connection.execute(query).scalars())
-    new = [flag for identity, flag in unique.items() if identity not in known]
+    new = [row for identity, row in first.items() if identity not in known]
     # The host counts what it found; what was found before is no new flag.
-    again = Tally(flag[_ASSERTION] for flag in effects.flags)
-    again.subtract(Tally(flag[_ASSERTION] for flag in new))
+    again = Tally(flags["assertion"])
+    again.subtract(Tally(flags["assertion"][row] for row in new))
     for assertion, count in again.items():
         effects.counts[f"flags:{assertion}"] -= count
-    return sorted(new, key=lambda flag: (flag[_SEQ], flag[_ROW], flag[_ID])), events
+    order = list(flags.select("seq", "row", "id"))
+    return sorted(new, key=order.__getitem__), events
 
 
-def _by_minute(
-    effects: Effects, flags: Sequence[Sequence[Any]]
-) -> dict[tuple[str, int], list[Sequence[Any]]]:
-    groups: dict[tuple[str, int], list[Sequence[Any]]] = {}
-    for flag in flags:
-        received = effects.received.get(flag[_SEQ], effects.received_us) or flag[_TS_US]
-        groups.setdefault((flag[_ASSERTION], minute_of(received)), []).append(flag)
+def _by_minute(effects: Effects, rows: Iterable[int]) -> dict[tuple[str, int], list[int]]:
+    groups: dict[tuple[str, int], list[int]] = {}
+    places = list(effects.flags.select("assertion", "seq", "ts_us"))
+    for row in rows:
+        assertion, seq, ts_us = places[row]
+        received = effects.received.get(seq, effects.received_us) or ts_us
+        groups.setdefault((assertion, minute_of(received)), []).append(row)
     return groups
 
 
 def _grouped(
-    assertion: str,
-    minute: int,
-    flags: Sequence[Sequence[Any]],
-    kept: Sequence[bool],
-    slices: Mapping[str, str],
+    flags: TableColumns, minute: int, rows: Sequence[int], kept: Sequence[bool], slices: Mapping[str, str]
 ) -> Iterator[NewFlags]:
-    groups: dict[tuple[str, str], list[tuple[Sequence[Any], bool]]] = {}
-    for flag, keep in zip(flags, kept, strict=True):
-        groups.setdefault((flag[_REVISION], slices.get(flag[_SUBJECT], "")), []).append((flag, keep))
+    """Flags of one assertion by revision and slice."""
+    groups: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+    for row, keep in zip(rows, kept, strict=True):
+        part = slices.get(flags["record_id"][row], "")
+        groups.setdefault((flags["revision"][row], part), []).append((row, keep))
     for (revision, part), members in groups.items():
         first = members[0][0]
         yield NewFlags(
-            assertion,
+            flags["assertion"][first],
             revision,
-            first[_LEVEL],
+            flags["level"][first],
             part,
             minute,
             len(members),
             sum(keep for _, keep in members),
-            first[_SUBJECT],
+            flags["record_id"][first],
         )
 
 
-def _slices(connection: Connection, effects: Effects, flags: Sequence[Sequence[Any]]) -> dict[str, str]:
+def _slices(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, str]:
     """Slice of each flagged record; records of earlier blocks are looked up."""
-    wanted = {flag[_SUBJECT] for flag in flags}
-    found = (
-        {row[_RECORD_ID]: row[_SLICE] or "" for row in effects.records if row[_RECORD_ID] in wanted}
-        if wanted
-        else {}
-    )
+    found = {record: part or "" for record, part in effects.records.select("id", "slice") if record in wanted}
     missing = sorted(wanted - found.keys())
     for start in range(0, len(missing), 500):
         query = select(_RECORD.c.id, _RECORD.c.slice).where(
@@ -202,9 +179,9 @@ def _slices(connection: Connection, effects: Effects, flags: Sequence[Sequence[A
 
 def _count_records(connection: Connection, effects: Effects) -> None:
     tally: Tally[tuple[str, int]] = Tally()
-    for row in effects.records:
-        received = effects.received.get(row[_RECORD_SEQ], effects.received_us) or row[_RECORD_TS_US]
-        tally[row[_SLICE] or "", minute_of(received)] += 1
+    for seq, ts_us, part in effects.records.select("seq", "ts_us", "slice"):
+        received = effects.received.get(seq, effects.received_us) or ts_us
+        tally[part or "", minute_of(received)] += 1
     rows = [(effects.model, part, minute, count) for (part, minute), count in tally.items()]
     add_to_rows(connection, RecordCount, rows)
 

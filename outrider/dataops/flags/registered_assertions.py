@@ -1,7 +1,4 @@
-"""Registered assertions and live tests, one row per revision.
-
-With their suspensions.
-"""
+"""Registered assertions and live tests by revision, with their suspensions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,10 +48,7 @@ class OfferedRevision(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """Suspended assertion.
-
-    ``reason`` is empty where strikes suspended the assertion.
-    """
+    """Suspended assertion; ``reason`` is empty where strikes suspended."""
 
     model: str
     assertion: str
@@ -122,10 +116,7 @@ def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]
 
 
 def suspensions(connection: Connection, model: str | None = None) -> list[Suspension]:
-    """Suspensions of active assertions, of all models or one.
-
-    Some may be over.
-    """
+    """Suspensions of active assertions, of one or all models, some over."""
     query = select(
         _ASSERTION.c.model, _ASSERTION.c.name, _ASSERTION.c.suspended_until_us, _ASSERTION.c.suspension
     ).where(_ASSERTION.c.active, _ASSERTION.c.suspended_until_us > 0)

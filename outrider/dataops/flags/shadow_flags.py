@@ -28,10 +28,7 @@ class ShadowStretch:
 
 
 def count_shadow_flags(connection: Connection, model: str, challenger: str) -> tuple[int, dict[str, int]]:
-    """Number of commonly judged records, and of flags by slot.
-
-    On blocks that the challenger answered.
-    """
+    """Records and flags by slot, on blocks that the challenger answered."""
     until = judged_by_both(connection, model, challenger)
     if not until:
         return 0, {}
@@ -50,10 +47,7 @@ def count_shadow_flags(connection: Connection, model: str, challenger: str) -> t
 
 
 def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: int) -> dict[str, set[str]]:
-    """Flagged records of the champion's and the challenger's slot.
-
-    Of the newest ``limit`` flags.
-    """
+    """Records of the newest ``limit`` flags of champion's and challenger's slot."""
     query = (
         select(_FLAG.c.slot, _FLAG.c.record_id)
         .where(*_judged_flags(stretch))

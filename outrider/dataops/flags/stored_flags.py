@@ -35,10 +35,7 @@ def stored_flags(
     until: int,
     since_us: int,
 ) -> list[StoredFlag]:
-    """Stored flags of one revision in a stretch.
-
-    As (record id, judged version).
-    """
+    """Stored flags of one revision, as (record id, judged version)."""
     query = select(_FLAG.c.record_id, _FLAG.c.version, _FLAG.c.seq).where(
         _FLAG.c.model == model,
         _FLAG.c.assertion == assertion,
@@ -52,10 +49,7 @@ def stored_flags(
 
 
 def flagged_records(connection: Connection, model: str, *, first: int, last: int) -> set[str]:
-    """Ids of records that the champion flagged in a range.
-
-    Of blocks ``first`` to ``last``.
-    """
+    """Ids of records that the champion flagged in ``first`` to ``last``."""
     query = select(_FLAG.c.record_id).where(
         _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.seq >= first, _FLAG.c.seq <= last
     )
@@ -84,10 +78,10 @@ def add_replayed(
     """
     before = _count(connection, model)
     add_revisions(connection, model, offered, is_active=False, now_us=now_us)
-    insert_rows(connection, Flag, found.flags)
-    kept = {flag[0] for flag in found.flags}
-    insert_rows(connection, FlagRecord, [row for row in found.members if row[0] in kept])
-    insert_rows(connection, WeakLabelRow, [row for row in found.weak_labels if row[3] in kept])
+    insert_rows(connection, Flag, found.flags.rows())
+    kept = set(found.flags["id"])
+    for table, columns in ((FlagRecord, found.members), (WeakLabelRow, found.weak_labels)):
+        insert_rows(connection, table, columns.where(flag in kept for flag in columns["flag_id"]).rows())
     return _count(connection, model) - before
 
 

@@ -35,10 +35,7 @@ def note_load_errors(connection: Connection, model: str, errors: Sequence[str], 
 def newest_strikes(
     connection: Connection, model: str, *, after_seq: int, limit: int
 ) -> list[tuple[str, int]]:
-    """Newest strikes of the champion's slot, oldest first.
-
-    As assertion and time.
-    """
+    """Newest strikes of the champion's slot, oldest first: assertion, time."""
     query = (
         select(_STRIKE.c.assertion, _STRIKE.c.at_us)
         .where(_STRIKE.c.model == model, _STRIKE.c.slot == CHAMPION, _STRIKE.c.seq > after_seq)

@@ -1,7 +1,4 @@
-"""Fine-tuning on corrected records mixed with replayed old ones.
-
-Replay keeps what was learned before.
-"""
+"""Fine-tuning on corrected records, with old ones replayed against forgetting."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -91,9 +88,7 @@ def fine_tune(
     device: str | torch.device = "cpu",
     progress: Callable[[int, float], None] | None = None,
 ) -> State:
-    """Train a module on fresh examples, replaying old ones.
-
-    The module itself is changed.
+    """Train the module itself on fresh examples, replaying old ones.
 
     A batch of a single row, which batch normalisation cannot take, joins the batch before; where there is no
     other, layers normalise by what they have seen.

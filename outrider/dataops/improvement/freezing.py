@@ -1,7 +1,4 @@
-"""Freezing of weights in training.
-
-Frozen weights stay the same bit by bit.
-"""
+"""Freezing of weights in training: the same bit by bit."""
 
 from collections.abc import Sequence
 
@@ -11,9 +8,7 @@ from outrider.errors import ConfigError
 
 
 def train_only(module: nn.Module, names: Sequence[str]) -> list[nn.Parameter]:
-    """Set a module to training mode, with named parameters only.
-
-    All others are frozen.
+    """Set training mode with the named parameters, all others frozen.
 
     Frozen parts stay in evaluation mode, so that running means of their normalisations do not move either.
 

@@ -1,7 +1,4 @@
-"""Promotion gate: may a challenger become champion?.
-
-A pure function of a policy and evidence.
-"""
+"""Promotion gate: pure function of a policy and evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,10 +20,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """Figures of one model on a behavioral test.
-
-    ``low`` and ``high`` bound its failure rate.
-    """
+    """Failure rate of one model on a test, from ``low`` to ``high``."""
 
     cases: int
     failures: int
@@ -107,10 +101,7 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence for the gate.
-
-    A part that was not gathered is empty or None.
-    """
+    """Evidence for the gate; parts not gathered are empty or None."""
 
     suites: Sequence[SuiteEvidence] = ()
     held_out: PairedEvidence | None = None
@@ -131,10 +122,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict of the gate.
-
-    ``reasons`` are the sentences of all checks, failed ones first.
-    """
+    """Verdict of the gate, with all checks' ``reasons``, failed ones first."""
 
     promoted: bool
     checks: list[Check] = field(default_factory=list)
@@ -147,10 +135,7 @@ class Verdict:
 
 
 def decide(policy: Policy, evidence: Evidence) -> Verdict:
-    """Promote when no check fails.
-
-    Without any evidence about the candidate nothing is promoted.
-    """
+    """Promote when no check fails and evidence about the candidate exists."""
     checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
     checks += [judge_suite(suite) for suite in evidence.suites]
     if evidence.held_out is not None:

@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
-from outrider.dataops.state.tables import Cursor, Job, table_of
+from outrider.dataops.state.improvement_tables import Job
+from outrider.dataops.state.tables import Cursor, table_of
 from outrider.errors import NotFound
 
 Kind = Literal["retrain", "dataset"]
@@ -89,9 +90,7 @@ def maybe_enqueue(
     targets: Sequence[WebhookTarget] = (),
     upto_seq: int | None = None,
 ) -> str | None:
-    """Enqueue a due job and its ``retrain.requested`` event.
-
-    In the caller's write transaction.
+    """Enqueue due job and ``retrain.requested``, in the caller's write transaction.
 
     Parameters
     ----------
@@ -183,10 +182,7 @@ def add(
 
 
 def claim(connection: Connection, *, now_us: int) -> JobRow | None:
-    """Claim the next job.
-
-    One that a crash left running, else the oldest queued one, datasets first.
-    """
+    """Claim a job that crashed, else the oldest queued, datasets first."""
     row = connection.execute(
         select(_JOB)
         .where(_JOB.c.status.in_(("running", "queued")))
@@ -215,20 +211,14 @@ def is_waiting(connection: Connection) -> bool:
 
 
 def requeue(connection: Connection, job: str) -> None:
-    """Put an interrupted job back; the attempt does not count.
-
-    Interrupted on purpose.
-    """
+    """Put a job interrupted on purpose back; the attempt does not count."""
     connection.execute(
         update(_JOB).where(_JOB.c.id == job).values(status="queued", attempts=_JOB.c.attempts - 1)
     )
 
 
 def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
-    """Close a job as failed, with the reason.
-
-    A candidate that it registered fails with it.
-    """
+    """Close a job and any registered candidate as failed, with reason."""
     found = get(connection, job)
     if "candidate" in found.result and "candidate" not in found.params:
         candidate = str(found.result["candidate"])

@@ -13,10 +13,7 @@ SMALLER = 0.9
 
 @dataclass(frozen=True, slots=True)
 class DiscordantPairs:
-    """Records that only one of two models fails, or flags.
-
-    Of the records on which both were judged.
-    """
+    """Commonly judged records that only one model fails, or flags."""
 
     rows: int
     only_champion: int

@@ -1,7 +1,4 @@
-"""Shadow tests of a challenger beside the champion.
-
-For a time; with findings and a recommendation.
-"""
+"""Timed shadow tests beside the champion, with findings and a recommendation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from outrider.dataops.state.tables import ShadowTest, table_of
+from outrider.dataops.state.improvement_tables import ShadowTest
+from outrider.dataops.state.tables import table_of
 
 _TEST = table_of(ShadowTest)
 
@@ -102,10 +100,7 @@ def was_tested(connection: Connection, model: str, version: str) -> bool:
 
 
 def over(connection: Connection) -> set[tuple[str, str]]:
-    """Challengers whose test came to its set end.
-
-    As (model, version); they are paused.
-    """
+    """Paused challengers whose test reached its end, as (model, version)."""
     query = select(_TEST.c.model, _TEST.c.version).where(
         _TEST.c.ended_us.is_not(None),
         _TEST.c.ends_us.is_not(None) | _TEST.c.ends_rows.is_not(None),
@@ -115,10 +110,7 @@ def over(connection: Connection) -> set[tuple[str, str]]:
 
 
 def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
-    """Newest test of every challenger, running ones first.
-
-    Then by time; those of one model.
-    """
+    """Newest test of each challenger, of one model, running ones first."""
     last = (
         select(_TEST.c.version, func.max(_TEST.c.began_us).label("began_us"))
         .where(_TEST.c.model == model)
@@ -150,10 +142,7 @@ def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> No
 def end(
     connection: Connection, test: Trial, *, recommendation: str, findings: Mapping[str, Any], now_us: int
 ) -> bool:
-    """End a test.
-
-    False where it has ended already.
-    """
+    """End a test; False where already ended."""
     done = connection.execute(
         update(_TEST)
         .where(*_key(test), _TEST.c.ended_us.is_(None))

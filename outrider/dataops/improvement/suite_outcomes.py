@@ -9,7 +9,8 @@ from sqlalchemy.dialects.sqlite import insert
 
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.models.registry import IN_SERVICE
-from outrider.dataops.state.tables import ModelVersion, SuiteOutcome, table_of
+from outrider.dataops.state.improvement_tables import ModelVersion
+from outrider.dataops.state.tables import SuiteOutcome, table_of
 
 Source = Literal["gate", "registered", "cli", "pytest"]
 _OUTCOME, _VERSION = table_of(SuiteOutcome), table_of(ModelVersion)
@@ -50,10 +51,7 @@ def keep(
     source: Source,
     now_us: int,
 ) -> None:
-    """Write outcomes, each replacing the former one of its test.
-
-    In the caller's write transaction.
-    """
+    """Replace the tests' former outcomes, in the caller's write transaction."""
     for outcome in outcomes:
         row = {
             "model": model,
@@ -78,10 +76,7 @@ _SAME = (
 
 
 def revisions(connection: Connection, model: str, version: str) -> dict[tuple[str, str], str]:
-    """Revision of every test with an outcome, by (suite, test).
-
-    For one model version.
-    """
+    """Revisions of one version's tests with outcomes, by (suite, test)."""
     query = select(_OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.revision).where(
         _OUTCOME.c.model == model, _OUTCOME.c.version == version
     )
@@ -114,10 +109,7 @@ def count_by_role(connection: Connection) -> dict[tuple[str, str, str], int]:
 def list_outcomes(
     connection: Connection, model: str, versions: Collection[str] | None = None
 ) -> list[OutcomeRow]:
-    """Outcomes of a model, by version, suite and test.
-
-    Or of some of its versions.
-    """
+    """Outcomes of a model or some versions, by version, suite, test."""
     plain = [_OUTCOME.c[name] for name in ("version", "suite", "test", *_SAME, "source", "at_us")]
     # Figures belong to rules of a whole test, which is one case; the JSON of all others, which is long with
     # examples, is not read.
@@ -138,10 +130,7 @@ def list_outcomes(
 def read_outcome(
     connection: Connection, model: str, version: str, suite: str, test: str
 ) -> dict[str, Any] | None:
-    """One outcome in full; None without one.
-
-    ``Outcome.to_dict()``, ``source`` and ``at_us``.
-    """
+    """``Outcome.to_dict()``, ``source`` and ``at_us`` of one test, or None."""
     query = select(_OUTCOME.c.outcome, _OUTCOME.c.source, _OUTCOME.c.at_us).where(
         _OUTCOME.c.model == model,
         _OUTCOME.c.version == version,
@@ -153,9 +142,7 @@ def read_outcome(
 
 
 def find_key(connection: Connection, model: str, path: str) -> tuple[str, str, str] | None:
-    """Version, suite and test of the outcome at ``path``.
-
-    Their names joined by slashes; None without one.
+    """Version, suite and test of the slash-joined ``path``, or None.
 
     Names may hold slashes themselves, such as a version that is called after a branch.
     """

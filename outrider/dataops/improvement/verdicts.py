@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, insert, select
 
-from outrider.dataops.state.tables import GateVerdict, table_of
+from outrider.dataops.state.improvement_tables import GateVerdict
+from outrider.dataops.state.tables import table_of
 
 _VERDICT = table_of(GateVerdict)
 
@@ -27,10 +28,7 @@ class VerdictRow:
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
-        """Behavioral tests that the candidate failed beyond tolerance.
-
-        As (suite, test).
-        """
+        """Tests failed by the candidate beyond tolerance, as (suite, test)."""
         return [
             (each["suite"], each["test"])
             for each in self.evidence.get("suites", ())

@@ -1,7 +1,4 @@
-"""Rows of blocks in the journal's file.
-
-Inserted, read and checked, counted, deleted.
-"""
+"""Rows of blocks in the file: inserted, read, checked, counted, deleted."""
 
 import contextlib
 import sqlite3
@@ -77,10 +74,7 @@ def get(db: sqlite3.Connection, seq: int) -> Block:
 def outline(
     db: sqlite3.Connection, model: str, *, after: int, until: int, limit: int, rows: int
 ) -> list[BlockInfo]:
-    """Blocks of a model up to a number of rows together.
-
-    With ``after < seq <= until``, in order.
-    """
+    """Blocks of a model up to a number of rows together. With ``after < seq <= until``, in order."""
     found: list[BlockInfo] = []
     cursor = db.execute(
         "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"

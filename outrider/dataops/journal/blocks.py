@@ -15,7 +15,4 @@ class BlockSource(Protocol):
     """Source of journal blocks; the journal is one."""
 
     def get(self, seq: int, /) -> BlockPayload:
-        """Block of that sequence number.
-
-        KeyError when it has expired.
-        """
+        """Block of that sequence number; KeyError when expired."""

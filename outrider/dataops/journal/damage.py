@@ -27,9 +27,7 @@ class Damage:
 
 
 def find_damage(path: Path, *, most_s: float = 20.0) -> Damage:
-    """Check blocks of a journal against their checksums.
-
-    In order, for at most ``most_s`` seconds.
+    """Check blocks against checksums, in order, for ``most_s`` seconds.
 
     Raises
     ------

@@ -38,9 +38,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Stored entry with its place and its time of receipt.
-
-    In µs since the epoch, UTC.
+    """Stored entry with place and receipt (µs since the epoch, UTC).
 
     ``damage`` says what is wrong with a block that is not what was written; it has no payload then, the time
     of the block before it, and whatever else can still be read of it.

@@ -13,18 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, select
 
 from outrider.dataops.ledger.backfill import SLOT, open_gaps
-from outrider.dataops.state.tables import (
-    Answer,
-    Cursor,
-    DatasetRow,
-    Flag,
-    FlagRecord,
-    LabelRequest,
-    ModelVersion,
-    Record,
-    WindowCheckpoint,
-    table_of,
-)
+from outrider.dataops.state.improvement_tables import DatasetRow, LabelRequest, ModelVersion
+from outrider.dataops.state.tables import Answer, Cursor, Flag, FlagRecord, Record, WindowCheckpoint, table_of
 
 from .journal import BlockInfo
 
@@ -40,10 +30,7 @@ _ANSWER = table_of(Answer)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Neighbours of a flagged record to keep.
-
-    So many on each side, none further away than so long.
-    """
+    """Neighbours to keep: how many each side, how far at most."""
 
     rows: int = 5
     seconds: float = 5.0
@@ -51,10 +38,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Records of a model in stream order.
-
-    Block, row, event time in µs, each of shape (n,).
-    """
+    """Block, row, event time (µs) of records in stream order, shape (n,)."""
 
     seq: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -106,9 +90,7 @@ def judged_neighbours(connection: Connection, model: str, until: int, around: Ar
 def kept_rows(
     connection: Connection, model: str, blocks: Sequence[BlockInfo], around: Around
 ) -> dict[int, NDArray[np.intp]]:
-    """Rows of each block whose payload stays, ascending.
-
-    Blocks without any are left out.
+    """Ascending rows with staying payloads, for each block with any.
 
     Parameters
     ----------

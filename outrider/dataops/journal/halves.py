@@ -49,10 +49,7 @@ class Half:
 
 
 def change(db: sqlite3.Connection, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:
-    """Store halves, remove others and forget completed ones.
-
-    In the open transaction.
-    """
+    """Store, remove and forget completed halves, in the open transaction."""
     db.executemany(
         "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
         [(half.model, half.key, half.side) for half in drop],

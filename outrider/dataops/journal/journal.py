@@ -1,6 +1,4 @@
-"""Journal: every block of traffic and labels, in order.
-
-Durable before it is acknowledged.
+"""Journal: traffic and labels in order, durable before acknowledged.
 
 One SQLite file (`journal_file`) with one writer (intake) and any number of readers in other processes: blocks
 (`entries`, `block_rows`), `schemas`, and what is no block yet (`halves`, `notes`).
@@ -55,10 +53,7 @@ class Journal(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Identity of this journal, made once.
-
-        Cursors elsewhere carry it.
-        """
+        """Identity made once, which cursors elsewhere carry."""
 
     def append(
         self,
@@ -70,9 +65,7 @@ class Journal(Protocol):
         forget_us: int = 0,
         notes: Notes = NONE,
     ) -> list[int]:
-        """Append all entries in one durable commit; return their numbers.
-
-        Raises JournalFull.
+        """Append all entries in one durable commit; raises JournalFull.
 
         The same commit puts away the halves ``keep``, removes ``drop``, forgets what was done by
         ``forget_us``, and writes ``notes``.
@@ -88,10 +81,7 @@ class Journal(Protocol):
         """Return halves given up by ``until_us``, oldest first."""
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
-        """Return blocks with ``seq > after`` in order.
-
-        With ``model``, that model's blocks and the ticks.
-        """
+        """Return blocks with ``seq > after`` in order. With ``model``, that model's blocks and the ticks."""
 
     def get(self, seq: int) -> Block:
         """Return one block.
@@ -100,10 +90,7 @@ class Journal(Protocol):
         """
 
     def last_seq(self) -> int:
-        """Return the highest sequence number ever given out.
-
-        0 for an empty journal.
-        """
+        """Return the highest sequence number ever given out. 0 for an empty journal."""
 
     def count_records(self, after: int, until: int, *, model: str) -> int:
         """Return the number of a model's records between two blocks.
@@ -127,9 +114,7 @@ class Journal(Protocol):
         kept: Mapping[int, tuple[int, bytes]] = _NOTHING,
         through: Mapping[str, int] = _NOWHERE,
     ) -> int:
-        """Delete blocks for good and return their number.
-
-        Sequence numbers are never reused.
+        """Delete blocks for good, never reusing numbers; return their number.
 
         The same commit leaves only (rows, payload) of the blocks ``kept``, and notes ``through``.
         """
@@ -297,10 +282,7 @@ class SqliteJournal:
             return block_rows.get(self._db, seq)
 
     def last_seq(self) -> int:
-        """Return the highest sequence number ever given out.
-
-        Expired blocks included; 0 when none was.
-        """
+        """Return the highest sequence number ever given out. Expired blocks included; 0 when none was."""
         with self._lock:
             return block_rows.last_seq(self._db)
 
@@ -321,9 +303,7 @@ class SqliteJournal:
             return block_rows.count_records(self._db, after, until, model)
 
     def outline(self, model: str, *, after: int, until: int, limit: int, rows: int) -> list[BlockInfo]:
-        """Return a model's blocks without payloads, in order.
-
-        Those with ``after < seq <= until``.
+        """Return blocks without payloads, ``after < seq <= until``, in order.
 
         Parameters
         ----------
@@ -354,10 +334,7 @@ class SqliteJournal:
             return half_rows.due(self._db, until_us, limit=limit, max_bytes=READ_BYTES)
 
     def steps(self) -> list[Step]:
-        """Return every step of the clock of receipt, in order.
-
-        Steps never expire.
-        """
+        """Return all steps of the receipt clock, never expired, in order."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT key, value FROM meta WHERE key >= ? AND key < ?", (_STEP, _STEP + "~")
@@ -411,10 +388,7 @@ class SqliteJournal:
             return deleted
 
     def expired_through(self) -> dict[str, int]:
-        """Return the last block that expiry has visited, by model.
-
-        Younger blocks are whole.
-        """
+        """Return the last block that expiry visited, younger untouched, by model."""
         with self._lock:
             rows = self._db.execute(
                 "SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?", (len(_THROUGH), _THROUGH)
@@ -422,17 +396,11 @@ class SqliteJournal:
         return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
 
     def used_bytes(self) -> int:
-        """Bytes in use in the file.
-
-        Expired blocks leave room inside it.
-        """
+        """Bytes in use in the file, without the room of expired blocks."""
         return self._file.used_bytes()
 
     def room_bytes(self) -> int:
-        """Bytes that can still be appended.
-
-        The smaller of the file's own bound and the free disk.
-        """
+        """Bytes still appendable: own bound or free disk, the smaller."""
         return self._file.room_bytes()
 
     def close(self) -> None:

@@ -89,19 +89,13 @@ class JournalFile:
             )
 
     def used_bytes(self) -> int:
-        """Used bytes of the file.
-
-        What expired leaves room inside the file.
-        """
+        """Bytes in use in the file, without the room of expired blocks."""
         with self.lock:
             pages, free = (self._pragma(name) for name in ("page_count", "freelist_count"))
         return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
-        """Bytes that can still be appended.
-
-        The smaller of the file's own bound and the free disk.
-        """
+        """Bytes still appendable: own bound or free disk, the smaller."""
         with self.lock:
             used, free, most = (
                 self._pragma(name) for name in ("page_count", "freelist_count", "max_page_count")

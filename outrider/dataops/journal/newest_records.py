@@ -1,7 +1,4 @@
-"""Newest records of a model as one batch.
-
-Read from the journal's file backwards.
-"""
+"""Newest records of a model, read backwards, as one batch."""
 
 import contextlib
 import sqlite3
@@ -15,9 +12,7 @@ from outrider.assertions import Batch
 def newest_records(
     journal: Path, model: str, *, most_rows: int, most_bytes: int | None = None
 ) -> Batch | None:
-    """Newest stored records of a model that share a schema.
-
-    None where there are none.
+    """Newest stored records that share a schema, None without any.
 
     Parameters
     ----------

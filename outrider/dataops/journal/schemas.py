@@ -22,10 +22,7 @@ class SchemaSeen:
 
 
 def remember(db: sqlite3.Connection, model: str, digest: str, schema: bytes, seq: int) -> None:
-    """Note a schema, in the open transaction.
-
-    One of a half (``seq`` 0) is of the next block.
-    """
+    """Note a schema, in the open transaction. One of a half (``seq`` 0) is of the next block."""
     seq = seq or block_rows.last_seq(db) + 1
     db.execute("INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (model, digest, schema, seq))
 

@@ -1,6 +1,4 @@
-"""Blocks with some records expired.
-
-Rows keep their numbers.
+"""Blocks with some records expired, row numbers kept.
 
 On disk such a block holds the kept rows alone; read back it is as long as it was, with nulls in every column
 of the rows that have gone, so that a place (block, row) means the same for ever.
@@ -33,10 +31,7 @@ def pack_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
 
 
 def read_rows(payload: bytes) -> Batch:
-    """Records of a block by their row.
-
-    Expired ones are null in every column, ``id`` too.
-    """
+    """Records of a block by row; expired ones null, ``id`` too."""
     batch = Batch.from_ipc(payload)
     table = batch.to_arrow()
     metadata = table.schema.metadata or {}

@@ -10,16 +10,14 @@ from outrider.assertions.estimation import Estimate, certain_picks, estimate_sha
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import Asked
 from outrider.assertions.typed_text import read_typed
-from outrider.dataops.state.tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
+from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
+from outrider.dataops.state.tables import Flag, Record, table_of
 
 NUMERIC_TARGET = "the target is a number, which is near or far from its label, not right or wrong"
 """Why nothing is said of accuracy, and of precision beyond what reviews say."""
 
-_RECORD = table_of(Record)
-_FLAG = table_of(Flag)
-_LABEL = table_of(Label)
-_REQUEST = table_of(LabelRequest)
-_ROUND = table_of(LabelRound)
+_RECORD, _FLAG = table_of(Record), table_of(Flag)
+_LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRound))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,7 @@ class Estimates:
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
-    """Weight of every request with a known population, by record.
-
-    All rounds are one sample.
+    """Weights by record of requests with known population, one sample all.
 
     A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
     record is weighted by its chances in all rounds in which it stood among the candidates.
@@ -100,9 +96,7 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
 
 
 def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
-    """Requests by record: True for an even draw.
-
-    From all records alike, beside the policy's own picks.
+    """True for requests drawn evenly from all, not the policy's picks.
 
     What fills a round whose policy has nothing left was drawn alike too, but from what the policy left over:
     such picks count in rounds that the policy took nothing in.
@@ -128,9 +122,7 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
 def newest_labels(
     connection: Connection, model: str, *, after: int, until: int, limit: int
 ) -> dict[int, dict[str, str]]:
-    """Labels of a range of blocks, by block and record.
-
-    Behind ``after`` up to ``until``.
+    """Labels by block and record, behind ``after`` up to ``until``.
 
     Of several labels of a record the newest counts.
 
@@ -157,27 +149,34 @@ def newest_labels(
     return found
 
 
-def read_estimates(connection: Connection, model: str) -> Estimates:
-    """Estimate from the labelled requests.
+def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str], bool] | None:
+    """Errors of production on labelled requests, by round and record.
 
-    Labels that came unasked are no sample of anything and left out.
-
-    Requests that got no label count as missing by chance.
+    The latest label counts. None where the target is a number: nothing is wrong or right there.
     """
-    weight_of = request_weights(connection, model)
     query = (
-        select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.predicted)
-        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
-        .join(_REQUEST, (_REQUEST.c.model == _LABEL.c.model) & (_REQUEST.c.record_id == _LABEL.c.record_id))
-        .where(_LABEL.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
+        select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
+        .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
+        .join(_LABEL, (_LABEL.c.model == _REQUEST.c.model) & (_LABEL.c.record_id == _REQUEST.c.record_id))
+        .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
         .order_by(_LABEL.c.seq, _LABEL.c.row)
     )
     rows = connection.execute(query).all()
     answers = [read_typed(row.predicted) for row in rows]
-    note = NUMERIC_TARGET if is_numeric(answers) else ""
+    if is_numeric(answers):
+        return None
     right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
-    # The latest label counts.
-    wrong = {row.record_id: not hit for row, hit in zip(rows, right, strict=True)} if not note else {}
+    return {(row.round, row.record_id): not hit for row, hit in zip(rows, right, strict=True)}
+
+
+def read_estimates(connection: Connection, model: str) -> Estimates:
+    """Estimate from requested labels alone: unasked ones are no sample.
+
+    Requests that got no label count as missing by chance.
+    """
+    weight_of, errors_by_round = request_weights(connection, model), requested_errors(connection, model)
+    note = NUMERIC_TARGET if errors_by_round is None else ""
+    wrong = {record: is_wrong for (_, record), is_wrong in (errors_by_round or {}).items()}
     records = [record for record in wrong if record in weight_of]
     errors = np.array([wrong[record] for record in records], dtype=np.bool_)
     weights = np.array([weight_of[record].weight for record in records])

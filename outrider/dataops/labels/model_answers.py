@@ -11,7 +11,8 @@ from sqlalchemy import Connection, select
 from outrider.assertions import Batch
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.ledger.answers import read_answer
-from outrider.dataops.state.tables import ModelVersion, table_of
+from outrider.dataops.state.improvement_tables import ModelVersion
+from outrider.dataops.state.tables import table_of
 
 _VERSION = table_of(ModelVersion)
 Floats = NDArray[np.float64]
@@ -31,9 +32,7 @@ class RecordLocation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRecords:
-    """Answer columns over the requested records.
-
-    None for a column that no record has.
+    """Answer columns over requested records, None if no record has one.
 
     Attributes
     ----------

@@ -8,26 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, and_, case, exists, func, insert, select
 
-from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
-from outrider.assertions.typed_text import read_typed
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.records import newest_block
-from outrider.dataops.state.tables import Flag, Label, LabelRequest, LabelRound, Record, table_of
+from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
+from outrider.dataops.state.tables import Flag, Record, table_of
 
+from .estimates import requested_errors
 from .model_answers import AnsweredRecords, read_answers
 
 Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
 GROUP_S = 600.0
 FLAGS = "flags:"
-_RECORD = table_of(Record)
-_FLAG = table_of(Flag)
-_LABEL = table_of(Label)
-_REQUEST = table_of(LabelRequest)
-_ROUND = table_of(LabelRound)
+_RECORD, _FLAG = table_of(Record), table_of(Flag)
+_LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRound))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +63,6 @@ class Choice:
     """The row of ``label_round``."""
 
 
-def request_labels(
-    connection: Connection,
-    *,
-    model: str,
-    budget: int,
-    policy: Policy,
-    seed: int,
-    now_us: int,
-    since_us: int | None = None,
-    audit_share: float = AUDIT_SHARE,
-    group_s: float = GROUP_S,
-    blocks: BlockSource | None = None,
-) -> list[RequestedLabel]:
-    """:func:`choose_labels` and :func:`queue_labels` in one write transaction."""
-    found = choose_labels(
-        connection,
-        model=model,
-        budget=budget,
-        policy=policy,
-        seed=seed,
-        now_us=now_us,
-        since_us=since_us,
-        audit_share=audit_share,
-        group_s=group_s,
-        blocks=blocks,
-    )
-    queue_labels(connection, found)
-    return found.requests
-
-
 def choose_labels(
     connection: Connection,
     *,
@@ -109,9 +76,7 @@ def choose_labels(
     group_s: float = GROUP_S,
     blocks: BlockSource | None = None,
 ) -> Choice:
-    """Choose records to label.
-
-    Reads only, so that no writer waits for it.
+    """Choose records to label, reading only: no writer waits.
 
     Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
     champion). Of the records of an entity within ``group_s`` seconds a policy takes one in a round, the
@@ -195,10 +160,7 @@ def queue_labels(connection: Connection, choice: Choice) -> bool:
 def list_requests(
     connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
 ) -> list[RequestedLabel]:
-    """Requests in order of their making.
-
-    Open ones (without a label), labelled ones, or all.
-    """
+    """Open, labelled, or all requests, in order of their making."""
     labelled = exists(
         select(1).where(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
     )
@@ -305,7 +267,9 @@ def _state(
 ) -> SelectionState:
     """Rounds so far and this one, with the labels that were bought in each."""
     rounds = connection.execute(select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round)).all()
-    verdicts = _verdicts(connection, model)
+    verdicts: dict[int, list[tuple[str, bool]]] = {}
+    for (number, record_id), wrong in (requested_errors(connection, model) or {}).items():
+        verdicts.setdefault(number, []).append((record_id, wrong))
     flagged: dict[str, list[int]] = {}
     code_of = {name: code for code, name in enumerate(assertions)}
     flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
@@ -341,27 +305,3 @@ def _counted(
         return state.count(state.rounds[-1].records, state.rounds[-1].fires), before
     fires = [now.fires.get(name, 0) - before.fires.get(name, 0) for name in assertions]
     return state.count(now.records - before.records, fires), now
-
-
-def _verdicts(connection: Connection, model: str) -> dict[int, list[tuple[str, bool]]]:
-    """Per round, the labelled requests and whether production was wrong; the latest label counts.
-
-    Nothing is wrong or right where the target is a number.
-    """
-    query = (
-        select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
-        .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
-        .join(_LABEL, (_LABEL.c.model == _REQUEST.c.model) & (_LABEL.c.record_id == _REQUEST.c.record_id))
-        .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
-        .order_by(_LABEL.c.seq, _LABEL.c.row)
-    )
-    rows = connection.execute(query).all()
-    answers = [read_typed(row.predicted) for row in rows]
-    if is_numeric(answers):
-        return {}
-    right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
-    latest = {(row.round, row.record_id): not hit for row, hit in zip(rows, right, strict=True)}
-    found: dict[int, list[tuple[str, bool]]] = {}
-    for (number, record_id), wrong in latest.items():
-        found.setdefault(number, []).append((record_id, wrong))
-    return found

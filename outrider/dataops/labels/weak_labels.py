@@ -1,6 +1,4 @@
-"""Weak labels for training, where no human label exists.
-
-Corrections that assertions propose.
+"""Weak labels for unlabelled training records: corrections that assertions propose.
 
 Kang et al., "Model Assertions for Monitoring and Improving ML Models", MLSys 2020, §4.2.
 """
@@ -14,14 +12,8 @@ import numpy as np
 from sqlalchemy import Connection, exists, select
 
 from outrider.dataops.ledger.answers import read_answer
-from outrider.dataops.state.tables import (
-    DatasetRow,
-    Label,
-    Quarantine,
-    Record,
-    WeakLabelRow,
-    table_of,
-)
+from outrider.dataops.state.improvement_tables import DatasetRow, Label, Quarantine
+from outrider.dataops.state.tables import Record, WeakLabelRow, table_of
 
 _WEAK = table_of(WeakLabelRow)
 _RECORD = table_of(Record)
@@ -45,10 +37,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class WeakRecord:
-    """Record without a human label, with proposed corrections.
-
-    Of its output, the surest first.
-    """
+    """Unlabelled record with proposed corrections of its output, the surest first."""
 
     id: str
     seq: int
@@ -121,9 +110,7 @@ def weak_records(
 def replica_said(
     connection: Connection, model: str, version: str | None, seq: int, record: str, name: str
 ) -> Any:
-    """Stored output of a version for a record of block ``seq``.
-
-    None where there is none.
+    """Stored output of a version for block ``seq``'s record, or None.
 
     What is corrected of a record of which production said nothing.
     """
@@ -206,10 +193,7 @@ def list_weak_labels(
     limit: int = 1000,
     after: str | None = None,
 ) -> list[WeakLabelView]:
-    """Corrections in order of their ids.
-
-    ``after`` is the last id of the page before.
-    """
+    """Corrections in order of ids, behind the last page's ``after``."""
     columns = [_WEAK.c[name] for name in WeakLabelView.__slots__]
     query = select(*columns).where(_WEAK.c.model == model, _WEAK.c.confidence >= min_confidence)
     if assertion is not None:

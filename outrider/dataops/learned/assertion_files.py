@@ -1,7 +1,4 @@
-"""Assertion file of a model with its learned assertions.
-
-Written once, whole or not at all.
-"""
+"""Assertion file of learned assertions, written once, whole or not."""
 
 import os
 import tempfile
@@ -12,9 +9,7 @@ from outrider.assertions.learn import Proposal, merged
 
 
 def accept(proposals: Sequence[Proposal], path: Path) -> bool:
-    """Put proposals into an assertion file.
-
-    The file is made where there is none; True for a changed file.
+    """Put proposals into a perhaps new file; True if changed.
 
     Accepting the same again changes nothing; a proposal of the same name that was learned anew replaces the
     old one; what a person wrote is never touched.

@@ -1,7 +1,4 @@
-"""Latest proposals of a model, and the accepted ones.
-
-Proposals of :func:`~outrider.assertions.learn.learn`.
-"""
+"""Latest and accepted proposals of :func:`~outrider.assertions.learn.learn`, by model."""
 
 import json
 import os

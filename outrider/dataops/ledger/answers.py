@@ -11,9 +11,7 @@ _ANSWER = table_of(Answer)
 
 
 def read_answer(connection: Connection, model: str, version: str | None, seq: int) -> Batch | None:
-    """Outputs of a version's replica for a record of block ``seq``.
-
-    Empty when it gave none.
+    """Outputs of a version's replica for block ``seq``'s record, if any.
 
     Without a version, of the one that was champion then: that of records of which production said nothing.
     """
@@ -28,15 +26,7 @@ def read_answer(connection: Connection, model: str, version: str | None, seq: in
 def read_answers(
     connection: Connection, model: str, versions: Sequence[str], *, first: int, last: int
 ) -> dict[tuple[str, int], bytes]:
-    """Read the champion's answers to records.
-
-    Where it has none, production's answers.
-
-    Parameters
-    ----------
-    blocks
-        The journal; without it only stored answers are read.
-    """
+    """Arrow IPC of answers to blocks ``first`` to ``last``, by version, block."""
     query = (
         select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload)
         .where(
@@ -53,10 +43,7 @@ def read_answers(
 def read_family(
     connection: Connection, model: str, prefix: str, *, first: int, last: int
 ) -> list[tuple[str, bytes]]:
-    """Answers of versions whose names begin with ``prefix``.
-
-    In the order of the blocks.
-    """
+    """Answers of versions named from ``prefix``, in order of blocks."""
     query = (
         select(_ANSWER.c.version, _ANSWER.c.payload)
         .where(

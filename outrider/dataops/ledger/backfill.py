@@ -1,6 +1,4 @@
-"""Skipped ranges of the journal and progress of their judgement.
-
-The champion skipped them to stay within its objective.
+"""Ranges that the champion skipped in time, and their later judgement.
 
 A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
 verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
@@ -69,10 +67,7 @@ def advance(
 
 
 def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *, now_us: int) -> None:
-    """Let another version judge the rest of a range.
-
-    Each row is judged by one version.
-    """
+    """Let another version judge the rest of a range, no row twice."""
     if gap.at_seq == gap.after_seq:
         connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(version=version))
         return
@@ -94,10 +89,7 @@ def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
 
 
 def open_gaps(connection: Connection) -> list[SkippedBlocks]:
-    """Unfinished ranges of all models.
-
-    Expiry may not overtake their ``at_seq``.
-    """
+    """Unfinished ranges of all models; expiry may not overtake ``at_seq``."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.done_us.is_(None)
     )
@@ -107,9 +99,7 @@ def open_gaps(connection: Connection) -> list[SkippedBlocks]:
 
 
 def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
-    """Last block of the skipped stretch that begins at ``at``.
-
-    ``at`` is a cursor; None where no stretch begins.
+    """Last block of the stretch skipped at cursor ``at``, else None.
 
     Examples
     --------
@@ -125,27 +115,18 @@ def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
 
 
 def before_gap(known: Sequence[SkippedBlocks], at: int, until: int) -> int:
-    """End of the uninterrupted stream behind cursor ``at``.
-
-    ``until``, or the next skipped stretch.
-    """
+    """End of the stream behind ``at``: next skipped stretch, else ``until``."""
     return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
 
 
 def restarted(known: Sequence[SkippedBlocks], at: int) -> tuple[int, int]:
-    """Last jump up to cursor ``at``: its end and time.
-
-    The block behind which windows began anew; zeros if none.
-    """
+    """Last jump up to ``at``, where windows restarted: end, time, or zeros."""
     found = [(gap.until_seq, gap.created_us) for gap in known if gap.until_seq <= at]
     return found[-1] if found else (0, 0)
 
 
 def stretches(known: Sequence[SkippedBlocks], after: int, until: int) -> Iterator[tuple[int, int]]:
-    """Judged stretches behind ``after`` up to ``until``.
-
-    As (after, until) between the jumps.
-    """
+    """Judged stretches between jumps as (after, until), up to ``until``."""
     for gap in known:
         if gap.until_seq <= after or gap.after_seq >= until:
             continue

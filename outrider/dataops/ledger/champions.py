@@ -17,9 +17,6 @@ def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
 
 
 def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:
-    """Champion's version for block ``seq``.
-
-    The first known one for earlier blocks.
-    """
+    """Champion's version for block ``seq``; the first for earlier blocks."""
     earlier = [version for border, version in borders if border < seq]
     return earlier[-1] if earlier else next((version for _, version in borders), None)

@@ -11,10 +11,7 @@ _CHECKPOINT = table_of(WindowCheckpoint)
 
 
 def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str, tuple[int, bytes]]:
-    """Block and state of each stored window of a slot.
-
-    By the digest of the window's settings.
-    """
+    """Block and state of a slot's windows, by digest of settings."""
     query = select(_CHECKPOINT.c.window, _CHECKPOINT.c.seq, _CHECKPOINT.c.payload).where(
         _CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot
     )
@@ -22,10 +19,7 @@ def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str,
 
 
 def replace_checkpoints(connection: Connection, model: str, slot: str, rows: Sequence[Row]) -> None:
-    """Store the states of all windows of a slot.
-
-    States of other windows of the slot are dropped.
-    """
+    """Store the states of all windows of a slot, drop others."""
     connection.execute(_CHECKPOINT.delete().where(_CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot))
     insert_rows(connection, WindowCheckpoint, rows)
 
@@ -38,10 +32,7 @@ def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -
 
 
 def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
-    """Drop window states of a slot that are no longer offered.
-
-    Left in place, the states would hold up expiry for ever.
-    """
+    """Drop window states not offered, which would hold up expiry."""
     connection.execute(
         _CHECKPOINT.delete().where(
             _CHECKPOINT.c.model == model,

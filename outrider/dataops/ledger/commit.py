@@ -1,21 +1,19 @@
-"""Ledger: the worker's one transaction, all or nothing.
-
-Answers, flags, labels, counters, sketches and the cursor.
-"""
+"""The worker's one transaction: answers, flags, labels, counters, sketches, cursor."""
 
 import json
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import Row, insert_rows, replace_rows
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.rows import Row, TableColumns, insert_rows, replace_rows
 from outrider.dataops.state.tables import (
     AdmissionRow,
     Answer,
@@ -25,7 +23,6 @@ from outrider.dataops.state.tables import (
     DeadLetter,
     Flag,
     FlagRecord,
-    Label,
     LiveAnswer,
     LiveBudgetRow,
     Record,
@@ -33,7 +30,6 @@ from outrider.dataops.state.tables import (
     Sketch,
     Strike,
     WeakLabelRow,
-    columns_of,
     table_of,
 )
 
@@ -48,9 +44,7 @@ from .sketches import SketchRow
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
-    """Verdicts of one live test on one version in a unit.
-
-    The failure rate is estimated from these.
+    """Verdicts of a live test in a unit, for failure rates.
 
     Attributes
     ----------
@@ -70,29 +64,30 @@ class LiveVerdicts:
     keys: NDArray[np.object_]
 
 
-class FlagRows(Protocol):
-    """Flags with their members and weak labels, as tuples."""
+@dataclass(slots=True, kw_only=True)
+class FlagRows:
+    """Flags with their members and weak labels."""
 
-    flags: list[Row]
-    members: list[Row]
-    weak_labels: list[Row]
+    flags: TableColumns = field(default_factory=partial(TableColumns, Flag))
+    members: TableColumns = field(default_factory=partial(TableColumns, FlagRecord))
+    weak_labels: TableColumns = field(default_factory=partial(TableColumns, WeakLabelRow))
+
+    def extend_flags(self, other: "FlagRows") -> None:
+        """Add the flags of another, with their members and weak labels."""
+        self.flags.extend(other.flags)
+        self.members.extend(other.members)
+        self.weak_labels.extend(other.weak_labels)
 
 
 @dataclass(slots=True)
-class Effects:
-    """Effects of one unit of work of one slot.
-
-    Rows are tuples in the order of the columns below.
-    """
+class Effects(FlagRows):
+    """Effects of one unit of work of one slot."""
 
     model: str
     slot: str
     seq: int
-    records: list[Row] = field(default_factory=list)
+    records: TableColumns = field(default_factory=partial(TableColumns, Record))
     answers: list[Row] = field(default_factory=list)
-    flags: list[Row] = field(default_factory=list)
-    members: list[Row] = field(default_factory=list)
-    weak_labels: list[Row] = field(default_factory=list)
     checkpoints: list[Row] = field(default_factory=list)
     border: tuple[int, str] | None = None
     """Block behind which another version is champion, and that version."""
@@ -100,13 +95,13 @@ class Effects:
     """Block behind which other entities are sampled, and when the first of these was received."""
     admission: tuple[float, int, int] | None = None
     """What sampling carries on: weight, begin and end of the period last sampled; None where unchanged."""
-    live_answers: list[Row] = field(default_factory=list)
+    live_answers: TableColumns = field(default_factory=partial(TableColumns, LiveAnswer))
     live_verdicts: list[LiveVerdicts] = field(default_factory=list)
     live_budget: Mapping[str, Any] | None = None
     """State of the budget of live questions behind the unit; None where there is none."""
-    labels: list[Row] = field(default_factory=list)
-    dead_letters: list[Row] = field(default_factory=list)
-    strikes: list[Row] = field(default_factory=list)
+    labels: TableColumns = field(default_factory=partial(TableColumns, Label))
+    dead_letters: TableColumns = field(default_factory=partial(TableColumns, DeadLetter))
+    strikes: TableColumns = field(default_factory=partial(TableColumns, Strike))
     suspended: dict[str, int] = field(default_factory=dict)
     sketches: list[SketchRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
@@ -129,28 +124,10 @@ class Effects:
         self.owner = self.owner or self.slot
 
 
-RECORD = columns_of(Record)
-FLAG = columns_of(Flag)
-FLAG_RECORD = columns_of(FlagRecord)
-WEAK_LABEL = columns_of(WeakLabelRow)
-LABEL = columns_of(Label)
-_FLAG_OF_WEAK = WEAK_LABEL.index("flag_id")
-
-
-def _reader(columns: Sequence[str], names: str) -> Callable[[Row], tuple[Any, ...]]:
-    return itemgetter(*map(columns.index, names.split()))
-
-
-_JUDGEMENT = _reader(FLAG, "model version assertion revision record_id")
-_CORRECTION = _reader(WEAK_LABEL, "record_id kind field element value")
-
-
 def flag_id(
     model: str, version: str | None, assertion: str, revision: str, subject: str, *, slot: str = CHAMPION
 ) -> str:
-    """Identity of a flag.
-
-    Equal for the same judgement of the same subject, so a replay adds nothing.
+    """Identity of a flag, equal for equal judgements: replays add nothing.
 
     Parameters
     ----------
@@ -164,9 +141,10 @@ def flag_id(
     return blake2b(text.encode(), digest_size=16, person=person).hexdigest()
 
 
-def own_flag_id(flag: Row, *, slot: str = CHAMPION) -> str:
-    """Identity of a flag whose subject is its record, from its row."""
-    return flag_id(*_JUDGEMENT(flag), slot=slot)
+def own_flag_ids(flags: TableColumns, *, slot: str = CHAMPION) -> list[str]:
+    """Identities of flags as if the subject of each were its record."""
+    judgements = flags.select("model", "version", "assertion", "revision", "record_id")
+    return [flag_id(*judgement, slot=slot) for judgement in judgements]
 
 
 def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, value: str) -> str:
@@ -178,9 +156,7 @@ def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, v
 def keep_stored_ids(
     connection: Connection, found: FlagRows, earlier_ids: Mapping[str, str], *, slot: str
 ) -> None:
-    """Keep the stored ids of a challenger's flags.
-
-    Where an earlier release stored them.
+    """Keep a challenger's flag ids that an earlier release stored.
 
     Its ids said nothing of the slot; an event that it stored may be found again, and all by a replay.
 
@@ -199,14 +175,15 @@ def keep_stored_ids(
     names = {new: old for new, old in earlier_ids.items() if old in stored}
     if not names:
         return
-    found.flags = [(names.get(row[0], row[0]), *row[1:]) for row in found.flags]
-    found.members = [(names.get(row[0], row[0]), *row[1:]) for row in found.members]
-    of = _FLAG_OF_WEAK
-    corrections = [(row, names.get(row[of])) for row in found.weak_labels]
-    found.weak_labels = [
-        row if flag is None else (weak_label_id(flag, *_CORRECTION(row)), *row[1:of], flag, *row[of + 1 :])
-        for row, flag in corrections
+    weak = found.weak_labels
+    weak["id"] = [
+        weak_label_id(names[flag], *correction) if flag in names else own
+        for own, flag, *correction in weak.select(
+            "id", "flag_id", "record_id", "kind", "field", "element", "value"
+        )
     ]
+    for columns, name in ((found.flags, "id"), (found.members, "flag_id"), (weak, "flag_id")):
+        columns[name] = [names.get(flag, flag) for flag in columns[name]]
 
 
 def apply(connection: Connection, effects: Effects) -> None:
@@ -224,12 +201,12 @@ def apply(connection: Connection, effects: Effects) -> None:
             f"cursor of {model}/{slot} is at {at}, cannot commit block {effects.seq} again; "
             "stop the other worker on this data folder"
         )
-    insert_rows(connection, Record, effects.records)
+    insert_rows(connection, Record, effects.records.rows())
     insert_rows(connection, Answer, effects.answers)
     _count_flagged(connection, effects)
-    insert_rows(connection, Flag, _kept(effects, effects.flags, at=0))
-    insert_rows(connection, FlagRecord, _kept(effects, effects.members, at=0))
-    insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, at=_FLAG_OF_WEAK))
+    insert_rows(connection, Flag, _kept(effects, effects.flags, "id"))
+    insert_rows(connection, FlagRecord, _kept(effects, effects.members, "flag_id"))
+    insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, "flag_id"))
     if effects.checkpoints:
         replace_checkpoints(connection, model, slot, effects.checkpoints)
     if effects.border is not None:
@@ -238,18 +215,18 @@ def apply(connection: Connection, effects: Effects) -> None:
         insert_rows(connection, RotationRow, [(model, *effects.rotation)])
     if effects.admission is not None:
         replace_rows(connection, AdmissionRow, [(model, *effects.admission)])
-    insert_rows(connection, LiveAnswer, effects.live_answers)
+    insert_rows(connection, LiveAnswer, effects.live_answers.rows())
     if effects.live_budget is not None:
         replace_rows(connection, LiveBudgetRow, [(model, slot, json.dumps(effects.live_budget))])
-    insert_rows(connection, Label, effects.labels)
+    insert_rows(connection, Label, effects.labels.rows())
     entity_labels.resolve(
         connection,
         model,
-        records=_of_entities(effects.records, RECORD),
-        labels=_of_entities(effects.labels, LABEL),
+        records=_of_entities(effects.records),
+        labels=_of_entities(effects.labels),
     )
-    insert_rows(connection, DeadLetter, effects.dead_letters)
-    insert_rows(connection, Strike, effects.strikes)
+    insert_rows(connection, DeadLetter, effects.dead_letters.rows())
+    insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():
         table = table_of(AssertionRow)
         connection.execute(
@@ -271,20 +248,20 @@ def _is_of_flags(count: str) -> bool:
     return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))
 
 
-def _of_entities(rows: Iterable[Row], columns: Sequence[str]) -> Iterable[tuple[str, int]]:
+def _of_entities(found: TableColumns) -> Iterable[tuple[str, int]]:
     """Entity and time of the rows that have an entity."""
-    entity, ts_us = columns.index("entity"), columns.index("ts_us")
-    return ((row[entity], row[ts_us]) for row in rows if row[entity] is not None)
+    return ((entity, ts_us) for entity, ts_us in found.select("entity", "ts_us") if entity is not None)
 
 
-def _kept(effects: Effects, rows: Iterable[Row], *, at: int) -> Iterable[Row]:
-    """Rows whose flag, named in column ``at``, a storm has not thinned out."""
-    return (row for row in rows if row[at] not in effects.thinned) if effects.thinned else rows
+def _kept(effects: Effects, found: TableColumns, name: str) -> Iterable[Row]:
+    """Rows whose flag, named in a column, a storm has not thinned out."""
+    thinned = effects.thinned
+    return found.where(flag not in thinned for flag in found[name]).rows() if thinned else found.rows()
 
 
 def _count_flagged(connection: Connection, effects: Effects) -> None:
     """Count the records that get their first flag; a window may judge records of earlier blocks."""
-    ids = list({flag[FLAG.index("record_id")] for flag in effects.flags})
+    ids = list(set(effects.flags["record_id"]))
     table = table_of(Flag)
     known: set[str] = set()
     for start in range(0, len(ids), 500):

@@ -25,9 +25,7 @@ Seen = tuple[str, int]
 
 
 def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labels: Iterable[Seen]) -> None:
-    """Resolve labels to records, inside the caller's transaction.
-
-    Behind the rows that it has just written.
+    """Resolve labels to records, behind rows just written in this transaction.
 
     Parameters
     ----------

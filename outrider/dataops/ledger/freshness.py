@@ -1,7 +1,4 @@
-"""Freshness: age of records at their verdict.
-
-As the worker last noted it, for the page and ``doctor``.
-"""
+"""Age of records at their verdict, for the page and ``doctor``."""
 
 from dataclasses import astuple, dataclass
 

@@ -1,6 +1,4 @@
-"""Rotations of a model's entity sample, and sampling state.
-
-The state stands beside the cursor.
+"""Rotations of a model's entity sample, and state beside the cursor.
 
 Both are written in the transaction of the unit that they are about: windows begin anew at the same block
 live, after a restart and in a replay.
@@ -18,10 +16,7 @@ _ROTATION, _ADMISSION = table_of(RotationRow), table_of(AdmissionRow)
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Change of the sampled entities behind block ``seq``.
-
-    From receive time ``at_us`` on.
-    """
+    """Change of sampled entities behind block ``seq``, from receipt ``at_us``."""
 
     seq: int
     at_us: int
@@ -34,10 +29,7 @@ def rotations(connection: Connection, model: str) -> list[Rotation]:
 
 
 def standing(connection: Connection, model: str) -> tuple[float, int, int] | None:
-    """Unsampled weight, and the last sampled period.
-
-    Begin and end of the period; None before any.
-    """
+    """Unsampled weight; begin and end of the last sampled period, or None."""
     query = select(_ADMISSION.c.carried, _ADMISSION.c.since_us, _ADMISSION.c.until_us)
     row = connection.execute(query.where(_ADMISSION.c.model == model)).first()
     return None if row is None else (row.carried, row.since_us, row.until_us)
@@ -56,9 +48,7 @@ def rotation_before(known: Sequence[Rotation], seq: int) -> Rotation | None:
 
 
 def until_rotation(known: Sequence[Rotation], at: int, until: int) -> int:
-    """End of a slot's read: ``until``, or the next rotation.
-
-    For a slot at cursor ``at``.
+    """End of a read from cursor ``at``: ``until``, or next rotation.
 
     Examples
     --------

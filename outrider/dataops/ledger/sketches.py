@@ -1,7 +1,4 @@
-"""Quantile sketches of numeric columns per hour.
-
-Mergeable, small, and part of the worker's transaction.
-"""
+"""Small, mergeable quantile sketches of columns per hour, committed with verdicts."""
 
 from dataclasses import dataclass, fields
 
@@ -77,10 +74,7 @@ def stored_sketches(connection: Connection, model: str, slot: str) -> list[Sketc
 
 
 def quantiles(payload: bytes, ranks: list[float]) -> list[float]:
-    """Approximate quantiles of a stored sketch at ``ranks``.
-
-    Ranks are in [0, 1]; nan for an empty sketch.
-    """
+    """Approximate quantiles at ``ranks`` in [0, 1]; nan for an empty sketch."""
     sketch = datasketches.kll_floats_sketch.deserialize(payload)
     if sketch.is_empty():
         return [float("nan")] * len(ranks)
@@ -88,10 +82,7 @@ def quantiles(payload: bytes, ranks: list[float]) -> list[float]:
 
 
 def numeric_columns(batch: Batch) -> list[str]:
-    """Numeric scalar columns of inputs and outputs.
-
-    Tensors are left out.
-    """
+    """Numeric scalar columns of inputs and outputs, without tensors."""
     schema = batch.to_arrow().schema
     return [
         field.name

@@ -10,7 +10,7 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter
-from .mixing import VariantSpan
+from .adapter_mixing import VariantSpan
 from .mixture import Mixture
 from .runner import EncodedRows, Runner, Tensors
 
@@ -92,10 +92,7 @@ def with_module(runner: Runner, module: torch.nn.Module) -> Runner:
 
 
 def narrowed(answers: Tensors, width: tuple[int, int] | None) -> Tensors:
-    """Answers of a narrower head without padding.
-
-    ``width``: see `Mixture.width`.
-    """
+    """Answers of a narrower head without padding (`Mixture.width`)."""
     if width is None:
         return answers
     widest, own = width
@@ -108,9 +105,7 @@ def base_of(runner: Runner) -> Runner:
 
 
 def refuse_idle(mixture: Mixture, names: str) -> None:
-    """Raise where layers with adapters have not run in a pass.
-
-    The answers were the base's.
+    """Raise where adapter layers have not run: the base answered.
 
     Raises
     ------

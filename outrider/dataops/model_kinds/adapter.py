@@ -1,7 +1,4 @@
-"""Adapter from a PEFT folder.
-
-Low-rank matrices, prefixes, and the modules that were trained beside them.
-"""
+"""Low-rank matrices, prefixes and trained modules of a PEFT folder."""
 
 import json
 import math

@@ -12,9 +12,7 @@ LONGEST_REST_S = 300.0
 
 @dataclass(slots=True)
 class Breaker:
-    """Circuit breaker of an endpoint.
-
-    Three failures open it for 10 s, then twice as long each time.
+    """Endpoint's circuit breaker: three failures open 10 s, then doubling.
 
     Parameters
     ----------

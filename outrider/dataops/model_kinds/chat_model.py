@@ -38,9 +38,7 @@ class ChatReply:
 
 
 class RequestRate:
-    """Rate limit: records a second on average.
-
-    A record above it is not asked.
+    """Rate limit in average records a second; more are not asked.
 
     Examples
     --------
@@ -102,9 +100,9 @@ class ChatModel:
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
         """Answer every record that there is time for."""
         bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
-        said: list[ChatReply] = watched(self._line, lambda: self._ask(bodies))
-        texts = np.array([one.text for one in said], dtype=object)
-        errors = np.array([one.error for one in said], dtype=object)
+        replies: list[ChatReply] = watched(self._line, lambda: self._ask(bodies))
+        texts = np.array([one.text for one in replies], dtype=object)
+        errors = np.array([one.error for one in replies], dtype=object)
         if not self._classes:
             return {self._output: texts, "error": errors}
         labels = [None if text is None else class_of(text, self._classes) for text in texts]

@@ -1,7 +1,4 @@
-"""Numeric inputs and classifier outputs, without torch.
-
-Input columns as one matrix, and scores as outputs.
-"""
+"""Input columns as a matrix, scores as outputs, without torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,10 +41,7 @@ def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
 
 
 def classes_array(classes: Sequence[int | str]) -> NDArray[Any]:
-    """Classes as an array, by number of an output.
-
-    Texts stay texts.
-    """
+    """Classes by number of an output, texts as texts."""
     return np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
 
 

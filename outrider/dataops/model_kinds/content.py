@@ -65,10 +65,7 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def pin(source: Source, folder: Path) -> Source:
-    """Source with the digests of its folders.
-
-    Digests that it names already stay.
-    """
+    """Source with digests of its folders, any that stands kept."""
     options = dict(source.options)
     if source.kind == "hf":
         options.setdefault(FOLDER, folder_digest(folder / source.reference))
@@ -100,9 +97,7 @@ def check_pins(source: Source, folder: Path) -> None:
 
 
 def folder_digest(path: Path) -> str:
-    """SHA-256 of a model folder's files, by name and content.
-
-    Files that decide the model's answers count.
+    """SHA-256 of a folder's answer-deciding files, by name and content.
 
     Raises
     ------

@@ -1,6 +1,4 @@
-"""Conversion to ONNX and safetensors, checked against the original.
-
-Fitted estimators to ONNX, torch modules to safetensors.
+"""Checked conversion: fitted estimators to ONNX, torch modules to safetensors.
 
 Estimators come from code that the user names (``file.py:callable``), never from a pickle: reading one runs
 whatever code is in it.
@@ -68,9 +66,7 @@ class OnnxConversion:
 def convert_estimator(
     estimator: Any, sample: pd.DataFrame | None = None, *, inputs: Sequence[str] = ()
 ) -> OnnxConversion:
-    """Convert a fitted scikit-learn estimator to ONNX.
-
-    The file's answers are compared with the estimator's on a sample.
+    """Convert a fitted scikit-learn estimator to ONNX, compared on a sample.
 
     Parameters
     ----------
@@ -107,21 +103,19 @@ def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> Conversion
     """Compare estimator and ONNX model on the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
-    said = np.asarray(estimator.predict(fed))
+    predicted = np.asarray(estimator.predict(fed))
     if len(_classes(estimator)):
-        labels = float(np.mean(np.asarray(answers["label"]) == said))
+        labels = float(np.mean(np.asarray(answers["label"]) == predicted))
         difference = None
         if "probs" in answers:
             difference = float(np.abs(answers["probs"] - estimator.predict_proba(fed)).max(initial=0.0))
         return ConversionAgreement(len(frame), labels, difference)
     value = answers["value"] if "value" in answers else next(iter(answers.values()))
-    return ConversionAgreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), said))
+    return ConversionAgreement(len(frame), None, _relative(np.asarray(value, dtype=np.float64), predicted))
 
 
 def state_of(made: Any) -> dict[str, Any]:
-    """Tensors by name of a torch module or state.
-
-    Each in memory of its own.
+    """Tensors by name of a module or state, in own memory.
 
     Raises
     ------
@@ -138,10 +132,10 @@ def state_of(made: Any) -> dict[str, Any]:
     return {str(name): value.detach().cpu().contiguous().clone() for name, value in state.items()}
 
 
-def _relative(found: NDArray[Any], said: NDArray[Any]) -> float:
-    if found.shape != said.shape:
+def _relative(found: NDArray[Any], predicted: NDArray[Any]) -> float:
+    if found.shape != predicted.shape:
         return math.inf
-    return float((np.abs(found - said) / np.maximum(np.abs(said), 1.0)).max(initial=0.0))
+    return float((np.abs(found - predicted) / np.maximum(np.abs(predicted), 1.0)).max(initial=0.0))
 
 
 def _classes(estimator: Any) -> Sequence[Any]:

@@ -20,9 +20,7 @@ CHAT_OPTIONS = (
 
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks the address of a source.
-
-    No request is sent yet.
+    """Predictor that asks a source's address, not before being called.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Problems of a model folder, from its JSON files.
-
-Without torch, without transformers.
-"""
+"""Model folder's problems, from JSON files alone."""
 
 import json
 from collections.abc import Iterable
@@ -33,9 +30,7 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "ada
 
 
 def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list[str]:
-    """Problems of loading a folder for a task; empty for none.
-
-    In words that say what to do.
+    """Problems of loading a folder for a task, with remedies, or none.
 
     Parameters
     ----------

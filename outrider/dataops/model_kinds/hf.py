@@ -37,10 +37,7 @@ LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False
 
 
 class HfRunner:
-    """Hugging Face model as a Runner.
-
-    Its outputs depend on its task.
-    """
+    """Hugging Face model as a Runner, with outputs by task."""
 
     def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: TaskReader) -> None:
         self.module = module.eval()

@@ -45,10 +45,7 @@ def fed(tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 class Classification:
-    """Classification of texts, or of pairs of texts.
-
-    Outputs ``label``, ``score``, ``margin`` and ``probs``.
-    """
+    """Texts or pairs to ``label``, ``score``, ``margin`` and ``probs``."""
 
     auto = "AutoModelForSequenceClassification"
 
@@ -122,9 +119,7 @@ class TokenClasses:
 def spans(
     tags: Sequence[str], starts: Sequence[int], ends: Sequence[int], scores: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Entities of the tags of words.
-
-    The score of one is that of its least sure word.
+    """Entities of words' tags, each scored as its least sure word.
 
     Examples
     --------
@@ -185,9 +180,7 @@ class Embedding:
 
 
 class Scoring:
-    """Scoring of texts by a causal language model.
-
-    ``score`` is the mean log-probability of a token.
+    """Causal language model's ``score``: mean log-probability of a token.
 
     ``logprob`` is the sum (natural logarithm), ``tokens`` how many were scored. The first token of a text has
     nothing before it and is not scored; of two fields the second is scored behind the first.
@@ -276,10 +269,7 @@ class Generation:
         }
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Decode text, its length and its score.
-
-        Without special tokens; the score says how sure the model was.
-        """
+        """Text without special tokens, its length, and certainty as score."""
         tokens = answers["tokens"].numpy()
         ids = [row[:count] for row, count in zip(answers["ids"].tolist(), tokens.tolist(), strict=True)]
         texts = self._tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -292,10 +282,7 @@ class Generation:
 
 
 class Greedy:
-    """Recorder of the likeliest token's probability at every step.
-
-    In a greedy search that token is written.
-    """
+    """Recorder of each step's likeliest, thus greedily written, token's probability."""
 
     def __init__(self) -> None:
         self.logprob: list[torch.Tensor] = []

@@ -30,9 +30,7 @@ def load_model(
     device: "str | torch.device" = "cpu",
     base: "Runner | None" = None,
 ) -> "Runner | Predictor":
-    """Load a version.
-
-    Tensors are run by a Runner, everything else is a Predictor.
+    """Load a version: a Runner of tensors, else a Predictor.
 
     Parameters
     ----------
@@ -71,10 +69,7 @@ def load_model(
 
 
 def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
-    """Test for a Runner, which runs tensor by tensor.
-
-    Other models are called with batches.
-    """
+    """True for a Runner, of tensors; other models take batches."""
     return hasattr(model, "encode") and hasattr(model, "decode")
 
 

@@ -1,14 +1,11 @@
-"""Linear layers with several LoRA adapters in one batch.
-
-Each for its own rows.
-"""
+"""Linear layers with LoRA adapters by row in one batch."""
 
 from collections.abc import Mapping
 
 import torch
 
 from .adapter import LowRank
-from .mixing import Mixing, VariantSpan
+from .adapter_mixing import Mixing, VariantSpan
 from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 1536
@@ -16,9 +13,7 @@ MERGED_NUMBERS = 384 * 1536
 
 
 class MixedLinear(torch.nn.Module):
-    """Linear layer with per-row adapters.
-
-    The base's product, and each adapter's term on its rows.
+    """Linear layer: the base's product plus each row's adapter term.
 
     Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
     made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
@@ -131,10 +126,7 @@ class MixedLinear(torch.nn.Module):
 
 
 def rows_of(layer: torch.nn.Module) -> torch.Tensor:
-    """Weight of a linear layer, shape (out, in).
-
-    GPT-2's ``Conv1D`` keeps it the other way round.
-    """
+    """Linear layer's weight as (out, in), transposed for GPT-2's ``Conv1D``."""
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     return weight if isinstance(layer, torch.nn.Linear) else weight.t()

@@ -1,7 +1,4 @@
-"""Layers beside linear ones that adapters change.
-
-Embeddings, convolutions, and replaced layers.
-"""
+"""Adapter-changed layers beside linear ones: embeddings, convolutions, replaced layers."""
 
 import copy
 from collections.abc import Mapping
@@ -11,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from .adapter import LowRank
-from .mixing import Mixing, VariantSpan
+from .adapter_mixing import Mixing, VariantSpan
 
 Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
@@ -62,9 +59,7 @@ class MixedConvolution(torch.nn.Module):
 
 
 class Replaced(torch.nn.Module):
-    """Layer that some adapters have trained whole.
-
-    By ``modules_to_save`` or biases; each runs on its own rows.
+    """Layer trained whole by adapters (``modules_to_save``, biases), each its rows.
 
     Where outputs differ in width, as heads of other tasks do, they are padded with zeros to the widest;
     ``widths`` says how wide each is.
@@ -102,9 +97,7 @@ class Replaced(torch.nn.Module):
 
 
 class ReplacedLinear(torch.nn.Module):
-    """Small linear layer that adapters have trained whole.
-
-    Such as a head; all rows in one product.
+    """Small linear layer (head) trained whole, all rows in one product.
 
     Which row has whose weights is read on the device; see `Stacked`.
     """

@@ -1,7 +1,4 @@
-"""Module with several adapters, in one pass.
-
-One pass answers rows of all adapters and of the base.
-"""
+"""Module with adapters: one pass for all and the base."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -11,9 +8,9 @@ import torch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter, LowRank
+from .adapter_mixing import Mixing, VariantSpan
 from .lora import MixedLinear, rows_of
 from .mixed_layers import MixedConvolution, MixedEmbedding, Replaced, ReplacedLinear
-from .mixing import Mixing, VariantSpan
 from .prefix import Prefixes
 
 CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -64,10 +61,7 @@ class Mixture:
         self.mixing.begin(rows, cuts)
 
     def width(self, variant: int | None) -> tuple[int, int] | None:
-        """Padded width of heads, and a variant's own width.
-
-        None where all are alike.
-        """
+        """Padded width of heads, and a variant's; None where alike."""
         for head in self._heads:
             widest = max([head.width, *head.widths.values()])
             own = head.width if variant is None else head.widths.get(variant, head.width)

@@ -1,6 +1,4 @@
-"""ONNX files as Predictors.
-
-Fed by name or by order, read by task.
+"""ONNX files as Predictors, fed by name or order, read by task.
 
 A file that ``outrider convert`` wrote says itself what it is fed and what it answers (its metadata); for
 others ``inputs``, ``classes`` and ``options.scores`` of the configuration say so.
@@ -160,11 +158,11 @@ class OnnxModel:
 
     def _read_classes(self, answers: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         classes = classes_array(self.classes)
-        said = next((a.reshape(len(a)) for a in answers.values() if a.dtype.kind not in "fc"), None)
+        labels = next((a.reshape(len(a)) for a in answers.values() if a.dtype.kind not in "fc"), None)
         if self._scores == "none":
-            if said is None:
+            if labels is None:
                 raise ValueError("the model answers no label, and options.scores is none")
-            return {"label": self._named(said)}
+            return {"label": self._named(labels)}
         name, scores = next(
             ((n, a) for n, a in answers.items() if a.dtype.kind == "f"), ("", np.zeros((0, 0)))
         )
@@ -172,17 +170,17 @@ class OnnxModel:
         if scores.ndim != 2 or scores.shape[1] != len(classes):
             raise ValueError(f"(rows, {len(classes)}) scores expected, one per class, got {scores.shape}")
         found = read_probs(scores if self._kind(name) == "probs" else softmax(scores), classes)
-        return found if said is None else found | {"label": self._named(said)}
+        return found if labels is None else found | {"label": self._named(labels)}
 
     def _kind(self, name: str) -> str:
         return self._scores or ("probs" if "prob" in name.lower() else "logits")
 
-    def _named(self, said: NDArray[Any]) -> NDArray[Any]:
+    def _named(self, labels: NDArray[Any]) -> NDArray[Any]:
         """Labels as the configuration calls them; the model may answer numbers of classes."""
         if not self._own or self._own == self.classes:
-            return said
+            return labels
         number = {value: at for at, value in enumerate(self._own)}
-        return classes_array(self.classes)[[number[value] for value in said.tolist()]]
+        return classes_array(self.classes)[[number[value] for value in labels.tolist()]]
 
 
 def _texts(batch: Batch, field: str) -> NDArray[Any]:

@@ -1,7 +1,4 @@
-"""Models behind the Open Inference Protocol (V2).
-
-Columns to tensors, tensors to outputs, as JSON.
-"""
+"""Models behind the Open Inference Protocol (V2), as JSON tensors."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -13,9 +13,7 @@ from outrider.user_code import load_callable
 
 
 def load_predictor_function(reference: str, folder: Path) -> Predictor:
-    """Load the function ``file.py:name`` with checked answers.
-
-    One value per record each.
+    """Load ``file.py:name``, checked to answer one value per record.
 
     Raises
     ------

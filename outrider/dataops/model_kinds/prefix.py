@@ -1,7 +1,4 @@
-"""Prefix-tuned variants of one model in one batch.
-
-Every row with the keys and values of its own prefix.
-"""
+"""Prefix-tuned variants in one batch, each row with its prefix."""
 
 import inspect
 from collections.abc import Sequence
@@ -12,15 +9,13 @@ import torch
 from outrider.errors import ConfigError
 
 from .adapter import Adapter
-from .mixing import Mixing
+from .adapter_mixing import Mixing
 
 CACHE = "past_key_values"
 
 
 class Prefixes:
-    """Prefixes before the text, in every attention layer.
-
-    Each row its own.
+    """Each row's own prefix before the text, in every attention layer.
 
     What the model then sees is what it sees of text that it has read before: keys and values per layer. Rows
     whose prefix is shorter than the longest of the batch, and those of the base, which have none, are masked

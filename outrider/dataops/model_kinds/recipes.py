@@ -15,9 +15,7 @@ from outrider.errors import ConfigError
 
 
 def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Module:
-    """Apply every step of a recipe to a module.
-
-    In place; the module ends in evaluation mode.
+    """Apply a recipe's steps to a module in place, in evaluation mode.
 
     Parameters
     ----------
@@ -41,10 +39,7 @@ def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Mod
 
 
 def is_plain_linear(module: torch.nn.Module, name: str = "") -> bool:  # noqa: ARG001 - asked by torchao
-    """Test for a plain linear layer.
-
-    No other module reads its weight: no part of an attention.
-    """
+    """True for linear layers whose weight no other module reads."""
     return type(module) is torch.nn.Linear and type(module.weight.data) is torch.Tensor
 
 
@@ -117,10 +112,7 @@ def _semi_structured(module: torch.nn.Module) -> None:
 
 
 def is_two_of_four(weight: torch.Tensor) -> bool:
-    """Test for two zeros in every four neighbours.
-
-    In a row; shape (rows, columns).
-    """
+    """True for two zeros in every four row neighbours (rows, columns)."""
     if weight.ndim != 2 or weight.shape[1] % 4:
         return False
     return bool(((weight.reshape(-1, 4) == 0).sum(dim=1) >= 2).all())

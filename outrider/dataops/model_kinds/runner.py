@@ -39,10 +39,7 @@ class EncodedRows:
         return len(next(iter(self.tensors.values())))
 
     def slice(self, start: int, stop: int) -> "EncodedRows":
-        """Records ``start`` to ``stop``, no wider than their longest.
-
-        Views of the same memory.
-        """
+        """View of records ``start`` to ``stop``, as wide as their longest."""
         lengths = None if self.lengths is None else self.lengths[start:stop]
         return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
 
@@ -65,10 +62,7 @@ class EncodedRows:
 
     @classmethod
     def concat(cls, parts: "Sequence[EncodedRows]") -> "EncodedRows":
-        """Concatenate rows, padded to the widest.
-
-        A single part is returned as it is.
-        """
+        """Concatenate rows, padded to the widest; a single part unchanged."""
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
@@ -90,9 +84,7 @@ class EncodedRows:
 
 
 class Runner(Protocol):
-    """Loaded model of tensors.
-
-    A torch module with its encoder and decoder.
+    """Loaded torch module with its encoder and decoder of tensors.
 
     ``run`` is the only part that touches the device; it may be called with any selection of encoded rows, and
     what it says of a row does not depend on the others but for rounding.
@@ -102,16 +94,10 @@ class Runner(Protocol):
     device: torch.device
 
     def encode(self, batch: Batch, /) -> EncodedRows:
-        """Encode records as tensors on the CPU.
-
-        Raises where a column is missing or cannot be fed.
-        """
+        """Encode records on the CPU; raise for missing or unfit columns."""
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers on the device, without gradients.
-
-        Each of shape (rows, …), for tensors on the device.
-        """
+        """Raw answers (rows, …) on the device to its tensors, without gradients."""
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
         """Outputs by field, for raw answers on the CPU."""

@@ -1,6 +1,4 @@
-"""Check of declared ``shares``: two versions' tensors compared by digest.
-
-Read from their files.
+"""Check of declared ``shares``: tensors in two versions' files, by digest.
 
 Neither torch nor the model's code is loaded: a safetensors file says where each tensor lies.
 """
@@ -29,9 +27,7 @@ _CHUNK = 1 << 24
 
 
 def tensor_digests(weights: Path | bytes) -> dict[str, str]:
-    """SHA-256 of every tensor by its name.
-
-    Of its type, its shape and its bytes.
+    """SHA-256 of every tensor's type, shape and bytes, by name.
 
     Parameters
     ----------

@@ -1,14 +1,11 @@
-"""Low-rank matrices of a layer's adapters in two tensors.
-
-For products that a GPU takes in one call.
-"""
+"""Low-rank matrices of a layer's adapters, two tensors for a GPU."""
 
 from collections.abc import Mapping
 
 import torch
 
 from .adapter import LowRank
-from .mixing import Mixing
+from .adapter_mixing import Mixing
 
 
 class Stacked:
@@ -37,10 +34,7 @@ class Stacked:
             self.down[variant, :own], self.up[variant, :, :own] = pair.down, pair.up
 
     def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        """Add the adapters' terms for ``x`` to ``y``.
-
-        Shapes (positions, in) and (positions, out).
-        """
+        """Add adapter terms for ``x`` (positions, in) to ``y`` (positions, out)."""
         if x.dtype == torch.bfloat16 and x.shape[1] % 8 == 0 and y.shape[1] % 8 == 0:
             ends = self._mixing.ends(len(x), x.device)
             h = torch._grouped_mm(x, self.down.transpose(1, 2), offs=ends)  # (positions, r)

@@ -88,9 +88,7 @@ class TextEncoder:
         return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
     def encode(self, batch: Batch, *, places: bool = False) -> EncodedRows:
-        """Encode ``input_ids``, ``attention_mask`` and ``token_type_ids``.
-
-        The last for models with token types.
+        """Encode ``input_ids``, ``attention_mask`` and, where models use any, ``token_type_ids``.
 
         Parameters
         ----------
@@ -117,10 +115,7 @@ class TextEncoder:
         return self.rows(columns)
 
     def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> EncodedRows:
-        """Sequences by name as padded tensors.
-
-        ``input_ids`` gives their lengths.
-        """
+        """Padded tensors by name, with lengths as in ``input_ids``."""
         lengths = np.array([len(row) for row in columns["input_ids"]], dtype=np.int64)
         padding = {"input_ids": self.pad}
         wanted = {name: value for name, value in columns.items() if self._takes(name)}

@@ -1,7 +1,4 @@
-"""Torch modules as predictors.
-
-Load them safely, feed them batches, read their answers.
-"""
+"""Torch modules as predictors: loaded safely, fed batches, answers read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -137,9 +134,7 @@ class TorchRunner:
 
 
 def read_logits(out: torch.Tensor, classes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Outputs of logits on the CPU, shape (rows, classes).
-
-    ``label``, ``score``, ``margin`` and ``probs``.
+    """``label``, ``score``, ``margin`` and ``probs`` of CPU logits (rows, classes).
 
     Raises
     ------

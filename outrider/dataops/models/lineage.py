@@ -7,15 +7,15 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert
 
-from outrider.dataops.state.tables import (
+from outrider.dataops.state.improvement_tables import (
     DatasetRow,
     DatasetVersion,
     GateVerdict,
     Job,
     LineageEdge,
     ModelVersion,
-    table_of,
 )
+from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 Kind = Literal["model", "dataset", "job", "records"]
@@ -40,10 +40,7 @@ def add_edges(
     *,
     now_us: int,
 ) -> None:
-    """Add edges from parents to ``child``, each (kind, id, role).
-
-    Adding an edge again changes nothing.
-    """
+    """Add new edges (kind, id, role) from parents to ``child``."""
     rows = [
         {
             "child_kind": child_kind,

@@ -7,7 +7,8 @@ from sqlalchemy import Connection, insert, select, update
 
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.tables import ModelVersion, table_of
+from outrider.dataops.state.improvement_tables import ModelVersion
+from outrider.dataops.state.tables import table_of
 from outrider.errors import GateRefused, NotFound
 
 from .lineage import Kind, add_edges, has_edge, node_id
@@ -20,10 +21,7 @@ NAMED = "named in the configuration"
 
 
 class NotPromotable(GateRefused):
-    """Status of the version forbids promotion or rollback.
-
-    Or there is nothing to roll back to.
-    """
+    """Version's status forbids promotion, or nothing to roll back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +179,7 @@ def weights_bytes(connection: Connection, objects: ObjectStore, model: str, vers
 def set_status(
     connection: Connection, model: str, version: str, status: str, *, now_us: int, note: str = ""
 ) -> None:
-    """Set a version's status.
-
-    The champion changes through promote and rollback alone.
-    """
+    """Set a version's status; promote and rollback change the champion."""
     connection.execute(
         update(_MODEL)
         .where(_MODEL.c.model == model, _MODEL.c.version == version, _MODEL.c.status != "champion")
@@ -208,9 +203,7 @@ def promote(
     reason: str,
     targets: Sequence[WebhookTarget] = (),
 ) -> Model:
-    """Make a version champion and retire the old one.
-
-    In the caller's write transaction.
+    """Make a version champion, retire the old, in the caller's transaction.
 
     Raises
     ------
@@ -239,19 +232,14 @@ def promote(
 
 
 def was_champion(connection: Connection, found: Model) -> bool:
-    """Test for a version that another champion replaced.
-
-    Challengers are retired without having been champion, too.
-    """
+    """True for a replaced champion, not for any retired challenger."""
     return found.status == "retired" and has_edge(connection, "model", found.id, role="replaced")
 
 
 def rollback(
     connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[WebhookTarget] = ()
 ) -> Model:
-    """Make the replaced version champion again.
-
-    The one that the champion replaced, in the caller's write transaction.
+    """Make the replaced version champion again, in the caller's transaction.
 
     Raises
     ------

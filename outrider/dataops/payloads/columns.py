@@ -1,6 +1,4 @@
-"""Payload columns of the journal: images, audio, long texts.
-
-Encoded, as bytes or references.
+"""Encoded images, audio, long texts in the journal, bytes or references.
 
 What came is kept as it came. A :class:`PayloadForm`, the type that the configuration declares for the column,
 says what a model sees of it.
@@ -51,10 +49,7 @@ class PayloadForm:
 
     @property
     def bytes_per_row(self) -> int:
-        """Bytes of one decoded image.
-
-        0 for other kinds, whose size only the payload says.
-        """
+        """Bytes of a decoded image; 0 for other kinds, unknown before."""
         return 4 * math.prod(self.shape) if self.shape else 0
 
 
@@ -76,9 +71,7 @@ class Payload:
 
 
 def parse_form(text: str) -> PayloadForm | None:
-    """Form of a declared column type.
-
-    None where it is no payload's.
+    """Form of a declared payload column type, None for other types.
 
     Raises
     ------
@@ -163,10 +156,7 @@ def bytes_array(data: pa.BinaryArray, media_type: str | None = None) -> pa.Struc
 
 
 def text_array(values: Any) -> Any:
-    """Texts of a column as payloads.
-
-    Values that are no text stay.
-    """
+    """Texts of a column as payloads, other values unchanged."""
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return bytes_array(values.cast(pa.string()).cast(pa.binary()), "text/plain")
@@ -185,10 +175,7 @@ def field_of(column: pa.StructArray, name: str) -> pa.Array:
 
 
 def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
-    """Rows without a valid payload, with reasons.
-
-    Neither bytes nor a reference, or too many bytes.
-    """
+    """Rows of neither bytes nor reference, or too many bytes; reasons."""
     data, uri, sha256, media_type = column.flatten()
     faults: dict[int, str] = {}
     there = column.is_valid().to_numpy(zero_copy_only=False)

@@ -1,7 +1,4 @@
-"""Decoding of encoded images into tensors.
-
-Of one size, in one mode, with the same numbers from the same bytes.
-"""
+"""Decoding of images into tensors of one size, mode, and result."""
 
 import io
 import warnings

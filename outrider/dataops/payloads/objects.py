@@ -1,7 +1,4 @@
-"""Object store of large immutable bytes, named by their SHA-256.
-
-Weights and Parquet files.
-"""
+"""Store of large immutable bytes by SHA-256: weights and Parquet."""
 
 import hashlib
 import os
@@ -13,22 +10,13 @@ from outrider.errors import NotFound, OutriderError
 
 
 class ObjectStore(Protocol):
-    """Content-addressed bytes.
-
-    The bytes under a digest never change.
-    """
+    """Content-addressed bytes that never change under their digest."""
 
     def put(self, data: bytes) -> str:
-        """Store durably; return the SHA-256 in hex.
-
-        Storing the same bytes again changes nothing.
-        """
+        """Store durably, the same bytes once; return SHA-256 in hex."""
 
     def get(self, digest: str) -> bytes:
-        """Bytes of that digest, verified.
-
-        Raises NotFound, or CorruptObject when they changed on disk.
-        """
+        """Verified bytes of a digest; raises NotFound or CorruptObject."""
 
     def has(self, digest: str) -> bool:
         """Test for an object of that digest."""
@@ -91,10 +79,7 @@ class LocalObjects:
             raise NotFound(f"no object {digest} in {self.folder}") from None
 
     def path(self, digest: str) -> Path:
-        """File of that digest, for another process.
-
-        A reader verifies it by its name.
-        """
+        """File of that digest, which another process verifies by name."""
         path = self._path(digest)
         if not path.exists():
             raise NotFound(f"no object {digest} in {self.folder}")

@@ -1,7 +1,4 @@
-"""Payload columns of a batch, decoded for models and assertions.
-
-As tensors, texts or bytes.
-"""
+"""Payload columns decoded as tensors, texts or bytes."""
 
 import threading
 import time
@@ -33,9 +30,7 @@ MOST_HUNG = 64
 
 
 def rows_at_once(forms: Mapping[str, PayloadForm], *, payload_bytes: int, may_fetch: bool) -> int:
-    """Most records to decode together.
-
-    A fetched payload counts with its greatest size.
+    """Most records to decode together, fetched payloads at greatest size.
 
     Examples
     --------
@@ -113,10 +108,7 @@ class Payloads:
         return cls({}, PayloadStore(max_bytes=0))
 
     def begin(self, batch: Batch) -> "Opening | None":
-        """Begin to open the payloads of a batch.
-
-        None for a batch without payloads.
-        """
+        """Begin to open a batch's payloads; None without any."""
         names = payload_columns(batch)
         if not names:
             return None
@@ -149,10 +141,7 @@ class Payloads:
         return begun.is_done()
 
     def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
-        """Open the payloads of a batch and wait for all.
-
-        Of its ``rows``, where given.
-        """
+        """Open the payloads of ``rows``, or all, and wait."""
         begun = next((one for one in self._begun if one.batch is batch), None)
         if begun is not None:
             self._begun.remove(begun)
@@ -163,10 +152,7 @@ class Payloads:
         return Opened(batch) if opening is None else opening.result()
 
     def opened(self, batch: Batch, rows: NDArray[np.intp]) -> tuple[Batch, NDArray[np.intp]]:
-        """Rows with readable payloads, as a batch and as numbers.
-
-        The numbers are rows of ``batch``.
-        """
+        """Rows with readable payloads, as a batch and as numbers of ``batch``."""
         found = self.open(batch, rows)
         return (found.batch.take(found.well), rows[found.well]) if found.faults else (found.batch, rows)
 
@@ -175,10 +161,7 @@ class Payloads:
         return any(batch.arrow(name).flatten()[at].null_count < batch.rows for name in payload_columns(batch))
 
     def keep(self, batch: Batch) -> dict[int, str]:
-        """Keep the referenced payloads of records for good.
-
-        Returns the rows for which that fails, and why.
-        """
+        """Keep referenced payloads for good; return failed rows, and why."""
         faults: dict[int, str] = {}
         for name in payload_columns(batch):
             _, uri, sha256, _ = batch.arrow(name).flatten()
@@ -212,10 +195,7 @@ def without_payloads(batch: Batch) -> Batch:
 
 
 def without_bytes(batch: Batch) -> Batch:
-    """Records without columns of bytes.
-
-    Bytes are too large to be shown or kept as evidence.
-    """
+    """Records without columns of bytes, too large for pages or evidence."""
     kept = [f.name for f in batch.to_arrow().schema if not pa.types.is_binary(f.type)]
     if len(kept) == len(batch.names):
         return batch

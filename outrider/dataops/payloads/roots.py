@@ -1,6 +1,4 @@
-"""Folders and buckets from which payloads may be fetched.
-
-Which references lie inside, and their bytes.
+"""Folders and buckets, references inside, and bytes fetched from them.
 
 Nothing else is ever opened: no other scheme, no address of a host, no way out by ``..`` or a link.
 """
@@ -29,10 +27,7 @@ class Root(Protocol):
         """Test for a reference inside, by its text alone."""
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Read at most ``max_bytes + 1`` bytes of a reference.
-
-        PayloadError or OSError when they cannot be read.
-        """
+        """Read at most ``max_bytes + 1`` bytes; raises PayloadError or OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,7 @@ class ObjectBucket:
         return key is not None and key[0] == self.bucket and key[1].startswith(self.prefix)
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Read the object's bytes.
-
-        Credentials are those of the environment.
-        """
+        """Read the object's bytes with credentials of the environment."""
         key = _s3_key(uri)
         if key is None:
             raise PayloadError(f"{uri} is no s3:// reference")

@@ -1,6 +1,4 @@
-"""Bytes of referenced payloads.
-
-Kept objects first, then the cache, then their origin.
+"""Bytes of references: kept objects, then the cache, then the origin.
 
 Whatever the way, the bytes have the SHA-256 of the reference: a replay sees what was judged live or nothing.
 """
@@ -22,9 +20,7 @@ CACHE_BYTES = 1_000_000_000
 
 
 class PayloadCache:
-    """Cache of fetched payloads as files named by their SHA-256.
-
-    The longest unused go when there are too many.
+    """Cache of files named by SHA-256; the longest unused go first.
 
     Losing it costs nothing but another fetch, so nothing is synced to disk.
 
@@ -55,10 +51,7 @@ class PayloadCache:
         return data
 
     def put(self, digest: str, data: bytes) -> None:
-        """Cache bytes of a checked digest.
-
-        A full disk is no reason to fail.
-        """
+        """Cache bytes of a checked digest; a full disk never fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".part-")
@@ -123,10 +116,6 @@ class PayloadStore:
         """True where any root may be fetched from."""
         return bool(self._roots)
 
-    def has_near(self, sha256: str) -> bool:
-        """True where the bytes are at hand without a fetch."""
-        return self._near(sha256) is not None
-
     def read(self, uri: str, sha256: str) -> bytes:
         """Bytes of a reference.
 
@@ -151,10 +140,7 @@ class PayloadStore:
         return data
 
     def keep(self, uri: str, sha256: str) -> None:
-        """Keep the bytes of a reference for good.
-
-        They must be at hand or where the reference says.
-        """
+        """Keep bytes for good, from at hand or the reference."""
         if self._objects is not None and not self._objects.has(sha256):
             self._objects.put(self.read(uri, sha256))
 

@@ -1,6 +1,4 @@
-"""Steps of the service's own clock.
-
-Times of receipt on both sides of a step are of different clocks.
+"""Clock steps: receipt times around one are of different clocks.
 
 A step is a row of the journal (kind ``step``), so that whoever reads it, live or in a replay, meets it at the
 same place. What is older or younger is told on the clock of today: `present_us`.

@@ -1,7 +1,4 @@
-"""Database ``state.db``: SQLite in WAL mode, durable commits.
-
-With one way to write.
-"""
+"""Database ``state.db``: SQLite in WAL mode, durable commits, one writer."""
 
 import time
 from collections.abc import Iterator
@@ -55,9 +52,7 @@ def open_database(
 
 @contextmanager
 def write(engine: Engine) -> Iterator[Connection]:
-    """Write transaction with SQLite's write lock from the start.
-
-    Commits at the end, rolls back on an error.
+    """Transaction write-locked from its start; commit, or rollback on error.
 
     A deferred transaction that reads first and then writes fails with "database is locked" when another
     writer commits in between, whatever the busy timeout; taking the lock first only waits.

@@ -1,7 +1,4 @@
-"""Disabled shadow versions, with reasons.
-
-Kept as strikes of their slot until they return.
-"""
+"""Disabled shadow versions, with reasons, as slot strikes until returned."""
 
 from sqlalchemy import Connection, select
 

@@ -9,10 +9,7 @@ Said = TypeVar("Said")
 
 
 def in_threads(threads: int, work: Sequence[Callable[[], Said]]) -> list[Said]:
-    """Run calls in daemon threads; answers in order.
-
-    A question under way never delays the end of the process.
-    """
+    """Answers in order of calls, in daemon threads that never delay exit."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(work)):
         waiting.put(number)

@@ -1,6 +1,4 @@
-"""Pauses of shadow models and live behavioral tests.
-
-Capture always goes on.
+"""Pauses of shadow models and live tests; capture goes on.
 
 A pause is a row that the worker follows, so it outlives restarts and nobody has to hold a connection open.
 """
@@ -75,9 +73,7 @@ def pause(connection: Connection, what: What, *, model: str, who: str, now_us: i
 
 
 def resume(connection: Connection, what: What, *, model: str) -> list[PauseRow]:
-    """End a pause and return the ended rows.
-
-    Without a model every pause of this kind.
+    """End and return pauses of a kind, without a model all.
 
     Raises
     ------

@@ -1,6 +1,10 @@
-"""Fast insertion of tuples, in the order of :func:`outrider.dataops.state.tables.columns_of`."""
+"""Rows for tables as columns, and their fast insertion.
 
-from collections.abc import Callable, Iterable, Sequence
+Tuples are in the order of :func:`outrider.dataops.state.tables.columns_of`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from sqlalchemy import Connection
@@ -8,7 +12,64 @@ from sqlmodel import SQLModel
 
 from .tables import columns_of, table_of
 
-Row = Sequence[Any]
+Row = tuple[Any, ...]
+
+
+class TableColumns:
+    """Rows for one table, one list per column.
+
+    Examples
+    --------
+    >>> from outrider.dataops.state.tables import Cursor
+    >>> cursors = TableColumns(Cursor)
+    >>> cursors.add(2, {"model": "m", "slot": ["champion", "2"], "seq": [7, 5]})
+    >>> cursors["seq"], list(cursors.where([False, True]).rows())
+    ([7, 5], [('m', '2', 5)])
+    """
+
+    __slots__ = ("_lists", "_model")
+
+    def __init__(self, model: type[SQLModel]) -> None:
+        self._model = model
+        self._lists: dict[str, list[Any]] = {name: [] for name in columns_of(model)}
+
+    def __len__(self) -> int:
+        return len(self._lists[self.names[0]])
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._lists[name]
+
+    def __setitem__(self, name: str, values: list[Any]) -> None:
+        self._lists[name] = values
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns of the table, in order."""
+        return tuple(self._lists)
+
+    def add(self, rows: int, values: Mapping[str, Any]) -> None:
+        """Add rows: for each column a list, or one value for all."""
+        for name, column in self._lists.items():
+            given = values[name]
+            column += given if isinstance(given, list) else [given] * rows
+
+    def extend(self, other: "TableColumns") -> None:
+        """Add the rows of another."""
+        self.add(len(other), other._lists)
+
+    def where(self, mask: Iterable[bool]) -> "TableColumns":
+        """Rows where a mask is true."""
+        kept, found = list(mask), TableColumns(self._model)
+        found._lists = {name: list(compress(column, kept)) for name, column in self._lists.items()}
+        return found
+
+    def select(self, *names: str) -> Iterator[Row]:
+        """Values of some columns, row by row."""
+        return zip(*(self._lists[name] for name in names), strict=True)
+
+    def rows(self) -> Iterator[Row]:
+        """Tuples of all columns."""
+        return self.select(*self.names)
 
 
 def insert_rows(connection: Connection, model: type[SQLModel], rows: Iterable[Row]) -> None:
@@ -45,7 +106,7 @@ def _execute(connection: Connection, model: type[SQLModel], rows: list[Row], cla
     marks = ", ".join([mark] * len(columns))
     names = ", ".join(_quoted(columns))
     sql = f'INSERT INTO "{table_of(model).name}" ({names}) VALUES ({marks}) {clause}'
-    connection.exec_driver_sql(sql, [tuple(row) for row in rows])
+    connection.exec_driver_sql(sql, rows)
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

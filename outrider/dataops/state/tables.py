@@ -2,8 +2,9 @@
 
 Everything that must survive a restart, and the cursors beside it.
 
-One file, so that the worker's answers, flags, counters and cursor commit in one transaction. SQLModel
-classes stay inside ``dataops``; queries and hot paths use the core tables (:func:`table_of`).
+One database, so that the worker's answers, flags, counters and cursor commit in one transaction. Tables of
+the improvement loop stand in `outrider.dataops.state.improvement_tables`. SQLModel classes stay inside
+``dataops``; queries and hot paths use the core tables (:func:`table_of`).
 Times are integer microseconds since the epoch, UTC: their column names end in ``_us``.
 """
 
@@ -21,10 +22,7 @@ def table_of(model: type[SQLModel]) -> Table:
 
 @cache
 def columns_of(model: type[SQLModel]) -> tuple[str, ...]:
-    """Columns of a window as a tuple.
-
-    A text alone would be taken for its letters.
-    """
+    """Columns of a table in order, except keys that the database numbers."""
     given = table_of(model).autoincrement_column
     return tuple(name for name in model.model_fields if given is None or name != given.name)
 
@@ -47,10 +45,7 @@ class Cursor(SQLModel, table=True):
 
 
 class Backfill(SQLModel, table=True):
-    """Blocks that a slot skipped to stay within its objective.
-
-    Judged later, from ``at_seq`` on.
-    """
+    """Blocks that a slot skipped to stay within its objective. Judged later, from ``at_seq`` on."""
 
     __tablename__ = "backfill"
     __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
@@ -73,10 +68,7 @@ class Backfill(SQLModel, table=True):
 
 
 class Freshness(SQLModel, table=True):
-    """Age of the champion's records at their verdict.
-
-    Within the last minute that had any.
-    """
+    """Age of the champion's records at their verdict. Within the last minute that had any."""
 
     __tablename__ = "freshness"
     model: str = Field(primary_key=True)
@@ -92,10 +84,7 @@ class Freshness(SQLModel, table=True):
 
 
 class Pause(SQLModel, table=True):
-    """Pause of a model by a person: ``shadow`` or ``live-tests``.
-
-    Capture always goes on.
-    """
+    """Pause of a model by a person: ``shadow`` or ``live-tests``. Capture always goes on."""
 
     __tablename__ = "pause"
     model: str = Field(primary_key=True)
@@ -106,10 +95,7 @@ class Pause(SQLModel, table=True):
 
 
 class Record(SQLModel, table=True):
-    """Location of a record in the journal, and its counts' keys.
-
-    The payload stays in the journal.
-    """
+    """Location of a record in the journal, and its counts' keys. The payload stays in the journal."""
 
     __tablename__ = "record"
     __table_args__ = (
@@ -137,10 +123,7 @@ class Record(SQLModel, table=True):
 
 
 class Answer(SQLModel, table=True):
-    """Answers of one model version to one journal block.
-
-    An Arrow IPC batch of ``outputs.*``, row-aligned.
-    """
+    """Answers of one model version to one journal block. An Arrow IPC batch of ``outputs.*``, row-aligned."""
 
     __tablename__ = "answer"
     model: str = Field(primary_key=True)
@@ -150,10 +133,7 @@ class Answer(SQLModel, table=True):
 
 
 class AssertionRow(SQLModel, table=True):
-    """Assertion or live behavioral test, one row per revision.
-
-    As the host offers them.
-    """
+    """Assertion or live behavioral test, one row per revision. As the host offers them."""
 
     __tablename__ = "assertion"
     model: str = Field(primary_key=True)
@@ -176,10 +156,7 @@ class AssertionRow(SQLModel, table=True):
 
 
 class Strike(SQLModel, table=True):
-    """Failure of an assertion to give verdicts.
-
-    Raised, deadline, died, wrong shape, out of memory.
-    """
+    """Failure of an assertion to give verdicts. Raised, deadline, died, wrong shape, out of memory."""
 
     __tablename__ = "strike"
     __table_args__ = (Index("strike_reason", "model", "reason"),)
@@ -195,10 +172,7 @@ class Strike(SQLModel, table=True):
 
 
 class Flag(SQLModel, table=True):
-    """Subject on which an assertion fired.
-
-    ``id`` digests its identity, so a replay adds none.
-    """
+    """Subject on which an assertion fired. ``id`` digests its identity, so a replay adds none."""
 
     __tablename__ = "flag"
     __table_args__ = (
@@ -224,10 +198,7 @@ class Flag(SQLModel, table=True):
 
 
 class FlagRecord(SQLModel, table=True):
-    """Further record of a flag.
-
-    Frames of a gap, records of a group.
-    """
+    """Further record of a flag. Frames of a gap, records of a group."""
 
     __tablename__ = "flag_record"
     __table_args__ = (Index("flag_record_member", "model", "record_id"),)
@@ -239,10 +210,7 @@ class FlagRecord(SQLModel, table=True):
 
 
 class FlagCount(SQLModel, table=True):
-    """Exact number of flags per assertion revision, slot, slice and minute.
-
-    Minutes are of receive time.
-    """
+    """Exact number of flags per assertion revision, slot, slice and minute. Minutes are of receive time."""
 
     __tablename__ = "flag_count"
     __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
@@ -379,10 +347,7 @@ class AdmissionRow(SQLModel, table=True):
 
 
 class JudgeAnswer(SQLModel, table=True):
-    """Answer of a judge model to one input.
-
-    Equal questions are asked once.
-    """
+    """Answer of a judge model to one input. Equal questions are asked once."""
 
     __tablename__ = "judge_answer"
     judge: str = Field(primary_key=True)
@@ -396,10 +361,7 @@ class JudgeAnswer(SQLModel, table=True):
 
 
 class LiveAnswer(SQLModel, table=True):
-    """Sampled question of a live behavioral test.
-
-    Asked, or not asked because the worker was behind.
-    """
+    """Sampled question of a live behavioral test. Asked, or not asked because the worker was behind."""
 
     __tablename__ = "live_answer"
     model: str = Field(primary_key=True)
@@ -415,10 +377,7 @@ class LiveAnswer(SQLModel, table=True):
 
 
 class LiveBudgetRow(SQLModel, table=True):
-    """Saved budgets of a model's live questions, behind a cursor.
-
-    The cursor of one slot.
-    """
+    """Saved budgets of a model's live questions, behind a cursor. The cursor of one slot."""
 
     __tablename__ = "live_budget"
     model: str = Field(primary_key=True)
@@ -453,10 +412,7 @@ class LiveRate(SQLModel, table=True):
 
 
 class SuiteOutcome(SQLModel, table=True):
-    """Newest outcome of one behavioral test for one model version.
-
-    From the gate, CI or by hand.
-    """
+    """Newest outcome of one behavioral test for one model version. From the gate, CI or by hand."""
 
     __tablename__ = "suite_outcome"
     model: str = Field(primary_key=True)
@@ -483,78 +439,8 @@ class SuiteOutcome(SQLModel, table=True):
     """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
 
 
-class Label(SQLModel, table=True):
-    """Label of a record; of several, the latest counts."""
-
-    __tablename__ = "label"
-    __table_args__ = (
-        Index("label_record", "model", "record_id"),
-        Index("label_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
-    )
-    seq: int = Field(primary_key=True)
-    row: int = Field(primary_key=True)
-    model: str
-    record_id: str
-    source: str
-    value: str | None = None
-    """``label.<target>`` as text."""
-    label: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    ts_us: int
-    received_us: int
-    entity: str | None = None
-    """Of a label that names no record: ``record_id`` is that of the entity's latest record at or before
-    ``ts_us``, and empty until there is one."""
-
-
-class LabelRequest(SQLModel, table=True):
-    """A record chosen for labelling: the label queue."""
-
-    __tablename__ = "label_request"
-    model: str = Field(primary_key=True)
-    record_id: str = Field(primary_key=True)
-    policy: str
-    reason: str
-    """The assertion (or policy, or ``audit``) for which the record was picked."""
-    probability: float
-    """Of this draw, policy and audit together, among the records left to it."""
-    round: int
-    created_us: int
-    position: int = 0
-    """Place in the order of choice within its round."""
-    population: int = 0
-    """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
-    is_audit: bool = False
-    """Whether it is of the uniform audit sample."""
-    floor: float | None = None
-    """Least probability of any record left to the draw, times their number; None when it was not noted."""
-
-
-class LabelRound(SQLModel, table=True):
-    """Observation of a label round, to compare the next one with.
-
-    The next round sees whose fires fell.
-    """
-
-    __tablename__ = "label_round"
-    model: str = Field(primary_key=True)
-    round: int = Field(primary_key=True)
-    policy: str
-    upto_seq: int
-    """Last journal block that was there."""
-    records: int
-    """Of the champion's slot since the beginning: the next round takes the difference."""
-    fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """Flags per assertion, likewise; exact in storms too."""
-    created_us: int
-    since_us: int | None = None
-    """Records of an earlier time were no candidates; None is no such limit."""
-
-
 class DeadLetter(SQLModel, table=True):
-    """Unusable record, with its reason.
-
-    ``conflict``, ``payload``, ``poison``.
-    """
+    """Unusable record, with its reason. ``conflict``, ``payload``, ``poison``."""
 
     __tablename__ = "dead_letter"
     seq: int = Field(primary_key=True)
@@ -577,10 +463,7 @@ class Counter(SQLModel, table=True):
 
 
 class Sketch(SQLModel, table=True):
-    """Mergeable quantile sketch (KLL) of one numeric column per hour.
-
-    Of one slot, in receive time.
-    """
+    """Mergeable quantile sketch (KLL) of one numeric column per hour. Of one slot, in receive time."""
 
     __tablename__ = "sketch"
     model: str = Field(primary_key=True)
@@ -592,151 +475,8 @@ class Sketch(SQLModel, table=True):
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
-class DatasetVersion(SQLModel, table=True):
-    """Immutable, validated set of rows.
-
-    Its files are named by their SHA-256.
-    """
-
-    __tablename__ = "dataset_version"
-    dataset: str = Field(primary_key=True)
-    number: int = Field(primary_key=True)
-    model: str
-    parent: int | None = None
-    digest: str
-    rows: int
-    manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """Files (SHA-256, rows, bytes), columns, filters and the validation result."""
-    created_us: int
-
-
-class DatasetRow(SQLModel, table=True):
-    """Provenance of one row of a dataset version.
-
-    Its record, assertion and label source.
-    """
-
-    __tablename__ = "dataset_row"
-    __table_args__ = (Index("dataset_row_record", "record_id"),)
-    dataset: str = Field(primary_key=True)
-    number: int = Field(primary_key=True)
-    position: int = Field(primary_key=True)
-    record_id: str
-    assertion: str | None = None
-    label_source: str | None = None
-    part: str = "train"
-    """``train``, or ``held_out`` for the share the gate judges with."""
-
-
-class Quarantine(SQLModel, table=True):
-    """A row that a dataset refused, with the reasons."""
-
-    __tablename__ = "quarantine"
-    __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
-    id: int | None = Field(default=None, primary_key=True)
-    dataset: str
-    record_id: str
-    reasons: str
-    at_us: int
-
-
-class ModelVersion(SQLModel, table=True):
-    """Set of weights (or one predictor) of a model, with status."""
-
-    __tablename__ = "model_version"
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    status: str
-    """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
-    weights: str | None = None
-    """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
-    source: str | None = None
-    """`outrider.dataops.model_kinds.source.Source` as JSON; None in versions of earlier releases."""
-    digest: str = ""
-    replaced: str | None = None
-    """The champion it took over from when it was promoted: where a rollback returns to."""
-    created_us: int
-    changed_us: int
-    note: str = ""
-
-
-class ShadowTest(SQLModel, table=True):
-    """Shadow test of a challenger beside the champion.
-
-    For a time, with the recommendation at its end.
-    """
-
-    __tablename__ = "shadow_test"
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    began_us: int = Field(primary_key=True)
-    champion: str
-    after_seq: int
-    """Journal block behind which it began."""
-    ends_us: int | None = None
-    ends_rows: int | None = None
-    ended_us: int | None = None
-    recommendation: str = ""
-    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
-    findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-
-
-class LineageEdge(SQLModel, table=True):
-    """``child`` was made from ``parent``; kinds are ``model``, ``dataset``, ``job`` and ``records``."""
-
-    __tablename__ = "lineage_edge"
-    child_kind: str = Field(primary_key=True)
-    child: str = Field(primary_key=True)
-    parent_kind: str = Field(primary_key=True)
-    parent: str = Field(primary_key=True)
-    role: str = Field(primary_key=True)
-    """``weights``, ``fresh``, ``replay``, ``held_out``, ``trigger``, ``parent`` …"""
-    created_us: int
-
-
-class Job(SQLModel, table=True):
-    """Work for the trainer process: fine-tune and judge a candidate."""
-
-    __tablename__ = "job"
-    __table_args__ = (Index("job_status", "status"),)
-    id: str = Field(primary_key=True)
-    model: str
-    kind: str
-    """``retrain`` or ``dataset``."""
-    status: str = "queued"
-    """``queued``, ``running``, ``done``, ``refused`` or ``failed``."""
-    stage: str = ""
-    params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """Candidate version, dataset version, seconds per stage, error."""
-    attempts: int = 0
-    created_us: int
-    started_us: int | None = None
-    finished_us: int | None = None
-
-
-class GateVerdict(SQLModel, table=True):
-    """Verdict of the promotion gate on a candidate.
-
-    With reasons and evidence.
-    """
-
-    __tablename__ = "gate_verdict"
-    id: str = Field(primary_key=True)
-    model: str
-    candidate: str
-    champion: str
-    promoted: bool
-    reasons: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
-    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    created_us: int
-
-
 class Outbox(SQLModel, table=True):
-    """Event to be delivered at least once.
-
-    ``id`` is the ``webhook-id`` of every attempt.
-    """
+    """Event to be delivered at least once. ``id`` is the ``webhook-id`` of every attempt."""
 
     __tablename__ = "outbox"
     __table_args__ = (Index("outbox_due", "delivered_us", "next_attempt_us"),)

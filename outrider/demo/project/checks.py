@@ -89,10 +89,7 @@ def stuck_column(batch):
 
 
 def block_score(images):
-    """Brightness of the brightest 3 by 3 patch, by its darkest pixel.
-
-    Strokes are two pixels wide.
-    """
+    """Brightness of the brightest 3 by 3 patch, by its darkest pixel. Strokes are two pixels wide."""
     patches = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))
     return patches.min(axis=(3, 4)).max(axis=(1, 2))
 

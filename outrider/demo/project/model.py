@@ -9,10 +9,7 @@ from torch.nn import functional
 
 
 class DigitNet(nn.Module):
-    """Network from images (rows, 8, 8) to logits (rows, 10).
-
-    Ink is 1.0 on ground 0.0.
-    """
+    """Network from images (rows, 8, 8) to logits (rows, 10). Ink is 1.0 on ground 0.0."""
 
     def __init__(self):
         super().__init__()
@@ -30,10 +27,7 @@ class DigitNet(nn.Module):
 
 
 class SmallNet(nn.Module):
-    """Challenger with a twentieth of the weights.
-
-    Images (rows, 8, 8) to logits (rows, 10).
-    """
+    """Challenger with a twentieth of the weights. Images (rows, 8, 8) to logits (rows, 10)."""
 
     def __init__(self):
         super().__init__()

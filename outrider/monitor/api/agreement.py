@@ -1,7 +1,4 @@
-"""Routes ``GET /v1/agreement`` and ``GET /v1/report``.
-
-Challengers beside the champion, and a model in one place.
-"""
+"""``GET /v1/agreement`` of challengers and champion; ``GET /v1/report`` of a model."""
 
 from fastapi import APIRouter
 from sqlalchemy import Engine

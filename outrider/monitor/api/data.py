@@ -21,10 +21,7 @@ from .retrains import add_retrains
 def data_routes(
     engine: Engine, settings: Settings, objects: ObjectStore, blocks: BlockSource | None = None
 ) -> APIRouter:
-    """Router of models, datasets, jobs, labels and assertion quality.
-
-    And of verdicts and lineage.
-    """
+    """Router of models, datasets, jobs, labels, assertion quality, verdicts, lineage."""
     router = APIRouter(prefix="/v1")
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)

@@ -40,10 +40,7 @@ class CommitRequest(RequestBody):
 
 
 class DatasetFile(TypedDict):
-    """Parquet file of a dataset version.
-
-    ``added`` is the version that wrote the file.
-    """
+    """Parquet file of a dataset version. ``added`` is the version that wrote the file."""
 
     sha256: str
     rows: int

@@ -1,7 +1,4 @@
-"""Route ``GET /v1/fairness``.
-
-Metrics by group, of stored records or of a dataset version.
-"""
+"""``GET /v1/fairness``: group metrics of stored records or dataset versions."""
 
 from typing import Annotated
 

@@ -1,7 +1,4 @@
-"""Route ``GET /v1/judges``.
-
-Cost of each judge, outcomes of its questions, and agreement with people.
-"""
+"""``GET /v1/judges``: cost, outcomes, and agreement with people."""
 
 import math
 from dataclasses import asdict
@@ -17,8 +14,9 @@ from outrider.dataops.state.database import now_us
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.metrics.catalogue import BY_NAME
-from outrider.monitor.settings.config import JudgeSettings, Settings
+from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.judge_version import judge_digest
+from outrider.monitor.settings.model_sections import JudgeSettings
 
 _KNOWN = ("accuracy", "accuracy_low", "accuracy_high", "kappa", "kappa_low", "kappa_high")
 AgreementFacts: TypeAlias = Annotated[
@@ -80,10 +78,7 @@ OUTCOMES = BY_NAME["outrider_judge_questions_total"].enums["outcome"]
 
 
 def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge: JudgeSettings) -> JudgeFacts:
-    """Judge as JSON.
-
-    Figures of the running version stand under ``agreement``.
-    """
+    """Judge as JSON, with its running version's figures under ``agreement``."""
     digest = judge_digest(settings, judge)
     field, label = judge.compared
     with engine.connect() as connection:

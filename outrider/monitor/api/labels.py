@@ -42,10 +42,7 @@ class TrafficEstimates(TypedDict):
 
 
 class LabelsWanted(RequestBody):
-    """Request for labels.
-
-    Omitted options are as in the configuration.
-    """
+    """Request for labels. Omitted options are as in the configuration."""
 
     model: str
     budget: int | None = Field(default=None, ge=0, le=100_000)

@@ -1,7 +1,4 @@
-"""API of model versions.
-
-List, download, promote, roll back, lineage.
-"""
+"""API of model versions: list, download, promote, roll back, lineage."""
 
 import dataclasses
 import json
@@ -74,10 +71,7 @@ class LineageNode(TypedDict):
 
 
 class PromoteRequest(RequestBody):
-    """Request to promote a version.
-
-    ``force`` for one that the gate did not pass.
-    """
+    """Request to promote a version. ``force`` for one that the gate did not pass."""
 
     version: str
     force: bool = False

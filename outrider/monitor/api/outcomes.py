@@ -1,7 +1,4 @@
-"""API of behavioral outcomes.
-
-The matrix over model versions, one outcome, and outcomes from outside.
-"""
+"""API of behavioral outcomes: matrix over versions, one outcome, and outside ones."""
 
 import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,7 +1,4 @@
-"""API of pauses.
-
-Shadow models and live tests are paused, capture goes on.
-"""
+"""API of pauses of shadow models and live tests, not capture."""
 
 import dataclasses
 from typing import Annotated, Any, TypeAlias

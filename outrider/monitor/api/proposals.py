@@ -1,7 +1,4 @@
-"""API of proposals.
-
-Learn assertions from stored traffic, and accept them.
-"""
+"""API of proposals: learn assertions from stored traffic, accept them."""
 
 from typing import Annotated, Any, TypeAlias
 

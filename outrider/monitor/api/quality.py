@@ -9,8 +9,7 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.assertions.quality import LeadTime, Overlap
-from outrider.dataops.flags import incidents, reviews
-from outrider.dataops.flags.incidents import IncidentRow
+from outrider.dataops.flags import reviews, stored_incidents
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (
     FOREVER_US,
@@ -20,6 +19,7 @@ from outrider.dataops.flags.quality import (
     resume,
     suspend,
 )
+from outrider.dataops.flags.stored_incidents import IncidentRow
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import (
     RateFigures,
@@ -144,10 +144,7 @@ class ReviewGiven(RequestBody):
 
 
 class IncidentAction(RequestBody):
-    """Request to act on an incident; ``mute`` needs an end.
-
-    ``until`` or ``for_s``.
-    """
+    """Request to act on an incident; ``mute`` needs an end. ``until`` or ``for_s``."""
 
     action: Literal["acknowledge", "mute", "resolve"]
     until: AwareDatetime | None = None
@@ -235,7 +232,7 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         """Incidents, newest first; ``current`` are those that are not resolved."""
         wanted = None if status == "all" else status
         with engine.connect() as connection:
-            found = incidents.list_incidents(
+            found = stored_incidents.list_incidents(
                 connection, model=model, status=wanted, assertion=assertion, limit=limit
             )
         return {"incidents": [incident_json(row) for row in found]}

@@ -1,7 +1,4 @@
-"""Read API.
-
-Flags, records, assertions, suites and the overview as JSON, from the page's own queries.
-"""
+"""JSON of flags, records, assertions, suites, overview, by the pages' queries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -78,10 +75,7 @@ RecordFacts: TypeAlias = Annotated[
 
 
 class FlagList(TypedDict):
-    """Flags, newest first.
-
-    ``after`` is the cursor of the next page, null on the last.
-    """
+    """Flags, newest first. ``after`` is the cursor of the next page, null on the last."""
 
     flags: list[FlagView]
     after: str | None
@@ -144,10 +138,7 @@ class ReadApi:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         after: str | None = None,
     ) -> Response:
-        """Flags of a model, newest first.
-
-        Pass ``after`` of the answer to get the next page.
-        """
+        """Flags of a model, newest first. Pass ``after`` of the answer to get the next page."""
         self._check(model)
         try:
             page = list_flags(
@@ -193,10 +184,7 @@ class ReadApi:
         return _json({"assertions": [assertion_json(row) for row in rows]})
 
     def suites(self, model: str) -> Response:
-        """Live behavioral tests.
-
-        Outcomes of their questions by slot, rates by revision and version.
-        """
+        """Live behavioral tests. Outcomes of their questions by slot, rates by revision and version."""
         self._check(model)
         view = read_overview(self._engine, model, now_us=now_us())
         with self._engine.connect() as connection:

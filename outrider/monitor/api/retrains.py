@@ -81,10 +81,7 @@ class ShadowFlags(TypedDict):
 
 
 class GateEvidence(TypedDict, total=False):
-    """Evidence of a verdict.
-
-    Verdicts of earlier releases hold less.
-    """
+    """Evidence of a verdict. Verdicts of earlier releases hold less."""
 
     suites: list[SuiteFigures]
     held_out: PairedFigures | None
@@ -115,10 +112,7 @@ class GateDecisions(TypedDict):
 
 
 class RetrainRequest(RequestBody):
-    """Request for a retraining now.
-
-    Omitted options are as in the configuration.
-    """
+    """Request for a retraining now. Omitted options are as in the configuration."""
 
     model: str
     candidate: str | None = None

@@ -33,10 +33,7 @@ class CaseWanted(RequestBody):
 
 
 class DraftCase(TypedDict):
-    """Test as a draft for the suite file.
-
-    Nothing was written.
-    """
+    """Test as a draft for the suite file. Nothing was written."""
 
     test: dict[str, Any]
 

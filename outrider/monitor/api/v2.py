@@ -15,7 +15,8 @@ from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.column_types import parse_type
 from outrider.monitor.intake.protocols.request_models import RequestModels
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """Paths that need no key, as ``/healthz`` and ``/readyz``."""

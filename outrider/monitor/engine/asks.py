@@ -55,9 +55,7 @@ AGAIN = "~again:"
 
 
 def again_of(version: str) -> str:
-    """Name of a version's second answers.
-
-    No version can be called so.
+    """Name of a version's second answers, which no version can have.
 
     Examples
     --------
@@ -103,9 +101,7 @@ ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob
 
 
 def not_finite(outputs: Outputs) -> str:
-    """Name of the first essential output without a finite number.
-
-    In any record; empty where there is none.
+    """First essential output without finite numbers in any record, or empty.
 
     Where a model answers none of :data:`ESSENTIAL`, all that it answers is.
     """

@@ -1,7 +1,4 @@
-"""Queue for passes: pieces of asks in buckets by length.
-
-First come first served by priority.
-"""
+"""Queue of ask pieces by length; first come first by priority."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -106,10 +103,7 @@ class LengthBucket:
         return None
 
     def take(self, rows: int) -> list[AskPiece]:
-        """Take pieces of at most ``rows`` records.
-
-        The last one is cut where it does not fit.
-        """
+        """Take pieces of at most ``rows`` records, the last one cut."""
         taken: list[AskPiece] = []
         while rows > 0 and (piece := self.head) is not None:
             queue = self._queues[piece.rank[0]]

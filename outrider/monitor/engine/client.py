@@ -30,8 +30,8 @@ from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
 
 from .asks import AGAIN, Ask, AskAnswer, Name, again_of
+from .events import Ended, EngineEvent, VersionLoad
 from .frames import AnswerReader, AnswerWriter, Header
-from .news import Ended, News, VersionLoad
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 120.0
@@ -50,10 +50,7 @@ AFTER_END = "its process ended while it was asked in another batch shape"
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """Source of a version to load, and its sample.
-
-    The records that it is tried on before it takes over.
-    """
+    """Source of a version to load, and records to try first."""
 
     source: Source
     weights: Path | None = None
@@ -85,10 +82,7 @@ class EngineChild(Protocol):
 
 
 class ChildProcess:
-    """Engine in a process of its own.
-
-    Killed with all that user code starts.
-    """
+    """Engine process, killed with all that user code starts."""
 
     def __init__(self, launch: "Launch", sock: socket.socket) -> None:
         command = [sys.executable, "-m", "outrider.monitor.engine"]
@@ -197,7 +191,7 @@ class EngineClient:
         """Asks and versions that are asked alone."""
         self._alone: tuple[int, str] | None = None
         self._held: list[Ask] = []
-        self._news: list[News] = []
+        self._events: list[EngineEvent] = []
         self._heard_at = self._load_at = 0.0
         self._bad_starts = 0
         self._due = 0.0
@@ -232,11 +226,8 @@ class EngineClient:
         if opened.left:
             self._send_ask(ask)
 
-    def poll(self) -> list[News]:
-        """News of the process; restarts and kills as needed.
-
-        Starts the process, again if need be, and kills it when its time is over.
-        """
+    def poll(self) -> list[EngineEvent]:
+        """Events of the process, which starts, restarts or is killed here."""
         self._ensure()
         process = self._process
         if process is not None:
@@ -246,7 +237,7 @@ class EngineClient:
                 self._end("died", f"its process ended: {process.child.exit_text()}")
             elif (late := self._late()) is not None:
                 self._end("deadline", late)
-        found, self._news = self._news, []
+        found, self._events = self._events, []
         return found
 
     def stop(self) -> None:
@@ -349,7 +340,7 @@ class EngineClient:
                 self._give_up(name, failure)
             elif name not in self._known:
                 self._known.add(name)
-                self._news.append(VersionLoad(name))
+                self._events.append(VersionLoad(name))
         if not self._to_load and self._alone is None:
             self._ask_next()  # what was not answered before, then what came since
 
@@ -357,7 +348,7 @@ class EngineClient:
         opened = self._asks.get(answer.number)
         if opened is None or answer.version not in opened.left:
             return
-        self._news.append(answer)
+        self._events.append(answer)
         opened.left.discard(answer.version)
         if not opened.left:
             del self._asks[answer.number]
@@ -423,7 +414,7 @@ class EngineClient:
     def _give_up(self, name: Name, reason: str) -> None:
         """A version cannot be loaded."""
         self._forget(name, reason)
-        self._news.append(VersionLoad(name, reason))
+        self._events.append(VersionLoad(name, reason))
 
     def _forget(self, name: Name, reason: str) -> None:
         self._makings.pop(name, None)
@@ -443,7 +434,7 @@ class EngineClient:
         for left in (version, again_of(version)):
             if left in opened.left:
                 opened.left.discard(left)
-                self._news.append(AskAnswer(ask.number, left, None, failure=reason))
+                self._events.append(AskAnswer(ask.number, left, None, failure=reason))
         if not opened.left:
             self._asks.pop(ask.number, None)
         if self._alone == (ask.number, version):
@@ -454,7 +445,7 @@ class EngineClient:
     def _blame(self, number: int, version: str, reason: str) -> None:
         """A version that was asked alone has ended the process."""
         opened = self._asks[number]
-        self._news.append(Ended((opened.ask.model, version), reason))
+        self._events.append(Ended((opened.ask.model, version), reason))
         self._fail(opened, version, reason)
 
     def _split(self) -> None:
@@ -462,7 +453,7 @@ class EngineClient:
         for number, opened in list(self._asks.items()):
             for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
                 opened.left.discard(again)
-                self._news.append(AskAnswer(number, again, None, failure=AFTER_END))
+                self._events.append(AskAnswer(number, again, None, failure=AFTER_END))
             if not opened.left:
                 del self._asks[number]
             waiting = {version for one, version in self._apart if one == number}

@@ -156,10 +156,7 @@ class Collect:
         self.left -= stop - start
 
     def raised(self, at: int, detail: str) -> None:
-        """Record a lone raise of encoded record ``at``.
-
-        Enough of them, and it is the model that fails.
-        """
+        """Record a lone raise of record ``at``; enough fail the model."""
         self.poison.append(Poison(int(self.encoded.order[at]), detail))
         self.left -= 1
         if not self.parts and is_model(len(self.poison), self.rows):
@@ -177,10 +174,7 @@ class Collect:
             self.again.give_up(reason)
 
     def answer(self) -> AskAnswer:
-        """Answer at the end.
-
-        An error while it is read is the version's failure.
-        """
+        """Answer at the end; errors in reading are the version's failure."""
         failure = self.failure or ("" if self.parts else first_reason(self.poison))
         if not failure:
             try:
@@ -211,10 +205,7 @@ class Collect:
         return AskAnswer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
 
     def whole(self) -> Raw | None:
-        """Raw answers of all rows, if complete.
-
-        None where they cannot be put together.
-        """
+        """Raw answers of all rows, or None where incomplete or unjoinable."""
         if self.failure or not self.parts:
             return None
         try:
@@ -243,10 +234,7 @@ class Collect:
 
 
 def answers_of(collects: Sequence[Collect]) -> list[AskAnswer]:
-    """Answers of finished collections, read together by version.
-
-    In one go where that works.
-    """
+    """Answers of finished collections, by version, joined where that works."""
     found: list[AskAnswer] = []
     groups: dict[tuple[Name, Form], list[tuple[Collect, Raw]]] = {}
     for collect in collects:
@@ -287,9 +275,7 @@ def _cut(raw: Raw, start: int, stop: int) -> Raw:
 
 
 def cat(parts: list[Tensors]) -> Tensors:
-    """Concatenate tensors, padding the second dimension with zeros.
-
-    On the right where one is shorter.
+    """Concatenate tensors, shorter second dimensions padded right with zeros.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Seam between the engine and its device.
-
-Batches take off, and land as answers on the CPU.
-"""
+"""Seam between engine and device: batches out, answers on CPU back."""
 
 import time
 from collections.abc import Sequence
@@ -19,9 +16,7 @@ class InFlightBatch(Protocol):
     """A batch under way."""
 
     def land(self) -> list[Tensors]:
-        """Raw answers of each segment on the CPU, in order.
-
-        Waits until they are there.
+        """Raw answers of segments on the CPU, in order, awaited.
 
         Raises
         ------
@@ -49,30 +44,19 @@ class Device(Protocol):
     busy_s: float
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """Same model, ready to run on the device.
-
-        Moved, in the type of :class:`DeviceOptions`.
-        """
+        """Model moved to the device, in the type of :class:`DeviceOptions`."""
 
     def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
-        """Begin one pass over rows on the CPU.
-
-        The rows may be forgotten at once; errors come on landing.
+        """Begin a pass over forgettable CPU rows; errors come on landing.
 
         The device may pad rows and widths; what lands has as many rows as its segment.
         """
 
     def forget(self, executor: Executor, /) -> None:
-        """Drop the state of an executor that runs no more.
-
-        None of its flights is under way.
-        """
+        """Drop state of a stopped executor without flights under way."""
 
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin.
-
-        0.0 unless ``duty`` is below 1.
-        """
+        """Seconds to the next pass; 0.0 unless ``duty`` is below 1."""
 
 
 class Landed:
@@ -89,9 +73,7 @@ class Landed:
 
 
 class CpuDevice:
-    """Processor as a device.
-
-    A pass is over when it has taken off.
+    """Processor as a device: passes are over at take-off.
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-"""Options of a device, as plain values for the engine.
-
-They cross from the configuration to its process.
-"""
+"""Device options as plain values from configuration to engine process."""
 
 import dataclasses
 import json
@@ -13,9 +10,7 @@ Dtype = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """Options of a device.
-
-    All but ``graphs`` are settings of the same name in ``[worker]``.
+    """Options of a device, ``[worker]`` settings of the same name (without ``graphs``).
 
     Attributes
     ----------

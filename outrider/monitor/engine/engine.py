@@ -1,6 +1,4 @@
-"""Engine: versions of one trunk group, run in best batches.
-
-On one device, asked by blocks.
+"""Engine: a trunk group's versions on one device, in best batches.
 
 It is single-threaded and has neither timers nor futures: whenever the device is free it takes what is queued,
 up to the batch that was measured to be best. Waiting for more never pays where queues fill up by themselves
@@ -109,9 +107,7 @@ class Engine:
         return list(self._loaded)
 
     def load(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> None:
-        """Load a version, in place of one of the same name.
-
-        Earlier asks are answered by the former one.
+        """Load a version; a former one of its name answers earlier asks.
 
         Raises
         ------
@@ -123,10 +119,7 @@ class Engine:
     def prepare(
         self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path
     ) -> LoadedVersion:
-        """Prepare a version: the long part of loading, in any thread.
-
-        The engine does not take it in yet.
-        """
+        """Prepare a version for loading, in any thread: the long part."""
         base = base_in_memory(source, weights, list(self._loaded.values()))
         model = load_model(source, folder=folder, weights=weights, device=self.device.device, base=base)
         checks = checks_of(source, folder)
@@ -143,17 +136,12 @@ class Engine:
         self._plan()
 
     def unload(self, name: Name) -> None:
-        """Take no more asks for a version.
-
-        Earlier asks are still answered.
-        """
+        """Take no more asks for a version; answer earlier ones."""
         if self._loaded.pop(name, None) is not None:
             self._plan()
 
     def warm_up(self, name: Name, sample: Batch) -> None:
-        """Warm a version up on a sample, and measure its batch size.
-
-        Nothing is stored.
+        """Warm a version up on a sample for batch size, storing nothing.
 
         Raises
         ------
@@ -251,10 +239,7 @@ class Engine:
         return sum(collect.left for collect in self._collects.values())
 
     def submit(self, ask: Ask) -> None:
-        """Queue records for their turn.
-
-        Versions that are not loaded answer at the next step.
-        """
+        """Queue records; versions that are not loaded answer next step."""
         self._arrivals += 1
         rank = (int(ask.priority), self._arrivals)
         wanted: dict[int, tuple[Lane, list[Collect]]] = {}
@@ -282,10 +267,7 @@ class Engine:
         return collect
 
     def cancel(self, number: int) -> None:
-        """Cancel an ask.
-
-        Its rest never runs, and no further answer of it comes.
-        """
+        """Cancel an ask's rest, without any further answer."""
         for key, collect in list(self._collects.items()):
             if collect.number == number:
                 collect.give_up("cancelled")
@@ -294,10 +276,7 @@ class Engine:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin on a shared device.
-
-        0.0 where the device is not shared.
-        """
+        """Seconds to the next pass; 0.0 on an unshared device."""
         return self.device.pause_s()
 
     def step(self) -> list[AskAnswer]:
@@ -386,10 +365,7 @@ class Engine:
         return len(names) if lane is None else lane.feed.forwards(len(names))
 
     def best_rows(self, name: Name) -> dict[int, int]:
-        """Measured best rows of a pass, by width.
-
-        Width 0 where rows have no length.
-        """
+        """Measured best rows of a pass by width, 0 without length."""
         paces = self._of[name].paces
         return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 

@@ -1,7 +1,4 @@
-"""Executors of versions that run together.
-
-Alone, on one trunk, or as adapters that are mixed in one batch.
-"""
+"""Executors of versions: alone, on one trunk, or mixed adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,16 +68,10 @@ class Executor(Protocol):
         """Records as tensors on the CPU."""
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment on the device, without gradients.
-
-        Each of shape (its rows, …).
-        """
+        """Raw answers (rows, …) of segments on the device, without gradients."""
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs of a version by field, from raw answers.
-
-        The answers are on the CPU.
-        """
+        """Outputs of a version by field, from raw answers on CPU."""
 
 
 @runtime_checkable
@@ -88,10 +79,7 @@ class Shared(Protocol):
     """An executor whose versions may have to run one by one."""
 
     def forwards(self, versions: int, /) -> int:
-        """Runs of the shared part in one pass for several versions.
-
-        At most once for each.
-        """
+        """Shared part's runs in one pass of versions, at most one each."""
 
 
 class Alone:

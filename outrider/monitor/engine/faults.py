@@ -25,9 +25,7 @@ class Fault(StrEnum):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Fault of an error, by its type or its text.
-
-    By type where torch gives it one.
+    """Fault of an error, by type from torch, else by text.
 
     After an illegal address, a device-side assert or an uncorrectable memory error every further call of the
     same process fails, so no row is to be blamed for those that follow.
@@ -46,9 +44,9 @@ def fault_of(error: BaseException) -> Fault:
     if not isinstance(error, RuntimeError):
         return Fault.MODEL
     text = str(error).lower()
-    if any(said in text for said in NO_MEMORY):
+    if any(sign in text for sign in NO_MEMORY):
         return Fault.MEMORY
-    if any(said in text for said in LIBRARY):
-        return Fault.DEVICE if any(said in text for said in BROKEN_LIBRARY) else Fault.MODEL
-    is_broken = isinstance(error, torch.AcceleratorError) or any(said in text for said in BROKEN)
+    if any(sign in text for sign in LIBRARY):
+        return Fault.DEVICE if any(sign in text for sign in BROKEN_LIBRARY) else Fault.MODEL
+    is_broken = isinstance(error, torch.AcceleratorError) or any(sign in text for sign in BROKEN)
     return Fault.DEVICE if is_broken else Fault.MODEL

@@ -50,10 +50,7 @@ class Passing(Protocol):
         """Pieces of the pass."""
 
     def land(self) -> list[Found]:
-        """Answers of every piece and version.
-
-        Raises the pass's error.
-        """
+        """Answers of every piece and version, or the pass's error raised."""
 
 
 class Feed(Protocol):
@@ -72,10 +69,7 @@ class Feed(Protocol):
     reader: OutputReader
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Encode the records of each ask, sorted into buckets.
-
-        Records that raise alone are left out.
-        """
+        """Encode records of asks into buckets, without ones raising alone."""
 
     def run(self, pieces: Sequence[AskPiece], /) -> Passing:
         """Begin one pass."""
@@ -110,10 +104,7 @@ class TensorFeed:
         return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Tensors on the CPU, sorted by length.
-
-        All asks in one go where that works.
-        """
+        """CPU tensors, sorted by length, asks joined where that works."""
         if len(batches) > 1:
             whole = Batch.concat(batches)
             with suppress(Exception):  # each by itself then, and says what is wrong with it
@@ -157,10 +148,7 @@ class TensorFeed:
         return [Segment(name, *spans[name]) for name in self.names if name in spans]
 
     def timed(self, piece: AskPiece, rows: int, /) -> float:
-        """Seconds of a pass on the device.
-
-        Of the processor's own time on a CPU with one thread.
-        """
+        """Seconds of a device pass; processor time on a single-thread CPU."""
         fed = piece.encoded.fed
         assert isinstance(fed, EncodedRows)
         index = piece.stop - 1 - (np.arange(rows, dtype=np.intp) % piece.rows)
@@ -184,7 +172,7 @@ class _TensorPass:
     def land(self) -> list[Found]:
         """Answers of every piece and version."""
         answers = self.flight.land()
-        said = {
+        outputs = {
             segment.name: (segment.start, _fault_in(tensors, segment) or tensors)
             for segment, tensors in zip(self.segments, answers, strict=True)
         }
@@ -192,7 +180,7 @@ class _TensorPass:
         at = 0
         for piece in self.pieces:
             for collect in piece.collects:
-                start, tensors = said[collect.name]
+                start, tensors = outputs[collect.name]
                 if not isinstance(tensors, str):
                     first = at - start
                     tensors = {key: t[first : first + piece.rows] for key, t in tensors.items()}
@@ -254,10 +242,10 @@ class BatchFeed:
         """Run one call; its error comes on landing."""
         batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
         try:
-            said: Outputs | Exception = checked(self._predict(batch), batch.rows)
+            outputs: Outputs | Exception = checked(self._predict(batch), batch.rows)
         except Exception as error:  # noqa: BLE001 - a model may raise anything; it is raised on landing
-            said = error
-        return _BatchPass(list(pieces), said)
+            outputs = error
+        return _BatchPass(list(pieces), outputs)
 
     def timed(self, piece: AskPiece, rows: int, /) -> float:
         """Never asked for."""
@@ -269,16 +257,16 @@ class _BatchPass:
     """A call that is over."""
 
     pieces: list[AskPiece]
-    said: Outputs | Exception
+    outputs: Outputs | Exception
 
     def land(self) -> list[Found]:
         """Outputs of every piece."""
-        if isinstance(self.said, Exception):
-            raise self.said
+        if isinstance(self.outputs, Exception):
+            raise self.outputs
         found: list[Found] = []
         at = 0
         for piece in self.pieces:
-            cut = {name: values[at : at + piece.rows] for name, values in self.said.items()}
+            cut = {name: values[at : at + piece.rows] for name, values in self.outputs.items()}
             found += [(piece, collect, cut) for collect in piece.collects]
             at += piece.rows * piece.repeats
         return found

@@ -1,7 +1,4 @@
-"""Asks and answers as frames.
-
-Headers of JSON, records and outputs as raw buffers.
-"""
+"""Asks and answers as frames: JSON headers, raw buffers."""
 
 from typing import Any
 

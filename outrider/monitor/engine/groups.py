@@ -17,8 +17,8 @@ from outrider.monitor.settings.sources import stored_source
 from .asks import Ask, AskAnswer, Name
 from .client import ChildProcess, EngineClient, Launch, Making, StartEngine
 from .device_options import DeviceOptions
+from .events import EngineEvent, VersionLoad
 from .metrics import EngineMetrics
-from .news import News, VersionLoad
 from .trunk_groups import trunk_of
 
 OBSERVE_S = 0.5
@@ -27,9 +27,7 @@ SAMPLE_ROWS = 64
 
 
 class EngineGroups:
-    """Engine processes by trunk, for all that answers in the shadow.
-
-    Only :meth:`wait` waits.
+    """Shadow engine processes by trunk; only :meth:`wait` waits.
 
     Parameters
     ----------
@@ -55,17 +53,14 @@ class EngineGroups:
         self._trunks: dict[Name, Name] = {}
         """Trunk of every version that is loaded."""
         self._samples: dict[str, Batch] = {}
-        self._news: list[News] = []
+        self._events: list[EngineEvent] = []
 
     def load(self, name: Name, /) -> None:
-        """Begin to load a version in its trunk's process.
-
-        :class:`VersionLoad` comes as news.
-        """
+        """Begin to load a version; :class:`VersionLoad` comes as an event."""
         try:
             making, trunk = self._making(name), trunk_of(name, self._sources())
         except (OutriderError, OSError) as error:
-            self._news.append(VersionLoad(name, str(error)))
+            self._events.append(VersionLoad(name, str(error)))
             return
         self._trunks[name] = trunk
         client = self._clients.get(trunk)
@@ -81,33 +76,30 @@ class EngineGroups:
         client = self._clients[trunk]
         client.unload(name)
         if not client.names:
-            self._news += client.poll()
+            self._events += client.poll()
             client.stop()
             del self._clients[trunk]
 
     def submit(self, ask: Ask, /) -> None:
-        """Ask versions of one group; an answer of each comes as news."""
+        """Ask versions of one group; each answers in an event."""
         self._samples[ask.model] = ask.batch.slice(0, min(ask.batch.rows, SAMPLE_ROWS))
         trunk = self._trunks.get((ask.model, ask.versions[0]))
         if trunk is not None:
             self._clients[trunk].submit(ask)
             return
         for version in ask.answers:
-            self._news.append(
+            self._events.append(
                 AskAnswer(ask.number, version, None, failure=f"{ask.model}@{version} is not loaded")
             )
 
     def group(self, name: Name, /) -> str:
-        """Trunk of a version.
-
-        Versions of one trunk may stand in one ask.
-        """
+        """Trunk of a version: one ask may name several of one trunk."""
         return "@".join(self._trunks.get(name, name))
 
-    def news(self) -> Sequence[News]:
-        """News of all processes; ended or hanging ones are restarted."""
+    def events(self) -> Sequence[EngineEvent]:
+        """Events of all processes; ended or hanging ones are restarted."""
         self._wake.clear()
-        found, self._news = self._news, []
+        found, self._events = self._events, []
         for client in list(self._clients.values()):
             found += client.poll()
         now = time.monotonic()

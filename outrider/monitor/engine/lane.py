@@ -1,7 +1,4 @@
-"""Queue of one executor: asks to encode, rows by length, suspects.
-
-Suspects have to be tried alone.
-"""
+"""Executor's queue: asks to encode, rows by length, suspects to try alone."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -180,9 +177,7 @@ class Lane:
     # ---- passes ----------------------------------------------------------------------------------------
 
     def choose(self) -> Key | None:
-        """Bucket of the next pass.
-
-        None where something has to be tried alone, or nothing waits.
+        """Bucket of the next pass, None for lone suspects or no rows.
 
         Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
         widest, which shorter rows may fill up.
@@ -200,10 +195,7 @@ class Lane:
         return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
 
     def measure(self, key: Key, piece: AskPiece | None = None) -> None:
-        """Measure a bucket's pace with waiting rows or a piece.
-
-        A model that raises is left to its pass.
-        """
+        """Measure a bucket's pace with waiting rows or a piece. A model that raises is left to its pass."""
         piece = piece or self._buckets[key].head
         if piece is None:
             return
@@ -222,20 +214,14 @@ class Lane:
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:
-        """Rows of a pass.
-
-        As many as pay off and fit into memory.
-        """
+        """Rows of a pass that pay off and fit into memory."""
         pace = self.paces.get(_octave(key))
         rows = pace.best if pace is not None else self.batch_rows or BATCH_ROWS
         limit = self._limits.get(_octave(key))
         return rows if limit is None else min(rows, limit.rows)
 
     def take(self, key: Key | None) -> list[AskPiece]:
-        """Take the pieces of the next pass.
-
-        From a bucket, or those to be tried alone.
-        """
+        """Take the next pass's pieces of a bucket, or lone suspects."""
         if key is None:
             return self._take_alone()
         size = self.best_rows(key)
@@ -310,9 +296,7 @@ class Lane:
                 self._put_alone([piece])
 
     def raised(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
-        """Narrow down an error to versions and records.
-
-        Halves of the pieces, then versions, then halves of the records.
+        """Narrow an error down: halves of pieces, versions, halves of records.
 
         Returns what has come to an end by that.
         """
@@ -341,10 +325,7 @@ class Lane:
         return [collect] if collect.is_over else []
 
     def out_of_memory(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
-        """Halve the rows of later passes.
-
-        A record that does not fit by itself is poisoned.
-        """
+        """Halve later passes' rows; poison a record too large by itself."""
         self.counts.out_of_memory += 1
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         if rows == 1:

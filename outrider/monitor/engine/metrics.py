@@ -17,10 +17,7 @@ GROWN = {
 
 
 class EngineMetrics:
-    """Samples of the engines' work.
-
-    Two trunks that begin at one model are told together.
-    """
+    """Samples of engine work, summed over trunks that begin alike."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -1,7 +1,4 @@
-"""Assertions on the device.
-
-Severities are computed beside the answers, so that only they are copied back.
-"""
+"""Assertions on the device, so that only severities are copied back."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,10 +53,7 @@ class Watched:
 
     @property
     def is_indexed(self) -> bool:
-        """True where a batch's mixture may be data.
-
-        All versions have the same checks.
-        """
+        """True where a batch's mixture is data: all versions' checks equal."""
         checks = [self._checks.get(name, {}) for name in self.names]
         return isinstance(self._executor, Indexed) and self._executor.is_indexed and checks[1:] == checks[:-1]
 
@@ -113,10 +107,7 @@ class Watched:
 
 
 def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executor:
-    """Wrap an executor with the checks of its versions.
-
-    Itself where they have none, or are in it already.
-    """
+    """Executor wrapped with its versions' checks, once, if any."""
     checks = {name: loaded[name].checks for name in executor.names}
     if isinstance(executor, Watched) or not any(checks.values()):
         return executor

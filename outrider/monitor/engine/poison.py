@@ -1,7 +1,4 @@
-"""Search by halving for records that a model cannot take.
-
-The others are answered.
-"""
+"""Halving search for records that a model cannot take."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,10 +20,7 @@ Part = TypeVar("Part")
 
 
 def is_model(poison: int, rows: int) -> bool:
-    """True where the model itself fails, not single records.
-
-    So many of its records raised alone and none was answered.
-    """
+    """True where enough records raised alone and none was answered."""
     return poison > min(rows // 2, MOST_ALONE)
 
 
@@ -38,9 +32,7 @@ def detail_of(error: BaseException) -> str:
 def around_poison(
     call: Callable[[int, int], Part], rows: int
 ) -> tuple[list[tuple[int, int, Part]], list[Poison]]:
-    """Results of ``call(start, stop)`` around records that raise alone.
-
-    Covers all rows; with the poisoned ones.
+    """Results of ``call(start, stop)`` over all rows, and poisoned ones raising alone.
 
     Behind each poisoned row the search goes on as far away as it can: a model that fails altogether is told
     from one with bad neighbours after few calls, and then there is no part at all.
@@ -69,9 +61,7 @@ def around_poison(
 
 
 def checked(outputs: Outputs, rows: int) -> Outputs:
-    """Answers as arrays, one value per record and output.
-
-    Of types that a column can hold.
+    """Answers as storable arrays, one value per record and output.
 
     Raises
     ------
@@ -88,9 +78,7 @@ def checked(outputs: Outputs, rows: int) -> Outputs:
 
 
 def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
-    """Answers to ranges of rows in row order.
-
-    Rows without one repeat another's, and are never read.
+    """Ranges' answers in row order; unread repeats where missing.
 
     Raises
     ------
@@ -107,10 +95,7 @@ def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
 
 
 def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
-    """Position of each row among concatenated ranges.
-
-    0 for rows in none of them.
-    """
+    """Position of each row among concatenated ranges, else 0."""
     source = np.zeros(rows, dtype=np.intp)
     at = 0
     for start, stop in ranges:
@@ -125,10 +110,7 @@ def first_reason(poison: Sequence[Poison]) -> str:
 
 
 def answered_around(answer: Callable[[int, int], Any], rows: int) -> tuple[Outputs | None, list[Poison], str]:
-    """Outputs of a model for all rows, and its poisoned rows.
-
-    Or None, none, and the reason.
-    """
+    """Outputs for all rows, poisoned rows; or None, none, reason."""
     parts, poison = around_poison(lambda start, stop: checked(answer(start, stop), stop - start), rows)
     if not parts:
         return None, [], first_reason(poison)

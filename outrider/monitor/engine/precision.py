@@ -1,7 +1,4 @@
-"""Weights in bfloat16.
-
-Half the memory, and the fastest type of tensor cores.
-"""
+"""Weights in bfloat16, half the memory, fastest on tensor cores."""
 
 import torch
 

@@ -1,7 +1,4 @@
-"""Versions that answer whole batches.
-
-Functions, ONNX files, models elsewhere. Needs no torch.
-"""
+"""Whole-batch versions: functions, ONNX files, models elsewhere; no torch."""
 
 import heapq
 import time

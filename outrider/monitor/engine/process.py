@@ -1,6 +1,4 @@
-"""Engine process of versions that share a trunk.
-
-Asked over a socket; versions are loaded while others answer.
+"""Engine process of one trunk: asked over a socket, loading meanwhile.
 
 It holds no state but what it was sent, so that it can be killed at any moment. Torch is loaded with the first
 version that needs it.
@@ -42,10 +40,7 @@ TENSOR_KINDS = ("torch", "hf")
 
 @dataclass(slots=True)
 class NextVersion:
-    """Version to be loaded next.
-
-    The loader goes on once that has been announced.
-    """
+    """Version to be loaded next, once announced."""
 
     name: Name
     told: threading.Event = field(default_factory=threading.Event)
@@ -299,10 +294,7 @@ def verified(path: Path) -> Path:
 
 
 def main() -> None:
-    """Run the process.
-
-    Started by the worker with its end of a socket pair.
-    """
+    """Run the process with the worker's end of a socket pair."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)

@@ -11,9 +11,7 @@ from .asks import Name
 
 
 def trunk_of(name: Name, sources: Mapping[Name, Source]) -> Name:
-    """Root of a version's adaptations.
-
-    The version itself where it was made from nothing.
+    """Root of a version's adaptations, or the unadapted version itself.
 
     The root alone decides, so a version that comes later never moves one that is loaded.
 

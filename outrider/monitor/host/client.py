@@ -1,7 +1,4 @@
-"""Client of the assertion host, in the worker.
-
-Starts it, gives it deadlines, kills it, starts it again.
-"""
+"""Assertion host's client in the worker: start, deadline, kill, restart."""
 
 import contextlib
 import json
@@ -266,10 +263,7 @@ class HostClient:
     def check_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
     ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
-        """Failed questions per live test, from answered pairs.
-
-        A pair is (original with outputs, perturbed with outputs).
-        """
+        """Failed questions per live test, from (original, perturbed) with outputs."""
         verdicts: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]] = {}
 
         def take(name: str, parts: list[memoryview], _seconds: float) -> None:

@@ -1,7 +1,4 @@
-"""Findings as buffers of a frame between host and worker.
-
-Rows and severities raw, the rest as JSON.
-"""
+"""Findings in host frames: raw rows and severities, JSON rest."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,10 +32,7 @@ class Extras(msgspec.Struct, omit_defaults=True):
 
 
 def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> list[bytes]:
-    """Buffer of rows and severities, and one of extras.
-
-    The second only when there are any.
-    """
+    """Buffer of rows and severities, and any of extras."""
     row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
     parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
     if isinstance(found, tuple):

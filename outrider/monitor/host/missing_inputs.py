@@ -10,9 +10,7 @@ NAME = "missing_inputs"
 
 
 def missing_inputs(inputs: tuple[str, ...]) -> Assertion:
-    """Records with inputs that lack declared ones.
-
-    The severity is the share that is missing.
+    """Records without declared inputs; severity is the missing share.
 
     Examples
     --------

@@ -1,6 +1,4 @@
-"""Assertion host.
-
-The process in which user assertions and live tests run.
+"""Process in which user assertions and live tests run.
 
 It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
 gets the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
@@ -33,7 +31,8 @@ from outrider.monitor.metrics.channel import new_metrics, start_sender
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchReader
 from outrider.monitor.process.child import die_with_parent
-from outrider.monitor.settings.config import ModelSettings, Settings, load_settings
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.model_sections import ModelSettings
 
 from .findings_frame import joined, pack
 from .missing_inputs import NAME as MISSING_INPUTS
@@ -66,10 +65,7 @@ class LoadingReport:
 
 
 class ModelCode:
-    """User code of one model.
-
-    Its assertions, its live tests, and its load failures.
-    """
+    """User code of one model: assertions, live tests, load failures."""
 
     def __init__(self, settings: Settings, model: ModelSettings, loading: LoadingReport) -> None:
         self._loading = loading
@@ -162,10 +158,7 @@ def _definition(test: Metamorphic) -> str:
 
 
 class Host:
-    """Server of the worker's requests over one socket.
-
-    Until it closes.
-    """
+    """Server of the worker's requests until its socket closes."""
 
     def __init__(
         self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: TaskProgress
@@ -282,10 +275,7 @@ def _limit_memory(extra: int) -> None:
 
 
 def main() -> None:
-    """Run the process.
-
-    Started by the worker with its end of a socket pair.
-    """
+    """Run the process with the worker's end of a socket pair."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)

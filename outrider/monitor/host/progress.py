@@ -1,7 +1,4 @@
-"""Progress of a request's tasks, in shared memory.
-
-Of two processes; it outlives the death of one.
-"""
+"""Progress of a request's tasks, in memory that outlives either process."""
 
 import mmap
 import os
@@ -10,9 +7,7 @@ import time
 
 
 class TaskProgress:
-    """Progress that the host writes and the worker reads.
-
-    Written before each task, read when no reply comes.
+    """Progress written before each task, read when no reply comes.
 
     Parameters
     ----------
@@ -35,10 +30,7 @@ class TaskProgress:
 
     @property
     def task(self) -> int:
-        """Number of the latest task begun.
-
-        User code could have written there.
-        """
+        """Latest task's number, unless user code overwrote the memory."""
         return self._cells[0]
 
     @property

@@ -1,6 +1,4 @@
-"""Shared state of the host's assertions: sealed modules, restored rest.
-
-The rest is put back after each assertion.
+"""Host's shared state: sealed modules, the rest restored after each assertion.
 
 A function that replaces ``numpy.mean``, changes the working directory or takes over a signal would otherwise
 change what the functions after it see.
@@ -42,10 +40,7 @@ class _SealedModule(ModuleType):
 
 
 def seal(names: Iterable[str] = SEALED) -> None:
-    """Seal the loaded modules of these names.
-
-    For the rest of the process.
-    """
+    """Seal loaded modules of these names until the process ends."""
     for name in names:
         module = sys.modules.get(name)
         if type(module) is ModuleType:
@@ -78,10 +73,7 @@ class SharedState:
         self._null = os.open(os.devnull, os.O_RDWR)
 
     def restore(self) -> bool:
-        """Restore the changed state; False where nothing had changed.
-
-        A few microseconds in that case.
-        """
+        """Restore changed state; False, in microseconds, where nothing had changed."""
         changed = self._restore_folder()
         if _environment() != self._environment:
             changed = True

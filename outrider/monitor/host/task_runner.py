@@ -1,7 +1,4 @@
-"""Runner of a request's tasks, with results in few frames.
-
-In one frame where the tasks take little time.
-"""
+"""Runner of a request's tasks, quick results in one frame."""
 
 import fcntl
 import socket
@@ -22,10 +19,7 @@ Work = Callable[[], list[bytes]]
 
 
 class TaskResult(NamedTuple):
-    """Result of one task.
-
-    Its seconds and number of buffers, or its failure.
-    """
+    """Result of a task: seconds and number of buffers, or failure."""
 
     seconds: float
     buffers: int
@@ -34,9 +28,7 @@ class TaskResult(NamedTuple):
 
 
 class TaskRunner:
-    """Runner of tasks in order, isolated from each other.
-
-    No task sees another's changes to the process.
+    """Runner of ordered tasks, isolated from each other's process changes.
 
     To look after each task whether it changed anything costs more than most tasks. They are looked after
     together before their results are sent; where something has changed, the results count for nothing, and

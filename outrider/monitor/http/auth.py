@@ -30,9 +30,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def load_or_create_key(path: Path) -> str:
-    """Read the key file, or generate one.
-
-    Readable by its owner only (mode 0600).
+    """Read, or generate, the key file, owner-readable only (mode 0600).
 
     Raises
     ------
@@ -59,9 +57,7 @@ def load_or_create_key(path: Path) -> str:
 
 
 class Keyring:
-    """Keyring for keys, one-time links, sessions and CSRF tokens.
-
-    All of them derive from one key.
+    """Keys, one-time links, sessions and CSRF tokens, from one key.
 
     Sessions are signed, not stored: they survive a restart, and a new key ends them all.
 
@@ -92,17 +88,11 @@ class Keyring:
         return hmac.compare_digest(candidate.encode("utf-8", "replace"), self._key)
 
     def make_link_token(self) -> str:
-        """Token for ``/login?token=…``, good once within 15 minutes.
-
-        Whoever has the key may make one.
-        """
+        """Token for ``/login?token=…``, by whoever has the key: once, 15 minutes."""
         return self._sign("link", int(self._now()) + LINK_S)
 
     def open_session(self, token: str) -> str | None:
-        """Exchange a link token for the session cookie's value.
-
-        None when the token is used, old or forged.
-        """
+        """Exchange a fresh link token for the session cookie's value, or None."""
         if not self._is_signed("link", token) or token in self._used:
             return None
         now = self._now()
@@ -115,10 +105,7 @@ class Keyring:
         return self._is_signed("session", session)
 
     def csrf_token(self, session: str) -> str:
-        """CSRF token for forms of this session.
-
-        In the field ``csrf_token`` or the X-CSRF-Token header.
-        """
+        """CSRF token of this session, field ``csrf_token`` or X-CSRF-Token header."""
         return self._mac(f"csrf|{session}")
 
     def is_csrf_token(self, session: str, token: str) -> bool:
@@ -141,9 +128,7 @@ class Keyring:
 
 
 class KeyGate:
-    """ASGI middleware that requires the key or a session.
-
-    Nothing behind it is reached without either.
+    """ASGI middleware that requires key or session for everything behind.
 
     What lets a browser in also sets ``scope["state"]["session"]`` and ``["csrf_token"]`` for the pages. A
     browser's unsafe request needs the CSRF token as a form field or a header.

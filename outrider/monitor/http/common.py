@@ -9,7 +9,8 @@ from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.errors import NotFound
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 
 
 class RequestBody(BaseModel):
@@ -43,10 +44,7 @@ class RateFigures(TypedDict):
 
 
 def rate_json(rate: Rate) -> RateFigures:
-    """Share with its interval and method of estimation, as JSON.
-
-    Null without trials.
-    """
+    """Share with interval and method of estimation, null without trials."""
     estimate = rate.estimate if isinstance(rate, WeightedRate) else None
     return {
         "hits": rate.hits,

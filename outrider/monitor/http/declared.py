@@ -1,7 +1,4 @@
-"""Types of API bodies, for ``/openapi.json``.
-
-Made from the types that the code has.
-"""
+"""Types of API bodies for ``/openapi.json``, from the code's types."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -48,9 +45,7 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class FieldsOf:
-    """Declaration of a dictionary made of a dataclass.
-
-    Metadata of ``Annotated``.
+    """Dictionary made of a dataclass, declared as metadata of ``Annotated``.
 
     Parameters
     ----------

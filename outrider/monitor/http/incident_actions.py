@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flags import incidents
-from outrider.dataops.flags.incidents import IncidentRow
+from outrider.dataops.flags import stored_incidents
+from outrider.dataops.flags.stored_incidents import IncidentRow
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 
@@ -37,15 +37,15 @@ def act(
     if action == "mute" and (until_us is None or until_us <= now):
         raise ProblemError(problem(422, "mute needs a time to come: until or for_s", field="until"))
     with write(engine) as connection:
-        found = incidents.get(connection, incident)
+        found = stored_incidents.get(connection, incident)
         if found.status == "resolved":
             detail = f"incident {incident} is resolved; a recurrence opens another incident"
             raise ProblemError(problem(409, detail))
         if action == "acknowledge":
-            incidents.acknowledge(connection, incident, note=note)
+            stored_incidents.acknowledge(connection, incident, note=note)
         elif action == "mute":
-            incidents.mute(connection, incident, until_us=until_us or 0, now_us=now, note=note)
+            stored_incidents.mute(connection, incident, until_us=until_us or 0, now_us=now, note=note)
         else:
             why = note or "by a person"
-            incidents.resolve(connection, incident, now_us=now, why=why, targets=targets)
-        return incidents.get(connection, incident)
+            stored_incidents.resolve(connection, incident, now_us=now, why=why, targets=targets)
+        return stored_incidents.get(connection, incident)

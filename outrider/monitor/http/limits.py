@@ -1,7 +1,4 @@
-"""Bounds on request bodies from strangers while streaming in.
-
-In bytes, time and growth.
-"""
+"""Bounds on strangers' request bodies: bytes, time, growth while streaming."""
 
 import asyncio
 import zlib

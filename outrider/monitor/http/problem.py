@@ -1,7 +1,4 @@
-"""Errors over HTTP as problem details (RFC 9457).
-
-The fault, its place, and what to do.
-"""
+"""Problem details (RFC 9457): the fault, its place, the remedy."""
 
 import json
 from collections.abc import Mapping

@@ -15,8 +15,11 @@ from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
 from outrider.monitor.http.problem import ProblemError, problem
 
-from .block_builder import LABEL_SYSTEM, MAX_CELLS, RequestPart
+from .block_builder import MAX_CELLS
 from .fast_arrow import known_columns
+from .pending_blocks import PendingBlock
+from .request_parts import RequestPart
+from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
@@ -76,6 +79,7 @@ def read_known_stream(
     schema: Callable[[str], tuple[pa.Schema, str]],
     max_records: int,
     default_model: str | None,
+    received_us: int,
     needed: Callable[[str], tuple[str, ...]] = lambda _: (),
 ) -> list[RequestPart] | None:
     """Parts of a stream whose columns all fit, or None.
@@ -86,6 +90,8 @@ def read_known_stream(
     ----------
     schema
         Schema of a model's records, and its digest; KeyError for a model that is not known.
+    received_us
+        Time of receipt.
     needed
         Inputs of a model of which a record with inputs needs at least one.
     """
@@ -105,14 +111,15 @@ def read_known_stream(
                 if not batch.num_rows:
                     continue
                 batch.validate(full=True)
-                columns = known_columns(batch, known, digest, needed=needed(model))
-                if columns is None or rows + batch.num_rows > max_records:
+                table = known_columns(batch, known, received_us, needed=needed(model))
+                if table is None or rows + batch.num_rows > max_records:
                     return None
                 if batch.num_rows * len(known) > MAX_CELLS:
                     return None
                 indices = range(rows, rows + batch.num_rows)
                 rows += batch.num_rows
-                parts.append(RequestPart(model, indices, {}, known=columns))
+                block = PendingBlock("records", model, digest, table)
+                parts.append(RequestPart(model, indices, {}, known=block))
     except (pa.ArrowException, OSError, ValueError, KeyError):
         return None
     return parts or None

@@ -14,26 +14,11 @@ from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import nulls
 from .drawn_columns import ColumnLimits, DrawnColumns
-from .fast_json import KnownRecords
-from .fast_v2 import KnownTensors
 from .list_columns import cells_of
-from .pending_blocks import Block, PendingBlock, PendingHalf, values_of
-from .request_parts import Fitting, HalfPart, RequestPart, Side
+from .pending_blocks import PendingBlock
+from .request_parts import RequestPart
 from .schema_book import KIND, SchemaBook
 from .system_columns import LABEL_SYSTEM, Faults
-
-__all__ = [
-    "BLOCK_ROWS",
-    "LABEL_SYSTEM",
-    "MAX_CELLS",
-    "Block",
-    "BlockBuilder",
-    "HalfPart",
-    "PendingBlock",
-    "PendingHalf",
-    "RequestPart",
-    "Side",
-]
 
 BLOCK_ROWS = 8192
 """Larger requests become several blocks, so that nobody downstream meets a giant one."""
@@ -68,7 +53,7 @@ class BlockBuilder:
         """True while a thread builds a block."""
         return self._lock.locked()
 
-    def build(self, part: RequestPart, *, kind: Kind, received_us: int) -> tuple[list[Block], Faults]:
+    def build(self, part: RequestPart, *, kind: Kind, received_us: int) -> tuple[list[PendingBlock], Faults]:
         """Blocks of the fitting rows, and the faults of the others.
 
         Raises
@@ -86,7 +71,7 @@ class BlockBuilder:
         if rows <= most:
             with self._lock:
                 return self._build(part, range(rows), kind, received_us, MAX_CELLS)
-        blocks: list[Block] = []
+        blocks: list[PendingBlock] = []
         faults: Faults = {}
         cells = MAX_CELLS
         for start in range(0, rows, most):
@@ -99,23 +84,21 @@ class BlockBuilder:
             faults |= bad
         return blocks, faults
 
-    def fitting(self, model: str, known: Fitting, received_us: int) -> list[Block]:
+    def fitting(self, known: PendingBlock) -> list[PendingBlock]:
         """Blocks of records that have been found to fit."""
-        most = min(BLOCK_ROWS, self._book.rows_at_once(model))
-        blocks: list[Block] = [
-            piece
-            if isinstance(piece, KnownRecords | KnownTensors)
-            else PendingBlock("records", model, known.digest, piece)
-            for piece in known.pieces(received_us, most)
-        ]
-        if names := self._book.open_columns("records", model):
-            for block in blocks:
-                self._book.weigh("records", model, values_of(block, names))
+        blocks = known.pieces(min(BLOCK_ROWS, self._book.rows_at_once(known.model)))
+        for block in blocks:
+            self._weigh(block)
         return blocks
+
+    def _weigh(self, block: PendingBlock) -> None:
+        """Count the values of columns whose type is open."""
+        if names := self._book.open_columns(block.kind, block.model):
+            self._book.weigh(block.kind, block.model, block.values_of(names))
 
     def _build(
         self, part: RequestPart, rows: Sequence[int], kind: Kind, received_us: int, cells: int
-    ) -> tuple[list[Block], Faults]:
+    ) -> tuple[list[PendingBlock], Faults]:
         """Build one block of ``part``; its rows are called ``rows`` in the faults."""
         faults: Faults = {}
         admitted = self._admitted(kind, part.model)
@@ -147,8 +130,7 @@ class BlockBuilder:
                 arrays[name] = nulls(len(rows), type_)
         table = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
         block = PendingBlock(kind, part.model, digest, table)
-        if names := self._book.open_columns(kind, part.model):
-            self._book.weigh(kind, part.model, values_of(block, names))
+        self._weigh(block)
         return [block], faults
 
     def _admitted(self, kind: Kind, model: str) -> frozenset[str]:
@@ -172,10 +154,7 @@ class BlockBuilder:
         return found
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema of a model's records now, and its digest.
-
-        Does not wait for a block under way.
-        """
+        """Schema of a model's records now, and its digest. Does not wait for a block under way."""
         return self._glance("records", model)[1:]
 
     def _glance(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:

@@ -109,10 +109,7 @@ class Rival:
 
 
 def rivals(values: list[Any] | pa.Array, rows: Iterable[int], known: pa.DataType) -> dict[str, Rival]:
-    """Types of misfit values in ``rows``.
-
-    Values that fit no column have none.
-    """
+    """Types of misfit values in ``rows``. Values that fit no column have none."""
     rows = list(rows)[:_LOOKED_AT]
     if isinstance(values, pa.Array):
         taken = values.take(pa.array(rows, pa.int64()))

@@ -17,10 +17,12 @@ import pyarrow as pa
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .arrow_body import read_known_stream, read_stream
-from .block_builder import MAX_CELLS, Block, BlockBuilder, HalfPart, PendingHalf, RequestPart
-from .fast_json import FittingRecords, Shapes
+from .block_builder import MAX_CELLS, BlockBuilder
+from .fast_json import Shapes
 from .framed_body import split_frames
 from .payload_values import with_parts
+from .pending_blocks import PendingBlock, PendingHalf
+from .request_parts import HalfPart, RequestPart
 from .schema_book import SchemaBook
 
 RecordKind = Literal["records", "labels"]
@@ -94,7 +96,7 @@ class Rejection:
 class Decoded:
     """Contents of a body."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[PendingBlock] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     halves: list[PendingHalf] = field(default_factory=list)
 
@@ -139,13 +141,12 @@ class Decoder:
 
     @property
     def is_busy(self) -> bool:
-        """True while another thread builds a block.
-
-        Decoding now would wait for that thread.
-        """
+        """True while another thread builds a block. Decoding now would wait for that thread."""
         return self._builder.is_busy
 
-    def read_known(self, body: bytes, *, form: Form, model: str | None) -> list[RequestPart] | None:
+    def read_known(
+        self, body: bytes, *, form: Form, model: str | None, received_us: int
+    ) -> list[RequestPart] | None:
         """Parts of records that fit the known columns, or None.
 
         Of one model, without a change; None: see `read`.
@@ -156,6 +157,7 @@ class Decoder:
                 schema=self._schema,
                 max_records=self._max_records,
                 default_model=model,
+                received_us=received_us,
                 needed=self._book.inputs,
             )
         if form == "framed":
@@ -168,7 +170,8 @@ class Decoder:
             return None
         if len(records) * len(shape.schema) > MAX_CELLS:
             return None
-        return [RequestPart(shape.model, range(len(records)), {}, known=FittingRecords(shape, records))]
+        block = PendingBlock("records", shape.model, shape.digest, records, shape, received_us)
+        return [RequestPart(shape.model, range(len(records)), {}, known=block)]
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
@@ -210,14 +213,11 @@ class Decoder:
         received_us: int,
         halves: Sequence[HalfPart] = (),
     ) -> Decoded:
-        """Build blocks of columns from any reader.
-
-        Misfit rows join the rejected.
-        """
+        """Build blocks of columns from any reader. Misfit rows join the rejected."""
         decoded = Decoded(rejected=list(rejected))
         for part in parts:
             if part.known is not None:  # nothing of it can be refused
-                decoded.blocks += self._builder.fitting(part.model, part.known, received_us)
+                decoded.blocks += self._builder.fitting(part.known)
             else:
                 decoded.blocks += self._blocks(decoded, part, kind, received_us)
         for half in halves:
@@ -242,7 +242,9 @@ class Decoder:
             raise KeyError(model)
         return self._builder.schema(model)
 
-    def _blocks(self, decoded: Decoded, part: RequestPart, kind: RecordKind, received_us: int) -> list[Block]:
+    def _blocks(
+        self, decoded: Decoded, part: RequestPart, kind: RecordKind, received_us: int
+    ) -> list[PendingBlock]:
         if part.model not in self._book.models:
             reason = (
                 _unknown("model", part.model, self._book.models)

@@ -25,7 +25,8 @@ from outrider.dataops.state.database import now_us, open_database, write
 from outrider.errors import JournalFull
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.clock import ServiceClock
-from outrider.monitor.settings.config import PRESSURE_SHARE, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import PRESSURE_SHARE
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ Checked in whole columns: lengths of ids, finite numbers, weights in their bound
 plainly right goes the general way (`block_builder`), which looks at every value.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,53 +24,19 @@ _SCALARS = (pa.int64(), pa.float64(), pa.bool_(), pa.string())
 _SHORT = ("id", "version", "entity")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownColumns:
-    """Columns of one batch that fit a model's schema.
-
-    Parameters
-    ----------
-    schema, digest
-        Schema of the model's records, and its digest.
-    arrays
-        What came, by full column name.
-    rows
-        Length of each.
-    """
-
-    schema: pa.Schema
-    digest: str
-    arrays: dict[str, pa.Array]
-    rows: int
-
-    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch]:
-        """Tables of at most ``most`` rows, in the order of the schema."""
-        received = pa.repeat(pa.scalar(received_us, TIME), self.rows)
-        arrays = self.arrays | {"received": received}
-        ts = arrays.get("ts")
-        arrays["ts"] = received if ts is None else ts.fill_null(received) if ts.null_count else ts
-        for name, default in (("weight", 1.0), ("partial", False)):
-            if name not in arrays:
-                arrays[name] = pa.repeat(default, self.rows)
-        if "id" not in arrays:
-            arrays["id"] = pa.array(uuid7s(self.rows), pa.string())
-        columns = [
-            arrays[field.name] if field.name in arrays else nulls(self.rows, field.type)
-            for field in self.schema
-        ]
-        table = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return [table.slice(start, most) for start in range(0, self.rows, most)]
-
-
 def known_columns(
-    batch: pa.RecordBatch, schema: pa.Schema, digest: str, *, needed: tuple[str, ...] = ()
-) -> KnownColumns | None:
-    """Columns of a validated batch, or None.
+    batch: pa.RecordBatch, schema: pa.Schema, received_us: int, *, needed: tuple[str, ...] = ()
+) -> pa.RecordBatch | None:
+    """Columns of a validated batch in the schema's order, or None.
 
     None when any column needs a look at its values.
 
     Parameters
     ----------
+    schema
+        Schema of the model's records.
+    received_us
+        Time of receipt.
     needed
         Inputs of which a record with inputs needs at least one.
     """
@@ -88,14 +53,21 @@ def known_columns(
         fed = [name for name in given if is_fed(name, needed)]
         if len(fed) < len(given) and all(arrays[name].null_count for name in fed):
             return None
-    return KnownColumns(schema, digest, arrays, batch.num_rows)
+    rows = batch.num_rows
+    received = arrays["received"] = pa.repeat(pa.scalar(received_us, TIME), rows)
+    ts = arrays.get("ts")
+    arrays["ts"] = received if ts is None else ts.fill_null(received) if ts.null_count else ts
+    for name, default in (("weight", 1.0), ("partial", False)):
+        if name not in arrays:
+            arrays[name] = pa.repeat(default, rows)
+    if "id" not in arrays:
+        arrays["id"] = pa.array(uuid7s(rows), pa.string())
+    columns = [arrays[f.name] if f.name in arrays else nulls(rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def is_fed(name: str, needed: tuple[str, ...]) -> bool:
-    """Test for a column of these inputs.
-
-    Or a member of one that is an object.
-    """
+    """Test for a column of these inputs. Or a member of one that is an object."""
     return name in needed or any(name.startswith(f"{one}.") for one in needed)
 
 

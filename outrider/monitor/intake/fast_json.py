@@ -9,27 +9,21 @@ many small requests pay for one conversion.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from outrider.assertions.batch import SYSTEM, TIME
-from outrider.dataops.journal.journal import Kind
+from outrider.assertions.batch import SYSTEM
 from outrider.monitor.stream.event_time import are_plainly_within
 
+from .pending_blocks import PendingBlock, received_times
 from .uuid7 import uuid7s
 
 PARTS = ("inputs", "outputs", "attrs")
-Run: TypeAlias = tuple[Sequence[Any], int]
-"""Records of one request, and when it came (µs since the epoch, UTC)."""
-
 _TYPES: dict[pa.DataType, Any] = {
     pa.int64(): Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
     pa.float64(): float,  # JSON has finite numbers only, and integers are taken
@@ -39,11 +33,10 @@ _TYPES: dict[pa.DataType, Any] = {
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]{1,256})"')
 _MODEL_WITHIN = 1024
 _MAX_COLUMNS = 512
-_FEW_ROWS = 256
 _ID = attrgetter("id")
 
 
-class Shape:
+class RecordShape:
     """Shape of a model's records while its schema stays.
 
     Parameters
@@ -63,6 +56,8 @@ class Shape:
         If a column needs a second look: it is none of int, float, bool and string, or its name has a dot (so
         that it may come as a nested object), or is none that a struct can have.
     """
+
+    most_rows = 256
 
     def __init__(
         self,
@@ -104,10 +99,10 @@ class Shape:
                 record.id = fresh
         return records
 
-    def table(self, runs: Sequence[Run]) -> pa.RecordBatch:
-        """Columns of the records of several requests."""
-        records = runs[0][0] if len(runs) == 1 else list(chain.from_iterable(run for run, _ in runs))
-        received = _times(runs)
+    def table(self, blocks: Sequence[PendingBlock]) -> pa.RecordBatch:
+        """Columns of the records of several requests, in order."""
+        records = list(chain.from_iterable(block.content for block in blocks))
+        received = received_times(blocks)
         arrays = [received if name == "received" else _system(name, records) for name in SYSTEM]
         arrays[1] = _or_received(arrays[1], received)
         for part, columns in self._columns.items():
@@ -120,13 +115,17 @@ class Shape:
                 arrays.append(pa.array(list(map(attrgetter(f"f{at}"), holders)), kind))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def count(self, name: str, records: Sequence[Any]) -> int:
+    def first_id(self, content: Sequence[Any]) -> str:
+        """Id of the first record."""
+        return str(content[0].id)
+
+    def count(self, name: str, content: Sequence[Any]) -> int:
         """Values of a column that are no nulls."""
         part, _, field = name.partition(".")
         at = next((at for at, (known, _) in enumerate(self._columns[part]) if known == field), None)
         if at is None:
             return 0
-        holders = filter(None, map(attrgetter(part), records))
+        holders = filter(None, map(attrgetter(part), content))
         return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
 
     def _all_say_something(self, records: list[Any]) -> bool:
@@ -170,13 +169,10 @@ class Shapes:
         self._needed = needed
         self._envelope = envelope
         self._schema = schema
-        self._shapes: dict[str, tuple[str, Shape | None]] = {}
+        self._shapes: dict[str, tuple[str, RecordShape | None]] = {}
 
-    def of(self, body: bytes, default_model: str | None) -> Shape | None:
-        """Likely shape of a body's records.
-
-        None where there is no fast path.
-        """
+    def of(self, body: bytes, default_model: str | None) -> RecordShape | None:
+        """Likely shape of a body's records. None where there is no fast path."""
         found = _MODEL.search(body, 0, _MODEL_WITHIN)
         model = found[1].decode("utf-8", "replace") if found else default_model
         if not model:
@@ -191,89 +187,11 @@ class Shapes:
             self._shapes[model] = (digest, shape)
         return shape
 
-    def _make(self, model: str, schema: pa.Schema, digest: str) -> Shape | None:
+    def _make(self, model: str, schema: pa.Schema, digest: str) -> RecordShape | None:
         try:
-            return Shape(self._envelope, model, schema, digest, self._needed(model))
+            return RecordShape(self._envelope, model, schema, digest, self._needed(model))
         except ValueError:
             return None
-
-
-@dataclass(frozen=True)
-class KnownRecords:
-    """Records of a known shape, as rows; stands for a `Pending` block.
-
-    Parameters
-    ----------
-    shape
-        What they look like.
-    records
-        Their structs.
-    received_us
-        When they came.
-    """
-
-    shape: Shape
-    records: Sequence[Any]
-    received_us: int
-
-    @property
-    def kind(self) -> Kind:
-        """Always ``records``."""
-        return "records"
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return self.shape.model
-
-    @property
-    def digest(self) -> str:
-        """Digest of the schema."""
-        return self.shape.digest
-
-    @property
-    def rows(self) -> int:
-        """Number of records."""
-        return len(self.records)
-
-    @property
-    def only_id(self) -> str | None:
-        """Id of the record, when there is one only."""
-        return str(self.records[0].id) if len(self.records) == 1 else None
-
-    @cached_property
-    def table(self) -> pa.RecordBatch:
-        """The rows as columns."""
-        return self.shape.table([(self.records, self.received_us)])
-
-    def values_of(self, names: Iterable[str]) -> dict[str, int]:
-        """Values that are no nulls, by column."""
-        return {name: self.shape.count(name, self.records) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class FittingRecords:
-    """Records of one request that fit a shape, before receipt.
-
-    Their time of receipt is still unknown.
-    """
-
-    shape: Shape
-    records: list[Any]
-
-    @property
-    def digest(self) -> str:
-        """Digest of the schema."""
-        return self.shape.digest
-
-    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownRecords]:
-        """Blocks of at most ``most`` records.
-
-        Few of them stay rows until they meet others.
-        """
-        runs = [self.records[start : start + most] for start in range(0, len(self.records), most)]
-        blocks = [KnownRecords(self.shape, run, received_us) for run in runs]
-        return [block if block.rows <= _FEW_ROWS else block.table for block in blocks]
 
 
 def _columns_by_part(schema: pa.Schema) -> dict[str, list[tuple[str, pa.DataType]]]:
@@ -327,12 +245,6 @@ def _system(name: str, records: Sequence[Any]) -> pa.Array:
     except pa.ArrowTypeError:  # ids may be integers
         array = pa.array([str(value) if isinstance(value, int) else value for value in values], pa.string())
     return array
-
-
-def _times(runs: Sequence[Run]) -> pa.Array:
-    counts = [len(records) for records, _ in runs]
-    times = np.repeat(np.array([time for _, time in runs], dtype=np.int64), counts)
-    return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
 
 
 def _or_received(ts: pa.Array, received: pa.Array) -> pa.Array:

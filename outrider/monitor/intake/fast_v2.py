@@ -10,18 +10,16 @@ one conversion, and each tensor is copied once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor
-from outrider.dataops.journal.journal import Kind
 
 from .column_types import nulls
-from .uuid7 import uuid7s
+from .pending_blocks import PendingBlock, received_times
 
 _FEW_ROWS = 256
 """Numbers of so many rows are worth remembering."""
@@ -62,10 +60,7 @@ class TensorColumn:
 
     @classmethod
     def of(cls, field: pa.Field, datatype: str, inner: Sequence[int]) -> "TensorColumn | None":
-        """Column for tensors of shape ``(rows, *inner)``.
-
-        None when their values need a second look.
-        """
+        """Column for tensors of shape ``(rows, *inner)``. None when their values need a second look."""
         dtype, kind = _DTYPES.get(datatype), field.type
         if dtype is None:
             return None
@@ -94,7 +89,7 @@ class TensorColumn:
         return pa.array(np.frombuffer(data, self.dtype)).cast(self.kind)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TensorShape:
     """Shape of a model's requests with the same tensors.
 
@@ -110,6 +105,7 @@ class TensorShape:
         One for each tensor, in the order of the request.
     """
 
+    most_rows: ClassVar[int] = 2**31
     model: str
     schema: pa.Schema
     digest: str
@@ -121,37 +117,44 @@ class TensorShape:
         message: bytes = self.schema.serialize().to_pybytes()
         return message
 
-    def table_of(self, blocks: Sequence["KnownTensors"]) -> pa.RecordBatch:
-        """Columns of the records of several requests."""
-        rows = sum(block.rows for block in blocks)
-        received = _times(blocks)
+    def first_id(self, content: "RequestTensors") -> str:
+        """Id of the first record."""
+        return content.ids if isinstance(content.ids, str) else content.ids[0]
+
+    def count(self, name: str, content: "RequestTensors") -> int:
+        """Values of a column that are no nulls."""
+        return content.rows if any(column.name == name for column in self.columns) else 0
+
+    def table(self, blocks: Sequence[PendingBlock]) -> pa.RecordBatch:
+        """Columns of the records of several requests, in order."""
+        requests: list[RequestTensors] = [block.content for block in blocks]
+        received = received_times(blocks)
+        rows = len(received)
         arrays = {
-            "id": _ids(blocks),
+            "id": _ids(requests),
             "ts": received,
             "received": received,
             "weight": pa.repeat(1.0, rows),
             "partial": pa.repeat(False, rows),
         }
-        if any(block.entity is not None for block in blocks):
-            arrays["entity"] = pa.array([b.entity for b in blocks for _ in range(b.rows)], pa.string())
+        if any(one.entity is not None for one in requests):
+            arrays["entity"] = pa.array(
+                [one.entity for one in requests for _ in range(one.rows)], pa.string()
+            )
         for at, column in enumerate(self.columns):
-            arrays[column.name] = column.array([block.raws[at] for block in blocks], rows)
+            arrays[column.name] = column.array([one.raws[at] for one in requests], rows)
         return pa.RecordBatch.from_arrays(
             [arrays[f.name] if f.name in arrays else nulls(rows, f.type) for f in self.schema],
             schema=self.schema,
         )
 
 
-@dataclass(frozen=True)
-class KnownTensors:
-    """Tensors of one request that fit, as bytes.
-
-    Stands for a `Pending` block.
+@dataclass(frozen=True, slots=True)
+class RequestTensors:
+    """Tensors of one request, as bytes.
 
     Parameters
     ----------
-    shape
-        What they look like.
     rows
         Records in them.
     raws
@@ -160,94 +163,30 @@ class KnownTensors:
         Id of the request, which its records are numbered by, or an id for each record.
     entity
         Of all its records.
-    received_us
-        When they came.
     """
 
-    shape: TensorShape
     rows: int
     raws: tuple[memoryview, ...]
     ids: str | list[str]
     entity: str | None
-    received_us: int
 
-    @property
-    def kind(self) -> Kind:
-        """Always ``records``."""
-        return "records"
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return self.shape.model
-
-    @property
-    def digest(self) -> str:
-        """Digest of the schema."""
-        return self.shape.digest
-
-    @property
-    def only_id(self) -> str | None:
-        """Id of the record, when there is one only."""
-        if self.rows != 1:
-            return None
-        return self.ids if isinstance(self.ids, str) else self.ids[0]
-
-    @cached_property
-    def table(self) -> pa.RecordBatch:
-        """The rows as columns."""
-        return self.shape.table_of([self])
+    def __len__(self) -> int:
+        return self.rows
 
 
-@dataclass(frozen=True, slots=True)
-class FittingTensors:
-    """Tensors of one request that fit a shape, before receipt.
-
-    Their time of receipt is still unknown.
-    """
-
-    shape: TensorShape
-    rows: int
-    raws: tuple[memoryview, ...]
-    id_: str | None
-    entity: str | None
-
-    @property
-    def digest(self) -> str:
-        """Digest of the schema."""
-        return self.shape.digest
-
-    def pieces(self, received_us: int, most: int) -> list[pa.RecordBatch | KnownTensors]:
-        """Blocks of at most ``most`` records.
-
-        A single block stays bytes until it meets others.
-        """
-        ids = uuid7s(self.rows) if self.id_ is None else self.id_
-        known = KnownTensors(self.shape, self.rows, self.raws, ids, self.entity, received_us)
-        if self.rows <= most:
-            return [known]
-        return [known.table.slice(start, most) for start in range(0, self.rows, most)]
-
-
-def _times(blocks: Sequence[KnownTensors]) -> pa.Array:
-    came = np.array([block.received_us for block in blocks], dtype=np.int64)
-    times = np.repeat(came, [block.rows for block in blocks])
-    return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
-
-
-def _ids(blocks: Sequence[KnownTensors]) -> pa.Array:
+def _ids(requests: Sequence[RequestTensors]) -> pa.Array:
     """Ids of all records, without a Python text for each."""
     texts: list[bytes] = []
     lengths: list[NDArray[np.int32]] = []
-    for block in blocks:
-        if block.rows == 1 or not isinstance(block.ids, str):
-            ids = [block.ids] if isinstance(block.ids, str) else block.ids
-            encoded = [one.encode() for one in ids]
+    for one in requests:
+        if one.rows == 1 or not isinstance(one.ids, str):
+            ids = [one.ids] if isinstance(one.ids, str) else one.ids
+            encoded = [id_.encode() for id_ in ids]
             texts += encoded
             lengths.append(np.array(list(map(len, encoded)), dtype=np.int32))
         else:
-            suffixes, widths = _suffixes(block.rows)
-            id_ = block.ids.encode()
+            suffixes, widths = _suffixes(one.rows)
+            id_ = one.ids.encode()
             texts.append(id_ + id_.join(suffixes))
             lengths.append(widths + np.int32(len(id_)))
     sizes = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)

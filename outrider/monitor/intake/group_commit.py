@@ -11,10 +11,10 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import cast
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -23,12 +23,11 @@ from outrider.dataops.journal.notes import Note, Notes
 from outrider.dataops.state.clock import STEP_US
 from outrider.errors import JournalFull, OutriderError
 from outrider.monitor.process.clock import ServiceClock
-from outrider.monitor.stream.event_time import max_ahead_us, settled
+from outrider.monitor.stream.event_time import settled
 
-from .block_builder import BLOCK_ROWS, Block, PendingBlock, PendingHalf
-from .fast_json import KnownRecords, Shape
-from .fast_v2 import KnownTensors, TensorShape
+from .block_builder import BLOCK_ROWS
 from .join import Joined, Joiner
+from .pending_blocks import PendingBlock, PendingHalf
 from .schema_book import SchemaBook
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class Committed:
 
 @dataclass(slots=True)
 class _Request:
-    blocks: Sequence[Block]
+    blocks: Sequence[PendingBlock]
     size: int
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
@@ -178,7 +177,7 @@ class GroupCommit:
 
     async def submit(
         self,
-        blocks: Sequence[Block],
+        blocks: Sequence[PendingBlock],
         size: int,
         *,
         halves: Sequence[PendingHalf] = (),
@@ -516,7 +515,7 @@ def _together(group: Sequence[_Request]) -> Notes:
 
 
 def merge(
-    blocks: Sequence[Block],
+    blocks: Sequence[PendingBlock],
     *,
     now_us: int | None = None,
     since_us: int = 0,
@@ -528,7 +527,7 @@ def merge(
 
     ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
     """
-    groups: dict[tuple[str, str, str], list[list[Block]]] = {}
+    groups: dict[tuple[str, str, str], list[list[PendingBlock]]] = {}
     rows: dict[tuple[str, str, str], int] = {}
     for block in blocks:
         key = (block.kind, block.model, block.digest)
@@ -546,18 +545,14 @@ def merge(
     ]
 
 
-def _entry(members: list[Block], now_us: int | None, since_us: int, bound_us: int | None) -> Entry:
+def _entry(members: list[PendingBlock], now_us: int | None, since_us: int, bound_us: int | None) -> Entry:
     first = members[0]
     table = _table(members)
-    head = (
-        first.shape.head
-        if isinstance(first, KnownRecords | KnownTensors)
-        else table.schema.serialize().to_pybytes()
-    )
-    stream_head = head
+    head = stream_head = first.shape.head if first.shape else table.schema.serialize().to_pybytes()
     if first.kind == "records" and now_us is not None:
-        table = settled(table, now_us, bound_us, since_us=since_us)
-        if max_ahead_us(table) is not None:  # said of this block, not of the schema of its model
+        made = table
+        table = settled(made, now_us, bound_us, since_us=since_us)
+        if table is not made:  # it may say a bound, which is of this block, not of the schema of its model
             stream_head = table.schema.serialize().to_pybytes()
     return Entry(
         kind=first.kind,
@@ -570,19 +565,10 @@ def _entry(members: list[Block], now_us: int | None, since_us: int, bound_us: in
     )
 
 
-def _shape(block: Block) -> Shape | TensorShape | None:
-    return None if isinstance(block, PendingBlock) else block.shape
-
-
-def _table(members: list[Block]) -> pa.RecordBatch:
+def _table(members: list[PendingBlock]) -> pa.RecordBatch:
     """All rows in order; those that are no columns yet become columns together."""
-    tables = []
-    for shape, run in groupby(members, _shape):
-        if shape is None:
-            tables += [block.table for block in run]
-        elif isinstance(shape, TensorShape):
-            tables.append(shape.table_of(cast(list[KnownTensors], list(run))))
-        else:
-            known = cast(Iterable[KnownRecords], run)
-            tables.append(shape.table([(one.records, one.received_us) for one in known]))
+    tables: list[pa.RecordBatch] = []
+    for shape, run in groupby(members, attrgetter("shape")):
+        blocks = list(run)
+        tables += [block.table for block in blocks] if shape is None else [shape.table(blocks)]
     return tables[0] if len(tables) == 1 else pa.concat_batches(tables)

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from outrider.dataops.journal.journal import DONE, Entry, Half, Journal
 
-from .block_builder import PendingBlock, PendingHalf, Side
 from .join_rows import JoinedRecord, SideRow, SidesBySchema
+from .pending_blocks import PendingBlock, PendingHalf, Side
 
 REMEMBER_S = 300.0
 """How long a repeat of a side is told from news, beyond the time that sides wait for each other."""
@@ -125,10 +125,7 @@ class Joiner:
             self._next_due_us = min(self._next_due_us, *waits)
 
     def stepped(self, by_us: int) -> None:
-        """Follow a step of the clock.
-
-        The journal has shifted the waiting sides.
-        """
+        """Follow a step of the clock. The journal has shifted the waiting sides."""
         self._forgot_us += by_us
         self._next_due_us = self._oldest_due()
 
@@ -141,10 +138,7 @@ class Joiner:
         return self._journal.halves(model, list(dict.fromkeys(keys)))
 
     def due_us(self, model: str, now_us: int, *, done: bool = False) -> int:
-        """Time when a new side is given up.
-
-        With ``done``, when its outcome is forgotten.
-        """
+        """Time when a new side is given up. With ``done``, when its outcome is forgotten."""
         return now_us + int((self._wait_s(model) + (REMEMBER_S if done else 0.0)) * 1e6)
 
     def target(self, model: str) -> tuple[pa.Schema, str]:

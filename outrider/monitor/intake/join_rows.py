@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from outrider.assertions.batch import REST
 
-from .block_builder import BLOCK_ROWS, PendingBlock
+from .block_builder import BLOCK_ROWS
 from .column_types import nulls
 from .list_columns import Bounds, convert_column
+from .pending_blocks import PendingBlock
 from .rare_fields import merged_rest, rest_column
 from .schema_book import is_rest
 
@@ -63,10 +64,7 @@ class SidesBySchema:
         self._rows: dict[str, int] = {}
 
     def add(self, digest: str, table: pa.RecordBatch) -> int:
-        """Add a table; return its first row's number in the schema.
-
-        Among the rows of its digest.
-        """
+        """Add a table; return its first row's number in the schema. Among the rows of its digest."""
         self._tables.setdefault(digest, []).append(table)
         first = self._rows.get(digest, 0)
         self._rows[digest] = first + table.num_rows

@@ -120,10 +120,7 @@ def _listed(array: pa.Array) -> list[Any]:
 
 
 def width(kind: pa.DataType | None) -> int:
-    """Number of columns that a type counts for.
-
-    A list of objects has one per field.
-    """
+    """Number of columns that a type counts for. A list of objects has one per field."""
     if kind is None:
         return 0
     return max(1, kind.value_type.num_fields) if is_list(kind) else 1

@@ -68,10 +68,7 @@ def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArr
 
 
 def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, Any]:
-    """Fields of one record with every ``$part`` replaced.
-
-    ValueError names the field that cannot be.
-    """
+    """Fields of one record with every ``$part`` replaced. ValueError names the field that cannot be."""
     made = {}
     for name, value in fields.items():
         try:
@@ -108,10 +105,7 @@ def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) ->
 
 
 def with_bytes(values: list[Any]) -> list[Any]:
-    """Values of a column with payloads in place of bytes.
-
-    Tensors of other protocols bring bytes.
-    """
+    """Values of a column with payloads in place of bytes. Tensors of other protocols bring bytes."""
     if bytes not in set(map(type, values)):
         return values
     return [Payload(value) if type(value) is bytes else value for value in values]
@@ -126,10 +120,7 @@ def in_lists(values: Sequence[Any]) -> set[int]:
 
 
 def refused(column: pa.StructArray, form: PayloadForm | None, rules: PayloadRules) -> dict[int, str]:
-    """Rejected rows of a payload column, with reasons.
-
-    Looks at nothing but the record.
-    """
+    """Rejected rows of a payload column, with reasons. Looks at nothing but the record."""
     faults = faults_of(column, max_bytes=rules.max_bytes)
     uris = field_of(column, "uri")
     if uris.null_count == len(uris):
@@ -147,10 +138,7 @@ def refused(column: pa.StructArray, form: PayloadForm | None, rules: PayloadRule
 
 
 def lists_where_known(values: list[Any], known: pa.DataType | None) -> list[Any]:
-    """One-dimensional arrays as lists for a column of lists.
-
-    Of any length.
-    """
+    """One-dimensional arrays as lists for a column of lists. Of any length."""
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     if not arrays or any(array.ndim != 1 for array in arrays):
         return values

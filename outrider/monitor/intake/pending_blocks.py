@@ -1,19 +1,41 @@
 """Pending blocks to append, and halves to join."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from outrider.assertions.batch import TIME
 from outrider.dataops.journal.journal import Kind
 
-from .fast_json import KnownRecords
-from .fast_v2 import KnownTensors
-from .request_parts import Side
+Side = Literal["request", "response"]
 
 
-@dataclass(frozen=True, slots=True)
+class Shape(Protocol):
+    """Known columns of a model's requests, made of many requests at once."""
+
+    @property
+    def most_rows(self) -> int:
+        """Rows above which a request becomes columns by itself."""
+
+    @property
+    def head(self) -> bytes:
+        """Schema as the beginning of a stream."""
+
+    def table(self, blocks: Sequence["PendingBlock"]) -> pa.RecordBatch:
+        """Columns of the records of several requests, in order."""
+
+    def first_id(self, content: Any) -> str:
+        """Id of the first record."""
+
+    def count(self, name: str, content: Any) -> int:
+        """Values of a column that are no nulls."""
+
+
+@dataclass(frozen=True)
 class PendingBlock:
     """A block that waits to be appended.
 
@@ -24,25 +46,62 @@ class PendingBlock:
     model
         Name of the model.
     digest
-        Digest of the table's schema: equal digests may be merged.
-    table
-        The rows; records in the column order of a `Batch`.
+        Digest of its schema: equal digests may be merged.
+    content
+        The rows; columns in the order of a `Batch` where there is no ``shape``, else what the shape makes
+        columns of.
+    shape
+        Columns that the content is known to fit.
+    received_us
+        Time of receipt of a content with a shape, µs since the epoch, UTC.
     """
 
     kind: Kind
     model: str
     digest: str
-    table: pa.RecordBatch
+    content: Any
+    shape: Shape | None = None
+    received_us: int = 0
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.table.num_rows)
+        return len(self.content)
+
+    @cached_property
+    def table(self) -> pa.RecordBatch:
+        """The rows as columns."""
+        return self.content if self.shape is None else self.shape.table([self])
 
     @property
     def only_id(self) -> str | None:
         """Id of the row, when there is one only."""
-        return str(self.table.column("id")[0]) if self.rows == 1 else None
+        if self.rows != 1:
+            return None
+        return str(self.table.column("id")[0]) if self.shape is None else self.shape.first_id(self.content)
+
+    def pieces(self, most: int) -> list["PendingBlock"]:
+        """Blocks of at most ``most`` rows; few rows keep their shape."""
+        if self.rows <= (most if self.shape is None else min(most, self.shape.most_rows)):
+            return [self]
+        table = self.table
+        return [
+            PendingBlock(self.kind, self.model, self.digest, table.slice(start, most))
+            for start in range(0, self.rows, most)
+        ]
+
+    def values_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Values other than null, by column."""
+        if self.shape is not None:
+            return {name: self.shape.count(name, self.content) for name in names}
+        found = {name: self.table.schema.get_field_index(name) for name in names}
+        return {name: self.rows - self.table.column(at).null_count for name, at in found.items() if at >= 0}
+
+
+def received_times(blocks: Sequence[PendingBlock]) -> pa.Array:
+    """Time of receipt of every row."""
+    times = np.repeat(np.array([b.received_us for b in blocks], dtype=np.int64), [b.rows for b in blocks])
+    return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +118,4 @@ class PendingHalf:
 
     key: str
     side: Side
-    block: "Block"
-
-
-Block: TypeAlias = PendingBlock | KnownRecords | KnownTensors
-
-
-def values_of(block: Block, names: Iterable[str]) -> dict[str, int]:
-    """Values other than null, by column.
-
-    Columns that a block of bytes does not bring have none.
-    """
-    if isinstance(block, KnownRecords):
-        return block.values_of(names)
-    if isinstance(block, KnownTensors):
-        brought = {column.name for column in block.shape.columns}
-        return {name: block.rows for name in names if name in brought}
-    table = block.table
-    found = {name: table.schema.get_field_index(name) for name in names}
-    return {name: block.rows - table.column(at).null_count for name, at in found.items() if at >= 0}
+    block: PendingBlock

@@ -5,17 +5,12 @@ As a protocol read them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from .column_types import Values
-from .fast_arrow import KnownColumns
-from .fast_json import FittingRecords
-from .fast_v2 import FittingTensors
-
-Side = Literal["request", "response"]
-Fitting: TypeAlias = FittingRecords | FittingTensors | KnownColumns
+from .pending_blocks import PendingBlock, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +30,7 @@ class RequestPart:
     columns
         The same as whole columns under their full names, when they came as columns.
     known
-        Instead of all these: records that have been found to fit.
+        Instead of all these: records found to fit, as one block.
     has_own_names
         Whether the protocol itself names the fields, so that none can be misnamed.
     """
@@ -45,7 +40,7 @@ class RequestPart:
     system: dict[str, Values]
     fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     columns: dict[str, Values] = field(default_factory=dict)
-    known: Fitting | None = None
+    known: PendingBlock | None = None
     has_own_names: bool = False
 
     def id_of(self, row: int) -> str | None:

@@ -15,7 +15,7 @@ from outrider.assertions.batch import PARTS, REST, SYSTEM
 from outrider.dataops.journal.journal import Kind, SchemaSeen
 from outrider.dataops.journal.notes import COLUMNS, Note, Notes
 from outrider.dataops.payloads.columns import PayloadForm, forms_of
-from outrider.dataops.payloads.payloads import rows_at_once
+from outrider.dataops.payloads.payloads import DECODED_BYTES, rows_at_once
 from outrider.dataops.payloads.roots import PayloadRules
 from outrider.errors import ConfigError
 
@@ -88,6 +88,11 @@ class SchemaBook:
         }
         self._forms = {model: forms_of(columns) for model, columns in declared.items()}
         self._rules = dict(payloads or {})
+        self._rows_at_once = {
+            model: rows_at_once(forms, payload_bytes=rules.max_bytes, may_fetch=bool(rules.roots))
+            for model, forms in self._forms.items()
+            for rules in [self.payload_rules(model)]
+        }
         self._inputs = dict(inputs or {})
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         self._weights: dict[tuple[Kind, str], dict[str, Weight]] = {}
@@ -134,10 +139,7 @@ class SchemaBook:
         return self._forms.get(model, {}).get(name)
 
     def inputs(self, model: str) -> tuple[str, ...]:
-        """Inputs of which a record with inputs needs one.
-
-        () where none is needed.
-        """
+        """Inputs of which a record with inputs needs one. () where none is needed."""
         return self._inputs.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
@@ -146,9 +148,7 @@ class SchemaBook:
 
     def rows_at_once(self, model: str) -> int:
         """Most records of a block for joint decoding of payloads."""
-        rules = self.payload_rules(model)
-        forms = self._forms.get(model, {})
-        return rows_at_once(forms, payload_bytes=rules.max_bytes, may_fetch=bool(rules.roots))
+        return self._rows_at_once.get(model, DECODED_BYTES)
 
     def learn(
         self,
@@ -158,10 +158,7 @@ class SchemaBook:
         *,
         changed: Collection[str] = (),
     ) -> None:
-        """Learn new columns and widened types, and ``changed`` ones.
-
-        The latter have another type now.
-        """
+        """Learn new columns and widened types, and ``changed`` ones. The latter have another type now."""
         place = (kind, model)
         with self._lock:
             own, weights = self._columns.setdefault(place, {}), self._weights.setdefault(place, {})

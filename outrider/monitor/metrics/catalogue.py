@@ -1,6 +1,4 @@
-"""List of all metrics.
-
-Exposition, documentation, Grafana panels and alert rules derive from it.
+"""All metrics, the source of exposition, documentation, panels and rules.
 
 Rules: prefix ``outrider_``, base units, ``_total`` counters. Labels are bounded: ``enums`` names the values a
 label may take (counters and histograms of them exist at 0 from the start; a gauge exists once the process

@@ -1,6 +1,4 @@
-"""Channel of every process's metrics to the one ``/metrics``.
-
-Samples as datagrams, once a second.
+"""Channel of processes' metrics to one ``/metrics``: datagrams each second.
 
 Each child sends the samples of its registry over an inherited unix datagram socket; the intake process
 receives them and exposes them with the label ``process``. A datagram that does not fit the socket's buffer is
@@ -154,10 +152,7 @@ def new_metrics(*, models: Iterable[str] = ()) -> Metrics:
 def start_sender(
     metrics: Metrics, *, process: str, environ: Mapping[str, str] = os.environ
 ) -> MetricsSender | None:
-    """Send ``metrics`` over the inherited socket.
-
-    None when the process has inherited none.
-    """
+    """Send ``metrics`` over the inherited socket; None without one."""
     if SEND_FD not in environ:
         return None
     sender = MetricsSender(metrics, process=process, fd=int(environ[SEND_FD]))
@@ -214,10 +209,7 @@ class ProcessesCollector(Collector):
         self._lock = threading.Lock()
 
     def receive(self, payload: bytes) -> None:
-        """Take in one datagram.
-
-        An undecodable one is ignored.
-        """
+        """Take in one datagram, ignoring an undecodable one."""
         try:
             datagram = msgspec.json.decode(payload, type=Datagram)
         except msgspec.DecodeError:

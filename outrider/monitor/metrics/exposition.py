@@ -28,10 +28,7 @@ class MetricsApp:
         self._collector = collector
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
-        """Answer one request.
-
-        Encoding runs in a thread, intake's loop does not wait for it.
-        """
+        """Answer one request, encoding in a thread beside intake's loop."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         if scope["method"] not in ("GET", "HEAD"):
             status, body, kind = 405, b"", "text/plain"

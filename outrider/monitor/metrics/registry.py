@@ -1,7 +1,4 @@
-"""``Metrics``: the catalogue as live counters, gauges and histograms.
-
-In one registry that is passed in.
-"""
+"""``Metrics``: the catalogue's counters, gauges and histograms, in one registry."""
 
 import itertools
 import threading
@@ -47,10 +44,7 @@ class Family(Generic[M]):
         return child
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create the children of ``known`` open labels and the enums.
-
-        A rate then has a start.
-        """
+        """Create the children of ``known`` open labels and the enums. A rate then has a start."""
         if not set(self.spec.open_labels) <= known.keys():
             return
         axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
@@ -58,10 +52,7 @@ class Family(Generic[M]):
             self.labels(**dict(zip(self.spec.labels, key, strict=True)))
 
     def clear(self) -> None:
-        """Forget every child.
-
-        For gauges whose label values are replaced, such as ``outrider_model_info``.
-        """
+        """Forget every child, where label values are replaced (``outrider_model_info``)."""
         with self._lock:
             self._children.clear()
             for seen in self._seen.values():
@@ -100,10 +91,7 @@ class CounterFamily(Family[Counter]):
 
 
 class GaugeFamily(Family[Gauge]):
-    """Gauge that is exposed once its process has set a value.
-
-    A 0 that nobody measured would be a statement.
-    """
+    """Gauge exposed once set: an unmeasured 0 would be a statement."""
 
     def __init__(self, spec: MetricSpec, metric: Gauge, folded: Counter, registry: CollectorRegistry) -> None:
         super().__init__(spec, metric, folded)
@@ -163,9 +151,7 @@ class Metrics:
             self.declare({"model": model})
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create counters and histograms at 0 for these label values.
-
-        And for the enums.
+        """Create counters, histograms and enums for these label values, at 0.
 
         For example ``{"model": "churn", "assertion": "no_flicker", "level": "warning"}``.
         """

@@ -1,6 +1,4 @@
-"""Batches as buffers of a frame.
-
-Two each: the schema's empty batch, and the records.
+"""Batches as two frame buffers: the schema's empty batch, the records.
 
 An Arrow stream says the schema again with every batch, and both ends spend more on that than on a block of 64
 records. Here its bytes travel too, but who sends or reads the same ones again remembers what they stand for.
@@ -17,10 +15,7 @@ Buffer = bytes | memoryview
 
 
 class BatchWriter:
-    """Writer of the two buffers of a batch.
-
-    An empty batch of its schema as Arrow stream, and its records.
-    """
+    """Writer of the two buffers of a batch. An empty batch of its schema as Arrow stream, and its records."""
 
     def __init__(self) -> None:
         self._known: list[tuple[pa.Schema, bytes]] = []

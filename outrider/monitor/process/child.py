@@ -1,6 +1,4 @@
-"""Start of every process of the service: end with its parent.
-
-Whatever happens to the parent.
+"""Start of service processes, which end whatever happens to the parent.
 
 Standard library only.
 """
@@ -17,9 +15,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
-    """Exit when the supervisor's control pipe ends.
-
-    Even when user code holds the main thread.
+    """Exit with the supervisor's control pipe, even under busy user code.
 
     The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
 
@@ -40,10 +36,7 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
 
 
 def ask_for_reload() -> bool:
-    """Ask the supervisor to reload the configuration.
-
-    False where there is no supervisor.
-    """
+    """Ask the supervisor for a reload; False where there is none."""
     pid = os.environ.get(SUPERVISOR)
     if pid is None or os.getppid() != int(pid):
         return False

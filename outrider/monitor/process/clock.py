@@ -1,7 +1,4 @@
-"""Clock of the service, with detection of steps.
-
-A step is a wall clock set while the monotonic clock runs on.
-"""
+"""Service clock, detecting wall clock steps against the monotonic clock."""
 
 import contextlib
 import json
@@ -23,28 +20,20 @@ def wall_us() -> int:
 
 
 def steady_us() -> int:
-    """Microseconds of a monotonic clock.
-
-    On Linux it runs on while the machine sleeps.
-    """
+    """Microseconds of a monotonic clock, running through sleep on Linux."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1000
 
 
 def boot_id() -> str:
-    """Name of the time since the machine's start, or ``""``.
-
-    In that time `steady_us` goes on.
-    """
+    """Name of the boot in which `steady_us` goes on, or ``""``."""
     with contextlib.suppress(OSError):
         return _BOOT.read_text().strip()
     return ""
 
 
 class ServiceClock:
-    """Wall clock of one process that detects steps.
-
-    Safe to read from several threads.
+    """Thread-safe wall clock of one process that detects steps.
 
     Parameters
     ----------
@@ -121,9 +110,7 @@ def open_clock(
     steady_us: Callable[[], int] = steady_us,
     boot: Callable[[], str] = boot_id,
 ) -> ServiceClock:
-    """Clock of a service that starts on a journal.
-
-    Detects a step made while nothing ran.
+    """Clock of a starting service, detecting steps while nothing ran.
 
     Since the last start of the machine that is exact. Else the newest block tells, where it lies in the
     future: then the clock was set back by that at least.

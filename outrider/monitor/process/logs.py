@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 Format = Literal["text", "json"]
 LINES = 10
@@ -24,9 +24,7 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of one JSON object per line.
-
-    A call's ``extra`` stands beside the message.
+    """Formatter of JSON objects by line, ``extra`` beside the message.
 
     Parameters
     ----------
@@ -62,9 +60,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up(process: str, form: Format = "text") -> None:
-    """Send this process's log to standard error.
-
-    May be called again with another form.
+    """Send this process's log to standard error; repeatable in another form.
 
     In JSON, uncaught exceptions and warnings are lines too, so that every line of the stream is JSON.
     """
@@ -98,9 +94,7 @@ def _log_thread(arguments: threading.ExceptHookArgs) -> None:
 
 
 class RecordLog:
-    """Log of single records, by model and record id.
-
-    Content of records is never logged.
+    """Log of single records, by model and record id, without content.
 
     Parameters
     ----------
@@ -143,9 +137,9 @@ class RecordLog:
             "%s: record %r of model %r: %s%s%s", event, record_id, model, reason, where, more, extra=extra
         )
 
-    def dead_letters(self, letters: Iterable[Sequence[Any]]) -> None:
-        """Log the rows of the table that a commit wrote."""
-        for _, _, model, record_id, reason, *_ in letters:
+    def dead_letters(self, letters: Iterable[tuple[str, str, str]]) -> None:
+        """Log dead letters that a commit wrote, as (model, record id, reason)."""
+        for model, record_id, reason in letters:
             self.note("dead letter", model=model, record_id=record_id, reason=reason)
 
     def _left_out(self, key: tuple[str, str, str]) -> int | None:

@@ -14,9 +14,7 @@ JOURNAL_WAIT_S = 30.0
 
 
 def open_stores(settings: Settings, stop: threading.Event) -> tuple[SqliteJournal, Engine]:
-    """Journal and database of a service; waits for the journal.
-
-    The journal is read-only: intake is its one writer.
+    """Service's read-only journal, awaited, and database: intake alone writes.
 
     Raises
     ------

@@ -1,6 +1,4 @@
-"""Supervisor of the service's processes.
-
-Starts them, starts them again when they end, stops them in order.
+"""Supervisor of processes: starts, restarts, stops each in order.
 
 Standard library only: it must never fail for a reason that has to do with the work. Children inherit the
 read end of a pipe; when this process dies, however it dies, the pipe ends and so do they.

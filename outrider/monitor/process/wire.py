@@ -1,6 +1,4 @@
-"""Frames between processes.
-
-A JSON header and raw buffers over a unix stream socket. Never pickle.
+"""Frames over a unix stream socket: JSON header, raw buffers, no pickle.
 
 Standard library only: engines run where little else is installed.
 """
@@ -21,10 +19,7 @@ SMALL = 65_536
 
 
 def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | memoryview] = ()) -> None:
-    """Send one frame.
-
-    Blocks until the peer took it all (or the socket's timeout).
-    """
+    """Send one frame, blocking until taken or the socket's timeout."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     encoded = _ENCODER.encode({**header, "sizes": sizes}).encode()
     encoded += b" " * (-len(encoded) % _ALIGNED)

@@ -1,7 +1,4 @@
-"""Page of one assertion.
-
-Figures, fire rate over time, severities, revisions, strikes, incidents.
-"""
+"""Page of an assertion: figures, rate, severities, revisions, strikes, incidents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +7,10 @@ import numpy as np
 from sqlalchemy import Connection, Engine, func, select
 
 from outrider.assertions.quality import Overlap, SuspensionRule
-from outrider.dataops.flags.incidents import IncidentRow, list_incidents
 from outrider.dataops.flags.quality import CHAMPION, AssertionQuality, read_overlaps, read_quality
+from outrider.dataops.flags.stored_incidents import IncidentRow, list_incidents
 from outrider.dataops.ledger.counters import counts_by_slot
-from outrider.dataops.state.tables import (
-    AssertionRow,
-    Flag,
-    FlagCount,
-    RecordCount,
-    Strike,
-    table_of,
-)
+from outrider.dataops.state.tables import AssertionRow, Flag, FlagCount, RecordCount, Strike, table_of
 
 SPAN_US = 7 * 86_400_000_000
 """The fire rate is shown over the last week of traffic at most."""
@@ -32,11 +22,8 @@ RECENT_SEVERITIES = 20_000
 MOST_SLICES = 6
 """Slices with a line of their own, those with the most flags."""
 _WIDTHS_S = (60, 120, 300, 600, 1800, 3600, 7200, 21_600)
-_ASSERTION = table_of(AssertionRow)
-_FLAG = table_of(Flag)
-_FLAGS = table_of(FlagCount)
-_RECORDS = table_of(RecordCount)
-_STRIKE = table_of(Strike)
+_ASSERTION, _FLAG, _STRIKE = (table_of(t) for t in (AssertionRow, Flag, Strike))
+_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +39,7 @@ class FireRate:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Severities of the newest flags.
-
-    Edges are geometric where the values span more than two decades.
-    """
+    """Severities of newest flags, geometric edges beyond two decades."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]

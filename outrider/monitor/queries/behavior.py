@@ -1,7 +1,4 @@
-"""Behavioral matrix.
-
-Tests by capability, model versions as columns, live rates beside them.
-"""
+"""Behavioral matrix: tests by capability, versions, live rates beside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +14,8 @@ from outrider.dataops.improvement.suite_outcomes import (
     read_outcome,
     tested_versions,
 )
-from outrider.dataops.state.tables import GateVerdict, LiveRate, ModelVersion, table_of
+from outrider.dataops.state.improvement_tables import GateVerdict, ModelVersion
+from outrider.dataops.state.tables import LiveRate, table_of
 
 from .changes import Change, PairedOutcomes, change_of
 
@@ -69,10 +67,7 @@ class VersionsRow:
 
     @property
     def statuses(self) -> set[str]:
-        """Statuses of its cells.
-
-        ``regression`` and ``alarm`` beside them.
-        """
+        """Statuses of its cells, with ``regression`` and ``alarm``."""
         found = {cell.outcome.status for cell in self.cells.values() if cell.outcome is not None}
         if any(
             cell.change is not None and cell.change.verdict == "regression" for cell in self.cells.values()
@@ -114,9 +109,7 @@ def read_matrix(
     skip: int = 0,
     columns: int = COLUMNS,
 ) -> Matrix:
-    """Champion, challengers, then older versions, newest first.
-
-    ``skip`` leaves out the first columns.
+    """Champion, challengers, older versions newest first, without ``skip`` first columns.
 
     Parameters
     ----------
@@ -144,10 +137,7 @@ def read_matrix(
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Outcome with its failing cases and its reference's outcome.
-
-    The reference is the version that it is compared with.
-    """
+    """Outcome with failing cases and its reference version's outcome."""
 
     column: Column
     outcome: Mapping[str, Any]

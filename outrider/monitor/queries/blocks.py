@@ -1,7 +1,4 @@
-"""Payloads of records.
-
-Journal blocks decoded once and cached while they are looked at.
-"""
+"""Payloads of records from journal blocks, decoded once, briefly cached."""
 
 import threading
 import time
@@ -70,10 +67,7 @@ class BlockCache:
         return self._journal.last_work_seq()
 
     def batch(self, seq: int) -> Batch | None:
-        """Decoded block, null where rows have expired.
-
-        None when it holds no records or all have expired.
-        """
+        """Decoded block, expired rows null; None without any record left."""
         with self._lock:
             if seq in self._kept:
                 batch, size, read_s = self._kept[seq]

@@ -12,10 +12,7 @@ from .payload_views import flatten
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Failing case.
-
-    Its input and answer, with their changes.
-    """
+    """Failing case: input and answer, with changes."""
 
     id: str
     number: int
@@ -30,10 +27,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Measure with its place on the scale of its plot.
-
-    In percent of the width.
-    """
+    """Measure with its place on a plot, in percent of width."""
 
     group: str
     value: float | None
@@ -78,10 +72,7 @@ def _case(example: Mapping[str, Any]) -> Case:
 
 
 def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str) -> bytes | None:
-    """PNG of one input of a failing case.
-
-    ``before``, ``after`` or ``difference`` where it was changed.
-    """
+    """PNG ``before``, ``after`` or ``difference`` of a failing case's changed input."""
     for example in outcome.get("examples", ()):
         if example.get("case", 0) != number:
             continue
@@ -92,10 +83,7 @@ def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str)
 
 
 def plots_of(measures: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()) -> list[Plot]:
-    """Dots with intervals, one plot per name of a measure.
-
-    Shares lie on a scale from 0 to 1.
-    """
+    """Dots with intervals, a plot per measure, shares from 0 to 1."""
     names = dict.fromkeys(str(each["name"]) for each in measures)
     return [_plot(name, [m for m in measures if m["name"] == name], before) for name in names]
 

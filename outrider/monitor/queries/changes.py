@@ -1,7 +1,4 @@
-"""Changes of a test's outcome between versions, with their evidence.
-
-Worse or better.
-"""
+"""Changes of test outcomes between versions, with evidence, worse or better."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,10 +38,7 @@ class PairedOutcomes:
 
     @classmethod
     def read(cls, evidence: Mapping[str, Any]) -> Self | None:
-        """Finding of one test in a stored verdict's evidence.
-
-        None where it was not paired.
-        """
+        """One test's finding in a verdict's evidence; None if unpaired."""
         try:
             found = cls(
                 str(evidence["suite"]),

@@ -12,10 +12,7 @@ RANKS = [0.05, 0.5, 0.95]
 
 @dataclass(frozen=True, slots=True)
 class ColumnView:
-    """Numeric column in one hour of receive time.
-
-    Rows, nulls (NaN and infinite ones too), quantiles.
-    """
+    """Numeric column in one receive hour: rows, nulls (non-finite too), quantiles."""
 
     column: str
     hour_us: int

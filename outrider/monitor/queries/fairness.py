@@ -19,7 +19,8 @@ from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.labels.estimates import request_weights
-from outrider.dataops.state.tables import Label, Record, table_of
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.tables import Record, table_of
 
 MOST_RECORDS = 20_000
 """Newest records that figures are of."""
@@ -130,9 +131,7 @@ def stored_figures(
     positive: str,
     since_us: int | None = None,
 ) -> GroupFigures:
-    """Figures of the newest stored records, by their capture weights.
-
-    Predictions are those of production.
+    """Figures of newest production predictions, by the records' capture weights.
 
     Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
     are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
@@ -172,9 +171,7 @@ def stored_figures(
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
-    """Figures of a dataset version.
-
-    Its recorded answers against its labels.
+    """Figures of a dataset version's recorded answers against its labels.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Retrains, gate verdicts, dataset versions and lineage, for the page.
-
-Bounded SQL reads.
-"""
+"""Retrains, verdicts, datasets and lineage for pages, bounded SQL reads."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +10,8 @@ from sqlalchemy.engine import Connection, Row
 from outrider.dataops.improvement import verdicts
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
-from outrider.dataops.state.tables import DatasetRow, DatasetVersion, Job, Quarantine, table_of
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Job, Quarantine
+from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 job = table_of(Job)
@@ -115,10 +113,7 @@ def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> tuple[Qua
 
 
 def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:
-    """Ancestors of the current champion, as a tree.
-
-    None when the model has no champion.
-    """
+    """Tree of the champion's ancestors; None without a champion."""
     with engine.connect() as connection:
         try:
             return trace(connection, model)

@@ -1,6 +1,4 @@
-"""Learning of proposals from stored traffic, in its own process.
-
-Taking records never waits for it.
+"""Learning of proposals from stored traffic, apart from intake's process.
 
 Run as ``python -m outrider.monitor.queries.learning``; it reads the journal and loads no user code.
 """
@@ -123,9 +121,7 @@ class Learner:
         *,
         learned_us: int | None = None,
     ) -> tuple[Path, bool, str]:
-        """Write proposals into the model's file.
-
-        None accepts all whose name is free.
+        """Write proposals, None for all with free names, into the model's file.
 
         Parameters
         ----------
@@ -204,10 +200,7 @@ class Learner:
 
 
 def learned_file(settings: Settings, model: str) -> Path | None:
-    """Configured assertion file of a model for learned assertions.
-
-    Its name begins with ``learned``.
-    """
+    """Configured assertion file, named ``learned…``, for learned assertions."""
     found = settings.models.get(model)
     named = [file for file in found.assertions if Path(file).name.startswith("learned")] if found else []
     return settings.path(named[-1]) if named else None

@@ -1,9 +1,6 @@
-"""Report of a model in one place.
+"""Report of a model: champion, challengers, shadow tests, flags, suites, labels."""
 
-Its champion, its challengers with their shadow tests, flags, suites and labels.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NotRequired
 
 from sqlalchemy import Connection, Engine, func, select
@@ -34,10 +31,7 @@ class ShareBounds(TypedDict):
 
 
 class AgreementFigures(TypedDict):
-    """Agreement of challenger and champion by one measure and slice.
-
-    Beyond their own noise.
-    """
+    """Agreement of challenger and champion by one measure and slice. Beyond their own noise."""
 
     measure: str
     slice: str
@@ -76,10 +70,7 @@ class LabelSides(TypedDict):
 
 
 class FlagSides(LabelSides):
-    """Records flagged for one of the two alone, and flags.
-
-    Flags by assertion.
-    """
+    """Records flagged for one of the two alone, and flags. Flags by assertion."""
 
     assertions: dict[str, FlagsOfBoth]
 
@@ -130,10 +121,7 @@ class TrialFigures(TypedDict):
 
 
 class VersionReport(TypedDict):
-    """Version with its suites, cost and flags.
-
-    Cost and flags once records were judged.
-    """
+    """Version with its suites, cost and flags. Cost and flags once records were judged."""
 
     version: str
     status: str
@@ -272,8 +260,3 @@ def _judged(connection: Connection, model: str) -> dict[str, _Rates]:
 def _rates(names: Mapping[str, int]) -> _Rates:
     flags = sum(value for name, value in names.items() if name.startswith("flags:"))
     return {"judged": names["records"], "flags_per_1000": 1000 * flags / names["records"]}
-
-
-def rows_of(trial: Mapping[str, Any], *, everything: str = "all records") -> Sequence[dict[str, Any]]:
-    """Agreement rows of a test for tables."""
-    return [row | {"slice": row["slice"] or everything} for row in trial["agreement"]]

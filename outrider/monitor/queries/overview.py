@@ -1,7 +1,4 @@
-"""Overview of one model.
-
-Counters, rates, precision, accuracy, series, health; bounded SQL reads.
-"""
+"""Counters, rates, precision, accuracy, series and health of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +18,8 @@ from outrider.dataops.labels.estimates import NUMERIC_TARGET
 from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, ModelVersion, table_of
+from outrider.dataops.state.improvement_tables import ModelVersion
+from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, table_of
 
 from .distributions import ColumnView, read_columns
 from .queries import assertion, flag, record
@@ -153,10 +151,7 @@ class Overview:
 
     @property
     def is_busy(self) -> bool:
-        """True where records were judged within the last minute.
-
-        Shedding then is shedding now.
-        """
+        """True where records were judged within the last minute. Shedding then is shedding now."""
         latest = self.freshness.latest
         return latest is not None and self.now_us - latest.at_us < 60_000_000
 
@@ -176,10 +171,7 @@ def read_overview(
     last_seq: int | None = None,
     rule: SuspensionRule = DEFAULT_RULE,
 ) -> Overview:
-    """Data of one model's first page.
-
-    ``last_seq`` is the newest work in the journal.
-    """
+    """Model's first page; ``last_seq`` is the journal's newest work."""
     with engine.connect() as connection:
         counts = counts_by_slot(connection, model)
         labelled = labelled_records(connection, model)

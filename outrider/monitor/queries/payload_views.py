@@ -1,6 +1,4 @@
-"""Payloads on pages.
-
-Their description, and the bytes of browser images.
+"""Payloads on pages: descriptions, and bytes of browser images.
 
 Nothing is decoded here: pages are served by the process that takes records.
 """
@@ -26,9 +24,7 @@ _BEGINNINGS = (
 
 
 def image_kind(data: bytes) -> str | None:
-    """Media type of an encoded browser image, by its first bytes.
-
-    None for everything else.
+    """Media type of a browser image, by first bytes, else None.
 
     Examples
     --------
@@ -63,10 +59,7 @@ def _described(value: dict[str, Any]) -> Any:
 
 
 def picture_columns(batch: Batch, row: int) -> list[str]:
-    """Payload columns of a record that may be pictures.
-
-    Known ones, and references that say so.
-    """
+    """Known payload columns, and references, that may be pictures."""
     found = []
     for name in payload_columns(batch):
         value = batch.arrow(name)[row].as_py()
@@ -80,10 +73,7 @@ def picture_columns(batch: Batch, row: int) -> list[str]:
 
 
 def picture(batch: Batch, row: int, column: str, store: PayloadStore) -> tuple[bytes, str] | None:
-    """Bytes and media type of an encoded image, or None.
-
-    None when they are not at hand, or no image.
-    """
+    """Bytes and media type of an image at hand, or None."""
     if column not in payload_columns(batch):
         return None
     payload = batch.arrow(column)

@@ -136,10 +136,7 @@ class OutcomeGiven(RequestBody):
 
 
 class OutcomesGiven(RequestBody):
-    """Outcomes of one version.
-
-    Each replaces the former outcome of its test.
-    """
+    """Outcomes of one version, replacing the same tests' former ones."""
 
     version: Annotated[str, Field(min_length=1, max_length=100)]
     source: Literal["cli", "pytest"]

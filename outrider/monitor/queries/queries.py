@@ -1,7 +1,4 @@
-"""Flags and records for the page and the read API.
-
-Bounded SQL reads, values out.
-"""
+"""Flags and records for pages and API, bounded SQL reads."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,17 +14,8 @@ from outrider.dataops.flags.reviews import reviews_of
 from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.champions import champion_borders, version_at
-from outrider.dataops.state.tables import (
-    AssertionRow,
-    DatasetRow,
-    Flag,
-    Label,
-    LabelRequest,
-    LiveAnswer,
-    Record,
-    Review,
-    table_of,
-)
+from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest
+from outrider.dataops.state.tables import AssertionRow, Flag, LiveAnswer, Record, Review, table_of
 
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
@@ -152,8 +140,8 @@ def list_flags(
     if assertion:
         scan = scan.where(flag.c.assertion == assertion)
     if reviewed is not None:
-        said = exists().where(review.c.flag_id == flag.c.id)
-        scan = scan.where(said if reviewed else ~said)
+        has_review = exists().where(review.c.flag_id == flag.c.id)
+        scan = scan.where(has_review if reviewed else ~has_review)
     if after:
         seq, row, identity = _parse_cursor(after)
         key = tuple_(flag.c.seq, flag.c.row, flag.c.id)
@@ -190,10 +178,7 @@ def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
 
 
 def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None:
-    """Record with its flags, labels, live tests and dataset versions.
-
-    None for an unknown record.
-    """
+    """Record with flags, labels, live tests, dataset versions; None if unknown."""
     where = and_(record.c.model == model, record.c.id == record_id)
     with engine.connect() as connection:
         found = connection.execute(select(record).where(where)).first()
@@ -250,9 +235,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
 def read_answer(
     engine: Engine, model: str, version: str | None, *, seq: int, record_id: str
 ) -> dict[str, Any]:
-    """Outputs of a version's replica for a record of block ``seq``.
-
-    Empty when it gave none.
+    """Outputs of a version's replica for block ``seq``'s record, if any.
 
     Without a version, of the one that was champion then: that of records of which production said nothing.
     """
@@ -290,7 +273,7 @@ def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) 
     )
 
 
-def _flag(row: Row[Any], of: Row[Any] | None, said: Row[Any] | None, reviewed: bool | None) -> FlagView:
+def _flag(row: Row[Any], of: Row[Any] | None, label: Row[Any] | None, reviewed: bool | None) -> FlagView:
     return FlagView(
         id=row.id,
         model=row.model,
@@ -308,11 +291,11 @@ def _flag(row: Row[Any], of: Row[Any] | None, said: Row[Any] | None, reviewed: b
         entity=None if of is None else of.entity,
         slice=None if of is None else of.slice,
         predicted=None if of is None else plain_text(of.predicted),
-        label=None if said is None else plain_text(said.value),
-        label_source=None if said is None else said.source,
+        label=None if label is None else plain_text(label.value),
+        label_source=None if label is None else label.source,
         by_replica=of.by_replica if of is not None and row.slot == CHAMPION else None,
         review=reviewed,
-        model_is_wrong=None if of is None or said is None else is_wrong(of.predicted, said.value),
+        model_is_wrong=None if of is None or label is None else is_wrong(of.predicted, label.value),
     )
 
 

@@ -1,7 +1,4 @@
-"""Writer of flagged records as cases of a suite file.
-
-Read from the stores, never run.
-"""
+"""Flagged records as suite file cases, read from stores, unrun."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +21,8 @@ from outrider.dataops.payloads.payloads import payload_columns
 from outrider.errors import ConfigError
 from outrider.monitor.http.common import known_model
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
 from .blocks import BlockCache, BlockReader
@@ -57,10 +55,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class AddedCase:
-    """Place of an added case.
-
-    ``file`` is relative to the configuration where it lies below it.
-    """
+    """Added case, its ``file`` below the configuration as relative path."""
 
     file: str
     test: str
@@ -115,9 +110,7 @@ class CaseWriter:
             raise ProblemError(problem(409, str(error), record=incident.record_id)) from error
 
     def add(self, model: str, test: WrittenTest) -> AddedCase:
-        """Put a case into the model's suite file, once.
-
-        The same twice is there once.
+        """Put a case into the model's suite file, never twice.
 
         Raises
         ------

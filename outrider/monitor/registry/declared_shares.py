@@ -6,7 +6,8 @@ from pathlib import Path
 from outrider.dataops.model_kinds.shares import check_shares, tensor_digests
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
-from outrider.monitor.settings.config import Settings, SourceSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import SourceSettings
 from outrider.monitor.settings.sources import challenger_source, source_of
 
 Weights = Path | bytes
@@ -43,10 +44,7 @@ def refuse_wrong_shares(
 
 
 def wrong_shares(settings: Settings) -> Iterator[str]:
-    """Problems of the declared shares of a configuration.
-
-    Of all models and challengers.
-    """
+    """Problems of shares that models and challengers declare."""
     for name, own in settings.models.items():
         sources = [(own.version, source_of(settings, name))]
         known = [v for v, given in own.challengers.items() if given.kind or own.kind]
@@ -60,10 +58,7 @@ def wrong_shares(settings: Settings) -> Iterator[str]:
 
 
 def configured_weights(settings: Settings, model: str, version: str) -> Path | None:
-    """Weights of a configured version, a file or folder, or None.
-
-    None where there is no such file.
-    """
+    """Weights file or folder of a configured version, or None."""
     own = settings.models.get(model)
     if own is None:
         return None

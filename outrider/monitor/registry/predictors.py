@@ -30,9 +30,7 @@ def predictor_factory(settings: Settings, engine: Engine, objects: ObjectStore) 
 
 
 def load_predictor(settings: Settings, source: Source | None, weights: Weights | None) -> Predictor:
-    """Predictor of one version.
-
-    Torch is imported only for models that need it.
+    """Predictor of one version, with torch only where needed.
 
     Raises
     ------

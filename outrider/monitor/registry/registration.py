@@ -1,6 +1,4 @@
-"""Registration of configured versions.
-
-The first champion, and challengers.
+"""Registration of configured versions: the first champion, and challengers.
 
 A version stays what it was registered as. A challenger whose section or files have changed since is retired
 with the reason until it has another name; one whose section is gone is retired too, and comes back with it.
@@ -32,9 +30,7 @@ CHANGED = "it has changed since it was registered"
 
 
 class Registration:
-    """Registrar of configured versions, including later ones.
-
-    A version whose files come later is registered then.
+    """Registrar of configured versions, also of ones whose files come later.
 
     Attributes
     ----------
@@ -85,9 +81,7 @@ class Registration:
 
 
 def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> bool:
-    """Register the configured champion of a model without one.
-
-    False while a file is missing.
+    """Register the configured champion of a model without one; False: file missing.
 
     Models without code have no version. The first version of a model follows its section where that changes,
     but for its weights and folders, which stay what they were.

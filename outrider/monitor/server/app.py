@@ -1,7 +1,4 @@
-"""API as one FastAPI application.
-
-The only place that puts its parts together.
-"""
+"""API as one FastAPI application, its parts put together here."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -9,6 +6,7 @@ from typing import Any, Literal, NotRequired
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse
@@ -26,6 +24,7 @@ from outrider.errors import (
 from outrider.monitor.http.auth import Keyring, session_cookie, unauthorized
 from outrider.monitor.http.declared import Time
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
+from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
 
@@ -49,6 +48,7 @@ _PROBLEM = {
     "required": ["type", "title", "status", "detail"],
     "additionalProperties": True,
 }
+_ENVELOPES = schema_components((RecordEnvelope, LabelEnvelope), ref_template="#/components/schemas/{name}")
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "Problem details",
@@ -153,11 +153,12 @@ def build_app(
 
 
 class _Api(FastAPI):
-    """Its document has the type of problems, which every route may answer with."""
+    """Its document has the types of problems, which every route may answer with, and of what is taken."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
-        document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM
+        types = document.setdefault("components", {}).setdefault("schemas", {})
+        types |= {"Problem": _PROBLEM} | _ENVELOPES[1]
         return document
 
 
@@ -175,9 +176,13 @@ def _second(at: float) -> str | None:
 
 def _document_hot_routes(app: FastAPI) -> None:
     """Describe in OpenAPI what `outrider.monitor.intake.asgi` answers before a request gets here."""
-    forms = ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream")
-    body = {"requestBody": {"required": True, "content": {form: {} for form in forms}}}
-    for path, what in (("/v1/records", "records"), ("/v1/labels", "labels")):
+    octets = {"schema": {"type": "string", "format": "binary"}}
+    raw = dict.fromkeys(("application/x-ndjson", "application/vnd.apache.arrow.stream"), octets)
+    for path, what, envelope in zip(
+        ("/v1/records", "/v1/labels"), ("records", "labels"), _ENVELOPES[0], strict=True
+    ):
+        one_or_more = {"anyOf": [envelope, {"type": "array", "items": envelope}]}
+        content = {"application/json": {"schema": one_or_more}} | raw
 
         async def taken() -> Response:
             return _response(problem(503, "the intake routes are not in front of this application"))
@@ -189,7 +194,7 @@ def _document_hot_routes(app: FastAPI) -> None:
             tags=["intake"],
             summary=f"Take {what}: durable once answered; bad ones are named and the rest is taken",
             operation_id=f"post_{what}",
-            openapi_extra=body,
+            openapi_extra={"requestBody": {"required": True, "content": content}},
         )(taken)
 
 

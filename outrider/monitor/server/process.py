@@ -1,6 +1,4 @@
-"""Intake process: takes records, answers queries.
-
-Loads no torch and no user code.
+"""Intake and queries in one process, without torch or user code.
 
 Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or as a child of the supervisor.
 """
@@ -167,10 +165,7 @@ class ServerProcess:
         self._api.state.is_loading = True
 
     def add_routers(self) -> None:
-        """Add the routers of queries, commands and pages.
-
-        Until then their paths answer 503.
-        """
+        """Add query, command and page routers, which answer 503 before."""
         from .routers import all_routers
 
         try:
@@ -182,10 +177,7 @@ class ServerProcess:
         self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:
-        """Start the expiry of payloads.
-
-        Decided from the database, so imported behind the routers.
-        """
+        """Start payload expiry by the database, imported behind the routers."""
         from outrider.monitor.intake.expiry import start_expiry
 
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
@@ -335,10 +327,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process.
-
-    Exit status 3 for a configuration or data folder that cannot be used.
-    """
+    """Run the process; exit status 3 for unusable configuration or data."""
     die_with_parent()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))

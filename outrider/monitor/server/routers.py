@@ -30,10 +30,7 @@ from outrider.monitor.web.routes import web_routes
 
 
 def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
-    """Routers over this data folder.
-
-    They read the journal through a connection of their own.
-    """
+    """Routers over this data folder, with a journal connection of their own."""
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
     objects = LocalObjects(settings.data_folder / "objects")

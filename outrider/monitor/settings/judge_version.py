@@ -5,14 +5,12 @@ from hashlib import blake2b
 
 from outrider.errors import ConfigError
 
-from .config import JudgeSettings, Settings
+from .config import Settings
+from .model_sections import JudgeSettings
 
 
 def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
-    """Version of a judge.
-
-    Changes with all that can change an answer, and with nothing else.
-    """
+    """Version of a judge: digest of all that changes an answer."""
     source = ""
     if judge.predictor is not None:
         source = _read(settings, judge.predictor.rpartition(":")[0])
@@ -31,10 +29,7 @@ def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
 
 
 def prompt_of(settings: Settings, judge: JudgeSettings) -> str:
-    """Prompt template, from the configuration or its file.
-
-    Empty when there is none.
-    """
+    """Prompt template of configuration or file, empty when none."""
     return judge.prompt or (_read(settings, judge.prompt_file) if judge.prompt_file else "")
 
 

@@ -1,7 +1,4 @@
-"""Payload settings of a model, for intake and readers.
-
-Intake only checks.
-"""
+"""Payload settings of a model for readers, and intake, which only checks."""
 
 from outrider.dataops.payloads.columns import forms_of
 from outrider.dataops.payloads.objects import LocalObjects

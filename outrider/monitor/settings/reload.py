@@ -1,6 +1,4 @@
-"""Reload of a changed configuration while the service runs.
-
-Checked first, and the last good one stays.
+"""Reload while running: checked first, else the last good configuration stays.
 
 Standard library only: the supervisor does it. Processes of the service read the copy of the configuration
 that was accepted last, never the file itself: one that starts again between an edit and its check must not
@@ -29,10 +27,7 @@ Changed = Literal["nothing", "code", "configuration"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """State of the configuration: loaded and refused.
-
-    Times are seconds since the epoch, 0.0 for never.
-    """
+    """Loaded and refused configuration, in epoch seconds, 0.0 for never."""
 
     loaded_s: float = 0.0
     refused_s: float = 0.0
@@ -46,19 +41,13 @@ def environment_of(copy: Path, config: Path) -> dict[str, str]:
 
 
 def accepted_copy(config: Path) -> Path | None:
-    """Copy to read instead of a configuration file.
-
-    None outside a service of that file.
-    """
+    """Copy in place of a service's configuration file, else None."""
     copy, _, of = os.environ.get(ACCEPTED, "").partition(os.pathsep)
     return Path(copy) if copy and Path(of) == config.resolve() else None
 
 
 def read_state(folder: Path) -> ConfigState:
-    """State of a service's configuration.
-
-    An empty one before the first start on the data folder.
-    """
+    """State of a service's configuration, empty before the first start."""
     try:
         return ConfigState(**json.loads((folder / "run" / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -106,10 +95,7 @@ class Reload:
         return self._process is not None
 
     def accept_first(self) -> Mapping[str, str]:
-        """Accept the file at the service's start; return the environment.
-
-        The environment is that of its processes.
-        """
+        """Accept the file at service start; return the processes' environment."""
         self._accepted.write_bytes(self._config.read_bytes())
         self._note(ConfigState(loaded_s=time.time()))
         return environment_of(self._accepted, self._config)
@@ -134,10 +120,7 @@ class Reload:
         log.info("checking %s and the files it names", self._config)
 
     def finish(self) -> Changed:
-        """Change to apply after the check.
-
-        ``nothing`` before its end, and when the file was refused.
-        """
+        """Checked change to apply, ``nothing`` before, or when refused."""
         if self._process is None or self._said is None:
             return "nothing"
         if self._process.poll() is None and time.monotonic() - self._began < CHECK_S:

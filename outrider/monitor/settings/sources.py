@@ -6,7 +6,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 from outrider.errors import ConfigError
 
-from .config import ChallengerSettings, Settings
+from .config import Settings
+from .model_sections import ChallengerSettings
 
 
 def source_of(settings: Settings, name: str) -> Source | None:
@@ -30,9 +31,7 @@ def source_of(settings: Settings, name: str) -> Source | None:
 
 
 def challenger_source(settings: Settings, name: str, version: str) -> Source:
-    """Configured source of a challenger.
-
-    Its own kind, or the model's with other weights.
+    """Challenger's configured source: own kind, or the model's with other weights.
 
     Raises
     ------
@@ -64,19 +63,13 @@ def challenger_source(settings: Settings, name: str, version: str) -> Source:
 
 
 def challenger_weights(settings: Settings, name: str, version: str) -> Path | None:
-    """Weights file in a challenger's section.
-
-    None where those of its base are meant.
-    """
+    """Weights file of a challenger's section; None for its base's."""
     given = settings.models[name].challengers[version].weights
     return None if given is None else settings.path(given)
 
 
 def stored_source(settings: Settings, found: Model) -> Source | None:
-    """Source of a registered version.
-
-    Those of earlier releases are as the configuration says.
-    """
+    """Source of a registered version, earlier releases' from the configuration."""
     return Source.from_json(found.source) if found.source else source_of(settings, found.model)
 
 

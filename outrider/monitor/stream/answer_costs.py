@@ -1,7 +1,4 @@
-"""Cost of answers per slot, as counters that add up.
-
-Time per record that each slot's version took.
-"""
+"""Time per record of slots' answers, as counters that add up."""
 
 import math
 from collections import Counter as Tally
@@ -19,10 +16,7 @@ _CLASS = "answer_class:"
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """Microseconds per record.
-
-    Quantiles are over records, each with the mean of its unit.
-    """
+    """Microseconds per record, quantiles over records at their units' means."""
 
     answered: int
     mean_us: float
@@ -49,12 +43,9 @@ def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of answers of every slot of a model.
-
-    Since the slot's beginning.
-    """
+    """Cost of answers by a model's slots, since each began."""
     slots = counts_by_slot(connection, model, prefix="answer")
-    return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answered")}
+    return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answer_ns")}
 
 
 def _cost(counts: Mapping[str, int]) -> AnswerCost:

@@ -20,10 +20,7 @@ from .units import Unit
 
 
 def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
-    """Unit's batch with stored weights, and its registered rows.
-
-    The champion's slot gave the weights.
-    """
+    """Unit's batch with weights of the champion's slot, and registered rows."""
     assert unit.batch is not None
     with engine.connect() as connection:
         weight_at = registered_weights(connection, unit.model, first=unit.first_seq, last=unit.last_seq)
@@ -39,10 +36,7 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Stored answers of a version to a unit's records, or None.
-
-    None when some are missing.
-    """
+    """Complete stored answers of a version to a unit, or None."""
     if version is None:
         return None
     with engine.connect() as connection:
@@ -82,9 +76,7 @@ def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
-    """Stored answers of judges to a unit's records, by slot.
-
-    Null where a judge has not answered yet.
+    """Judges' answers to a unit's records, by slot, null if outstanding.
 
     Whichever version of a judge stood at its slot answered: each block has the answers of one.
     """
@@ -117,10 +109,7 @@ def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
 
 
 def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
-    """Blocks behind which a version's answers begin or cease.
-
-    No unit may span these.
-    """
+    """Blocks at starts or ends of answers: no unit may span."""
     with engine.connect() as connection:
         answered = set(answered_blocks(connection, model, version, after=after, until=until))
         blocks = registered_blocks(connection, model, after=after, until=until)

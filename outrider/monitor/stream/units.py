@@ -1,7 +1,4 @@
-"""Units of the worker: consecutive journal blocks of one model.
-
-Joined while they fit together.
-"""
+"""Worker's units: a model's consecutive journal blocks that fit together."""
 
 from dataclasses import dataclass, field
 
@@ -24,9 +21,7 @@ SPAN_US = int(MIN_IDLE_S * 1e6)
 
 @dataclass(slots=True)
 class Unit:
-    """Unit of consecutive blocks.
-
-    Their records as one batch, and the label blocks between them.
+    """Unit: consecutive blocks' records as a batch, label blocks between.
 
     Attributes
     ----------
@@ -69,9 +64,7 @@ def read_unit(
     until: int | None = None,
     period_us: int | None = None,
 ) -> Unit | None:
-    """Next unit of a model behind block ``after``.
-
-    None when there is nothing new.
+    """Next unit of a model behind block ``after``, or None.
 
     Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
     taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
@@ -133,9 +126,7 @@ def _give_up(unit: Unit, block: Block, reason: str) -> None:
 
 
 class Backlog:
-    """Backlog of records behind one cursor.
-
-    Every block is counted once as it comes and once as it goes.
+    """Records behind one cursor, each block counted in and out once.
 
     Parameters
     ----------
@@ -161,9 +152,7 @@ class Backlog:
 
 
 def context_s(window: Window | Group) -> float:
-    """Seconds of receive time that a judgement's context spans.
-
-    Where that is bounded.
+    """Seconds of receive time that a context spans, where bounded.
 
     A group has no bound: one that was fed by drops for longer than a hundred pauses begins anew.
     """
@@ -176,9 +165,7 @@ def context_s(window: Window | Group) -> float:
 
 
 def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
-    """Last block received before a time of today's clock.
-
-    By it receive times never decrease; found by halving.
+    """Last block before a time of today's, non-decreasing clock, by halving.
 
     ``after`` is a block that was, and what is returned where none behind it was.
     """

@@ -1,7 +1,4 @@
-"""Agreement of a challenger with the champion, followed block by block.
-
-From stored answers of both.
-"""
+"""Agreement of challenger and champion, by blocks of stored answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +12,13 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement, Share
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import Ruler, deltas, differ, said, shared_measures, subjects
+from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
 from outrider.dataops.ledger.records import weights_and_slices
 from outrider.monitor.engine.asks import again_of
-from outrider.monitor.settings.config import ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
 
 BLOCKS_AT_ONCE = 64
 EXAMPLES = 40
@@ -88,10 +85,7 @@ class Follower:
         self._ruler = ruler_of(settings)
 
     def advance(self, trial: Trial, progress: ComparisonProgress) -> bool:
-        """Compare the next blocks that both have answered.
-
-        False when there were none.
-        """
+        """Compare next blocks with both answers; False when none."""
         with self._engine.connect() as connection:
             model, both = trial.model, (trial.champion, trial.version)
             seqs = answered_blocks(
@@ -126,20 +120,14 @@ class Follower:
 
 
 def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[str, Any]]:
-    """Agreement by measure and slice, for the API.
-
-    All records first.
-    """
+    """Agreement for the API by measure and slice, all records first."""
     found = comparison.agreements(margin=margin)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
 
 
 def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
-    """Agreement on all records by the task's deciding measure.
-
-    None without a record.
-    """
+    """Agreement on all records by deciding measure; None without any."""
     if not comparison.measures:
         return None
     return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]
@@ -239,7 +227,9 @@ def _examples(pair: PairedAnswers, where: NDArray[np.int64], ruler: Ruler) -> li
     if not chosen:
         return []
     far = deltas(one, two, ruler)[chosen] if "score" in both else np.full(len(chosen), np.nan)
-    sides = zip(chosen, said(one, chosen, ruler), said(two, chosen, ruler), far.tolist(), strict=True)
+    sides = zip(
+        chosen, answer_texts(one, chosen, ruler), answer_texts(two, chosen, ruler), far.tolist(), strict=True
+    )
     return [
         {
             "id": str(one.keys[row]),

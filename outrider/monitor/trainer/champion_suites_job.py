@@ -1,6 +1,4 @@
-"""Behavioral tests of a new champion, run in a short-lived process.
-
-For tests without a known outcome.
+"""Short-lived process for a new champion's tests without outcome.
 
 The gate writes those of every candidate; the first version of a model has none, nor has a champion whose
 suites were edited since. ``python -m outrider.monitor.trainer.champion_suites_job`` is started by the
@@ -41,9 +39,7 @@ NICENESS = 10
 
 
 def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: str) -> int:
-    """Run the champion's tests without an outcome; return their number.
-
-    Outcomes count for one revision of a test.
+    """Run the champion's tests without outcome (by revision); return their number.
 
     Tests without cases of their own run on the newest version of ``gate.held_out``, or not at all.
 
@@ -96,13 +92,10 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 
 
 class ChampionSuites:
-    """Starter of the process, once for each champion.
+    """Starter of one process per new champion; failures logged, not retried."""
 
-    One at a time. A failure is logged and not tried again.
-    """
-
-    def __init__(self, shop: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
-        self._shop = shop
+    def __init__(self, context: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
+        self._context = context
         self._config = config
         self._look_s = look_s
         self._seen: dict[str, str] = {}
@@ -114,10 +107,10 @@ class ChampionSuites:
         if time.monotonic() < self._next or self.is_running:
             return
         self._next = time.monotonic() + self._look_s
-        for name in self._shop.settings.models:
-            if not self._shop.settings.behavior_files(name):
+        for name in self._context.settings.models:
+            if not self._context.settings.behavior_files(name):
                 continue
-            with self._shop.engine.connect() as connection:
+            with self._context.engine.connect() as connection:
                 champion = models.champion(connection, name)
             if champion is not None and self._seen.get(name) != champion.version:
                 self._seen[name] = champion.version

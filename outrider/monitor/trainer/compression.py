@@ -1,7 +1,4 @@
-"""Compression job: champion, traffic and suites; variants registered.
-
-From a service's stores.
-"""
+"""Compression job: stored champion, traffic, suites in; registered variants out."""
 
 import threading
 from collections.abc import Sequence
@@ -56,9 +53,7 @@ class CompressionRequest:
 
 
 def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[CompressionTask, Batch]:
-    """Champion with references for its variants, and unseen records.
-
-    The search does not see the latter.
+    """Champion with references for variants, and records unseen by the search.
 
     Of the newest records of one schema, every second of the newest ``2 * rows`` is judged on; the others are
     kept for the fresh process, and what is older is distilled on.
@@ -118,10 +113,7 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
 def newest_records(
     settings: Settings, engine: Engine, journal: Journal, name: str, *, rows: int
 ) -> Batch | None:
-    """Newest stored records of one schema, oldest first.
-
-    Payloads are opened; None without any.
-    """
+    """Newest records of one schema, payloads opened, oldest first, or None."""
     last = journal.last_seq()
     low, high = 0, last
     while low < high:  # the last block behind which there are still enough
@@ -156,9 +148,7 @@ def register_twin(
     note: str,
     asks_gate: bool,
 ) -> tuple[Model, str | None]:
-    """Register a variant as challenger.
-
-    The worker loads it and asks it beside the champion.
+    """Register a variant as challenger, for the worker beside the champion.
 
     Parameters
     ----------

@@ -10,14 +10,12 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import ConfigError, OutriderError
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 
 
 class Stopping(OutriderError):  # noqa: N818 - reads as the state it is
-    """Process is asked to end.
-
-    The job goes back into the queue.
-    """
+    """Process is asked to end, its job back into the queue."""
 
 
 @dataclass(frozen=True, slots=True)

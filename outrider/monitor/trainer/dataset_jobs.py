@@ -1,7 +1,4 @@
-"""Dataset jobs.
-
-Versions from a user's table, or from flagged and labelled records.
-"""
+"""Dataset jobs: versions from a table, or flagged and labelled records."""
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -14,7 +11,7 @@ from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ValidationRefused
-from outrider.monitor.settings.config import ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
 from .context import JobContext
@@ -28,18 +25,16 @@ def rules_of(model: ModelSettings) -> Rules:
     return Rules(model.target, model.classes, model.inputs, model.expectations)
 
 
-def import_table(shop: JobContext, job: JobRow) -> Version:
-    """Commit an uploaded table as a dataset version.
-
-    ``params["object"]`` names the table, in Arrow IPC.
+def import_table(context: JobContext, job: JobRow) -> Version:
+    """Commit the uploaded Arrow IPC ``params["object"]`` as a dataset version.
 
     Raises
     ------
     ValidationRefused
         If the table or one of its rows does not pass: its sender can mend it, so nothing is left out.
     """
-    settings = shop.model(job.model)
-    with pa.ipc.open_stream(shop.objects.get(str(job.params["object"]))) as reader:
+    settings = context.model(job.model)
+    with pa.ipc.open_stream(context.objects.get(str(job.params["object"]))) as reader:
         table = reader.read_all()
     source = str(job.params.get("source", "import"))
     table, told = _told(table, source)
@@ -51,32 +46,32 @@ def import_table(shop: JobContext, job: JobRow) -> Version:
         Provenance(str(key), assertion, label_source, part)
         for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
     ]
-    with shop.engine.connect() as connection:  # files are written without the lock that the worker waits for
+    with context.engine.connect() as connection:  # files are written without the worker's lock
         draft = datasets.prepare(
             connection,
-            shop.objects,
+            context.objects,
             dataset=str(job.params["dataset"]),
             batch=batch,
             provenance=provenance,
             append=False,
         )
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         return datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
-            targets=shop.targets,
+            targets=context.targets,
         )
 
 
 def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None, str]]]:
     """The table without its columns of provenance, and what they say of each row: assertion, label source."""
-    said = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
+    columns = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
     nothing: list[None] = [None] * table.num_rows
-    rows = zip(*(said.get(name, nothing) for name in PROVENANCE), strict=True)
-    return table.drop_columns(list(said)), [(assertion, label or source) for assertion, label in rows]
+    rows = zip(*(columns.get(name, nothing) for name in PROVENANCE), strict=True)
+    return table.drop_columns(list(columns)), [(assertion, label or source) for assertion, label in rows]
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
@@ -87,10 +82,8 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
-    """Commit newly flagged and labelled records.
-
-    Those since the last version; None when there are none.
+def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
+    """Commit records flagged or labelled since the last version, else None.
 
     Records that do not pass are quarantined with their reasons, the others are committed.
 
@@ -99,12 +92,12 @@ def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
     ValidationRefused
         If the rows cannot be used as a whole.
     """
-    settings = shop.model(job.model)
+    settings = context.model(job.model)
     dataset = flagged.dataset_of(job.model)
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         found = flagged.collect(
             connection,
-            shop.journal,
+            context.journal,
             model=job.model,
             dataset=dataset,
             target=settings.target,
@@ -114,25 +107,25 @@ def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
             held_out_share=settings.retrain.held_out_share,
             seed=settings.retrain.seed,
             weak_confidence=settings.retrain.weak_confidence,
-            payloads=open_payloads(shop.settings, job.model),
+            payloads=open_payloads(context.settings, job.model),
         )
-        reference = _replayed_schema(shop, connection, settings)
+        reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
-        _quarantine(shop, dataset, found.rejected)
+        _quarantine(context, dataset, found.rejected)
         return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
     except ValidationRefused:
-        _quarantine(shop, dataset, found.rejected)
+        _quarantine(context, dataset, found.rejected)
         raise
     keys = found.batch.keys
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-    with shop.engine.connect() as connection:  # without the lock, as above
+    with context.engine.connect() as connection:  # without the lock, as above
         draft = datasets.prepare(
-            connection, shop.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
+            connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
         return datasets.commit(
             connection,
@@ -140,21 +133,23 @@ def commit_flagged(shop: JobContext, job: JobRow) -> Version | None:
             validation=verdict.summary,
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
-            targets=shop.targets,
+            targets=context.targets,
         )
 
 
-def _replayed_schema(shop: JobContext, connection: Connection, settings: ModelSettings) -> pa.Schema | None:
+def _replayed_schema(
+    context: JobContext, connection: Connection, settings: ModelSettings
+) -> pa.Schema | None:
     name = settings.retrain.replay
     version = datasets.newest(connection, name) if name else None
     if version is None:
         return None
-    return datasets.read(connection, shop.objects, version).to_arrow().schema
+    return datasets.read(connection, context.objects, version).to_arrow().schema
 
 
-def _quarantine(shop: JobContext, dataset: str, reasons: dict[str, str]) -> None:
+def _quarantine(context: JobContext, dataset: str, reasons: dict[str, str]) -> None:
     if reasons:
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             flagged.quarantine(connection, dataset, reasons, now_us=now_us())
 
 

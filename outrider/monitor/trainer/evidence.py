@@ -1,7 +1,4 @@
-"""Evidence on a candidate for the gate: suites, rows, live traffic.
-
-Held-out rows and fresh ones.
-"""
+"""Candidate's evidence for the gate: suites, held-out and fresh rows, traffic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,9 +14,9 @@ from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.quality import Asked as AskedLabel
 from outrider.assertions.typed_text import read_typed
 from outrider.behavioral_tests import Example, Outcome
+from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
-from outrider.behavioral_tests.kept_values import image_of
 from outrider.dataops.flags.shadow_flags import count_shadow_flags
 from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
 from outrider.dataops.ledger.records import newest_predictions
@@ -31,9 +28,7 @@ SPELLED_OUT = 4
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
-    """Evidence of behavioral tests on both models, and gaps.
-
-    Gaps name tests that could be run on neither.
+    """Behavioral evidence on both models; gaps are tests run on neither.
 
     Tests that had no case to judge for either are left out; those that could be run on neither are named as
     missing.
@@ -94,9 +89,7 @@ def _asked(outcome: Outcome) -> FailureRate:
 
 
 def example_text(example: Example) -> str:
-    """Failing case in one line.
-
-    Its input or change, and its answer, before -> after.
+    """Failing case in one line: input or change, answer before -> after.
 
     Pictures and other arrays stand as their shape and range.
     """
@@ -181,17 +174,12 @@ def _weighted_share(
 
 
 def answers_are_numeric(connection: Connection, model: str) -> bool:
-    """True where the newest answers under judgement are a numeric target.
-
-    Numbers to be near to, not classes to be hit.
-    """
+    """True where the newest answers are numbers, not classes."""
     return is_numeric([read_typed(value) for value in newest_predictions(connection, model, limit=1000)])
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
-    """Flags of both on blocks that both have been judged on.
-
-    The candidate has answered all of them.
+    """Flags of both on blocks judged on both, all answered.
 
     Live behavioral tests ask the champion only: their flags are left out.
     """

@@ -1,7 +1,4 @@
-"""Metrics of the trainer for Prometheus, read from committed rows.
-
-Exact across crashes and restarts.
-"""
+"""Trainer's metrics from committed rows, exact across crashes and restarts."""
 
 import logging
 import threading
@@ -11,7 +8,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.flags.incidents import count_incidents
+from outrider.dataops.flags.stored_incidents import count_incidents
 from outrider.dataops.improvement import jobs, shadow_tests
 from outrider.dataops.improvement.suite_outcomes import count_by_role
 from outrider.dataops.improvement.verdicts import count_verdicts
@@ -27,9 +24,7 @@ _LEVELS = ("info", "warning", "critical")
 
 
 class LoopMetrics:
-    """Metrics of the improvement loop.
-
-    :meth:`observe` brings them up to the database.
+    """Metrics of the improvement loop, updated from the database by :meth:`observe`.
 
     Counters follow counts of rows, which only grow, so a process that starts again goes on where it was.
     """

@@ -1,6 +1,4 @@
-"""Trainer process.
-
-Runs jobs one after another, and a thread that delivers webhooks.
+"""Trainer process: jobs in sequence, and a webhook thread.
 
 ``python -m outrider.monitor.trainer --config PATH``. Torch and Great Expectations are loaded by the first
 job that needs them.
@@ -39,24 +37,24 @@ from .webhooks import deliver_until, endpoints, targets
 log = logging.getLogger(__name__)
 
 
-def run_next(shop: JobContext) -> JobRow | None:
+def run_next(context: JobContext) -> JobRow | None:
     """Run the next job, if any, and return its final state.
 
     A job that fails for a reason that can pass (a busy database, another commit in between) or because the
     process ends stays in the queue; any other failure closes it with the reason.
     """
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         if not jobs.is_waiting(connection):
             return None  # without taking the write lock: this is asked often
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         job = jobs.claim(connection, now_us=now_us())
     if job is None:
         return None
     log.info("%s: %s of %s, attempt %d", job.id, job.kind, job.model, job.attempts)
     try:
-        _run(shop, job)
+        _run(context, job)
     except Stopping:
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             jobs.requeue(connection, job.id)
         log.info("%s goes back into the queue", job.id)
     except (OperationalError, StaleParent) as error:
@@ -64,63 +62,60 @@ def run_next(shop: JobContext) -> JobRow | None:
     except Exception as error:
         log.exception("%s failed", job.id)
         reason = str(error) if isinstance(error, OutriderError) else f"{type(error).__name__}: {error}"
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             jobs.fail(connection, job.id, reason, now_us=now_us())
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         return jobs.get(connection, job.id)
 
 
-def _run(shop: JobContext, job: JobRow) -> None:
+def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
     is_registered = "candidate" in job.params  # it is only put before the gate
-    if job.kind == "retrain" and (is_registered or _is_trained_here(shop, job.model)):
+    if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
-        set_threads(shop.settings.worker.threads)
-        Retraining(shop, job).run()
+        set_threads(context.settings.worker.threads)
+        Retraining(context, job).run()
         return
     from .dataset_jobs import commit_flagged, import_table
 
     started = time.perf_counter()
-    version = import_table(shop, job) if "object" in job.params else commit_flagged(shop, job)
+    version = import_table(context, job) if "object" in job.params else commit_flagged(context, job)
     result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
     if version is not None:
         result |= {"dataset": version.dataset, "number": version.number}
         result |= {"digest": version.digest, "rows": version.rows}
-    with write(shop.engine) as connection:
+    with write(context.engine) as connection:
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
 
 
-def _is_trained_here(shop: JobContext, model: str) -> bool:
+def _is_trained_here(context: JobContext, model: str) -> bool:
     """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
-    with shop.engine.connect() as connection:
+    with context.engine.connect() as connection:
         champion = models.champion(connection, model)
     if champion is None:
-        return shop.model(model).architecture is not None
-    why = why_trained_elsewhere(stored_source(shop.settings, champion))
-    if why and shop.model(model).architecture is not None:
+        return context.model(model).architecture is not None
+    why = why_trained_elsewhere(stored_source(context.settings, champion))
+    if why and context.model(model).architecture is not None:
         log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
     return not why
 
 
-def run_until(shop: JobContext, between: Callable[[], None] = lambda: None) -> None:
-    """Run jobs until asked to stop.
-
-    ``between`` is called where there is none.
-    """
-    while not shop.stop.is_set():
+def run_until(context: JobContext, between: Callable[[], None] = lambda: None) -> None:
+    """Run jobs until asked to stop, ``between`` where none waits."""
+    while not context.stop.is_set():
         try:
-            job = run_next(shop)
+            job = run_next(context)
             if job is None:
                 between()
         except OperationalError as error:
             log.warning("the database cannot be used right now: %s", error)
             job = None
         if job is None or job.status == "running":
-            shop.stop.wait(shop.poll_s)
+            context.stop.wait(context.poll_s)
 
 
-def open_workshop(settings: Settings, stop: threading.Event) -> JobContext:
+def open_context(settings: Settings, stop: threading.Event) -> JobContext:
     """Open the stores; waits for intake to make the journal.
 
     Raises
@@ -150,21 +145,21 @@ def main(arguments: list[str] | None = None) -> int:
         settings = load_settings(path)
         set_up("trainer", settings.server.log_format)
         hooks = endpoints(settings)
-        shop = open_workshop(settings, stop)
+        context = open_context(settings, stop)
     except (ConfigError, JournalUnreadable) as error:
         log.error("%s", error)
         return 0 if stop.is_set() else 3
-    delivery = threading.Thread(target=deliver_until, args=(shop.engine, hooks, stop), name="webhooks")
+    delivery = threading.Thread(target=deliver_until, args=(context.engine, hooks, stop), name="webhooks")
     delivery.start()
     metrics = new_metrics(models=tuple(settings.models))
-    observer = threading.Thread(target=LoopMetrics(metrics, shop.engine).observe_until, args=(stop,))
+    observer = threading.Thread(target=LoopMetrics(metrics, context.engine).observe_until, args=(stop,))
     observer.start()
-    watch = threading.Thread(target=ShadowTests(shop).look_until, args=(stop,), name="shadow tests")
+    watch = threading.Thread(target=ShadowTests(context).look_until, args=(stop,), name="shadow tests")
     watch.start()
     sender = start_sender(metrics, process="trainer")
-    champions = ChampionSuites(shop, path)
+    champions = ChampionSuites(context, path)
     try:
-        run_until(shop, champions.look)
+        run_until(context, champions.look)
     finally:
         stop.set()
         champions.close()
@@ -173,5 +168,5 @@ def main(arguments: list[str] | None = None) -> int:
         watch.join(timeout=5.0)
         if sender is not None:
             sender.close()
-        shop.engine.dispose()
+        context.engine.dispose()
     return 0

@@ -37,7 +37,7 @@ from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError, NotFound, ValidationRefused
 from outrider.monitor.registry.predictors import load_predictor
-from outrider.monitor.settings.config import ModelSettings, RetrainSettings
+from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
 from outrider.user_code import load_callable
 
@@ -54,19 +54,19 @@ OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 class Retraining:
     """Run of a retraining job."""
 
-    def __init__(self, shop: JobContext, job: JobRow) -> None:
-        self.shop = shop
+    def __init__(self, context: JobContext, job: JobRow) -> None:
+        self.context = context
         self.job = job
-        self.settings: ModelSettings = shop.model(job.model)
+        self.settings: ModelSettings = context.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
-        self.device = pick_device(shop.settings.worker.device)
+        self.device = pick_device(context.settings.worker.device)
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
             return
         self.source = self._trainable()
-        self.architecture = load_architecture(self.source.reference, shop.settings.base)
+        self.architecture = load_architecture(self.source.reference, context.settings.base)
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
@@ -87,9 +87,9 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        version = commit_flagged(self.shop, self.job)
+        version = commit_flagged(self.context, self.job)
         if version is None:
-            with self.shop.engine.connect() as connection:
+            with self.context.engine.connect() as connection:
                 version = datasets.newest(connection, flagged.dataset_of(self.job.model))
         if version is None and not self.job.params.get("from_scratch"):
             raise ValidationRefused(
@@ -99,8 +99,8 @@ class Retraining:
         self._note("dataset")
 
     def _train(self) -> None:
-        shop, options = self.shop, self.options
-        with shop.engine.connect() as connection:
+        context, options = self.context, self.options
+        with context.engine.connect() as connection:
             champion = self._champion(connection)
             fresh_version, replay_version = self._versions(connection)
             fresh = self._examples(connection, fresh_version, "train")
@@ -115,7 +115,7 @@ class Retraining:
             if self.job.params.get("from_scratch"):
                 module = reinitialise(self.architecture, seed=options.seed)
             else:
-                weights = models.weights_bytes(connection, shop.objects, champion.model, champion.version)
+                weights = models.weights_bytes(connection, context.objects, champion.model, champion.version)
                 module = load_weights(self.architecture(), weights, name=champion.id)
                 parents.append(("model", champion.id, "weights"))
         empty = TrainingExamples(replay.x[:0], replay.y[:0]) if replay is not None else None
@@ -131,15 +131,15 @@ class Retraining:
             replay_ratio=options.replay_ratio,
             batch_rows=options.batch_rows,
             seed=options.seed,
-            augment=load_callable(options.augment, shop.settings.base) if options.augment else None,
+            augment=load_callable(options.augment, context.settings.base) if options.augment else None,
             average=options.average,
             trains=() if self.job.params.get("from_scratch") else options.trains,
             device=self.device,
             progress=self._progress,
         )
-        digest = shop.objects.put(dump_weights(state))
+        digest = context.objects.put(dump_weights(state))
         how = "from scratch" if self.job.params.get("from_scratch") else f"fine-tuned from {champion.version}"
-        with write(shop.engine) as connection:
+        with write(context.engine) as connection:
             candidate = models.register(
                 connection,
                 model=self.job.model,
@@ -160,27 +160,27 @@ class Retraining:
         policy = self.settings.gate
         deadline = time.monotonic() + policy.shadow_timeout_s
         while policy.shadow_rows and time.monotonic() < deadline:
-            with self.shop.engine.connect() as connection:
+            with self.context.engine.connect() as connection:
                 seen = shadow_evidence(connection, self.job.model, self.result["candidate"])
             if seen.rows >= policy.shadow_rows:
                 return
-            self.shop.check_stop()
-            self.shop.stop.wait(self.shop.poll_s)
+            self.context.check_stop()
+            self.context.stop.wait(self.context.poll_s)
 
     def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
-        shop, settings = self.shop, self.settings
+        context, settings = self.context, self.settings
         candidate = self.result["candidate"]
         missing: list[str] = []
         held_out = fresh = held_batch = None
-        with shop.engine.connect() as connection:
+        with context.engine.connect() as connection:
             champion = self._champion(connection).version
             old = self._predictor(connection, champion)
             new = self._predictor(connection, candidate)
             name = settings.gate.held_out
             version = datasets.newest(connection, name) if name else None
             if version is not None:
-                held_batch = datasets.read(connection, shop.objects, version)
+                held_batch = datasets.read(connection, context.objects, version)
                 held_out = paired_evidence(
                     version.id, held_batch, settings.target, old, new, classes=settings.classes
                 )
@@ -188,7 +188,7 @@ class Retraining:
                 missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
             fresh_version, _ = self._versions(connection)
             if fresh_version is not None:
-                rows = datasets.read(connection, shop.objects, fresh_version, part="held_out")
+                rows = datasets.read(connection, context.objects, fresh_version, part="held_out")
                 if rows.rows:
                     where = f"{fresh_version.id} held out"
                     weights = request_weights(connection, self.job.model)
@@ -203,12 +203,12 @@ class Retraining:
                 )
             shadow = shadow_evidence(connection, self.job.model, candidate)
         comparison = compare_all(
-            model_suites(shop.settings, self.job.model),
+            model_suites(context.settings, self.job.model),
             old,
             new,
             cases=held_batch,
             seed=self.options.seed,
-            pause=shop.check_stop,
+            pause=context.check_stop,
         )
         suites, unknown = suite_evidence(comparison)
         outcomes = {
@@ -235,7 +235,7 @@ class Retraining:
             )
             reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
         self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
-        with write(self.shop.engine) as connection:
+        with write(self.context.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
                 return False
@@ -263,7 +263,7 @@ class Retraining:
                     candidate,
                     now_us=now,
                     reason="the promotion gate passed it",
-                    targets=self.shop.targets,
+                    targets=self.context.targets,
                 )
             elif not verdict.promoted:
                 models.set_status(
@@ -275,7 +275,7 @@ class Retraining:
                     note=reasons[0].partition("\n")[0],
                 )
                 data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
-                outbox.enqueue(connection, "gate.refused", data, targets=self.shop.targets, now_us=now)
+                outbox.enqueue(connection, "gate.refused", data, targets=self.context.targets, now_us=now)
             status = "done" if verdict.promoted else "refused"
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True
@@ -292,7 +292,7 @@ class Retraining:
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         log.info("%s: %s", self.job.id, name)
-        self.shop.check_stop()
+        self.context.check_stop()
         self._note(name)
         start = time.perf_counter()
         try:
@@ -301,7 +301,7 @@ class Retraining:
             self.result["seconds"][name] = round(time.perf_counter() - start, 3)
 
     def _note(self, stage: str) -> None:
-        with write(self.shop.engine) as connection:
+        with write(self.context.engine) as connection:
             jobs.note(connection, self.job.id, stage=stage, result=self.result)
 
     def _champion(self, connection: Connection) -> models.Model:
@@ -324,20 +324,20 @@ class Retraining:
     ) -> TrainingExamples | None:
         if version is None:
             return None
-        batch = datasets.read(connection, self.shop.objects, version, part=part)
+        batch = datasets.read(connection, self.context.objects, version, part=part)
         classes = self.source.classes if self.source.task == "classification" else ()
         return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
 
     def _predictor(self, connection: Connection, version: str) -> Predictor:
         """A version of any kind: the champion may be another one by now."""
         found = models.get(connection, self.job.model, version)
-        weights = None if found.weights is None else self.shop.objects.get(found.weights)
-        return load_predictor(self.shop.settings, stored_source(self.shop.settings, found), weights)
+        weights = None if found.weights is None else self.context.objects.get(found.weights)
+        return load_predictor(self.context.settings, stored_source(self.context.settings, found), weights)
 
     def _trainable(self) -> Source:
         """Source of the champion; raises where it is not fine-tuned here."""
-        settings, model = self.shop.settings, self.job.model
-        with self.shop.engine.connect() as connection:
+        settings, model = self.context.settings, self.job.model
+        with self.context.engine.connect() as connection:
             champion = models.champion(connection, model)
         source = source_of(settings, model) if champion is None else stored_source(settings, champion)
         if why := why_trained_elsewhere(source):
@@ -347,14 +347,14 @@ class Retraining:
 
     def _source(self, champion: models.Model) -> str | None:
         """The candidate is what the champion is, with other weights."""
-        source = stored_source(self.shop.settings, champion)
+        source = stored_source(self.context.settings, champion)
         if source is None:
             return None
         base = None if self.job.params.get("from_scratch") else champion.id
         return dataclasses.replace(source, adapted_from=base, shares=()).to_json()
 
     def _progress(self, epoch: int, loss: float) -> None:
-        self.shop.check_stop()
+        self.context.check_stop()
         log.info("%s: epoch %d of %d, loss %.4f", self.job.id, epoch, self.options.epochs, loss)
         self.result["epoch"] = epoch
         self.result["loss"] = round(loss, 6)

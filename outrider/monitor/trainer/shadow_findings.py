@@ -1,7 +1,4 @@
-"""Findings of a shadow test beside agreement.
-
-Labels, flags, behavioral tests, cost and size.
-"""
+"""Shadow test findings: labels, flags, behavioral tests, cost, size."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,7 +15,7 @@ from outrider.dataops.improvement.suite_outcomes import list_outcomes
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_answer
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.monitor.settings.config import ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 
 from .agreement import ComparisonProgress, agreement_rows, deciding
@@ -36,9 +33,7 @@ def gather(
     *,
     smaller: float | None = None,
 ) -> dict[str, Any]:
-    """Findings of a test so far, with its recommendation.
-
-    As they are saved and shown.
+    """Findings of a test so far and recommendation, saved and shown.
 
     Parameters
     ----------
@@ -89,7 +84,7 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
     answers: tuple[list[Any], list[Any]] = [], []
     for seq, labels in truth.items():
         one, other = (
-            _said(connection, trial.model, version, seq, target)
+            _outputs(connection, trial.model, version, seq, target)
             for version in (trial.champion, trial.version)
         )
         known = [key for key in labels if key in one and key in other and drawn.get(key, True)]
@@ -102,13 +97,13 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
     return DiscordantPairs(len(values), int((new & ~old).sum()), int((old & ~new).sum()))
 
 
-def _said(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
+def _outputs(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
     answer = read_answer(connection, model, version, seq)
     if answer is None:
         return {}
     name = f"outputs.{target}"
-    said = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
-    return dict(zip(answer.keys.tolist(), map(read_typed, said), strict=True))
+    predicted = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
+    return dict(zip(answer.keys.tolist(), map(read_typed, predicted), strict=True))
 
 
 def _flags(connection: Connection, stretch: ShadowStretch, progress: ComparisonProgress) -> DiscordantPairs:
@@ -124,8 +119,8 @@ def _regressions(connection: Connection, trial: Trial) -> list[str]:
     status = {(one.version, one.suite, one.test): one.status for one in found}
     return sorted(
         test
-        for (version, suite, test), said in status.items()
+        for (version, suite, test), outcome in status.items()
         if version == trial.version
-        and said in ("failed", "error")
+        and outcome in ("failed", "error")
         and status.get((trial.champion, suite, test)) == "passed"
     )

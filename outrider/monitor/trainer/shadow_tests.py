@@ -1,6 +1,4 @@
-"""Shadow tests: begin, follow and end, with a recommendation.
-
-One for every challenger, ended in time.
+"""One shadow test per challenger: begun, followed, ended, with a recommendation.
 
 A thread of the trainer. What it knows is saved in one row per test, so it goes on where it was.
 """
@@ -37,13 +35,10 @@ REFRESH_S = 60.0
 
 
 class ShadowTests:
-    """Shadow tests of all models.
+    """Shadow tests of all models, advanced by :meth:`look`."""
 
-    :meth:`look` brings them up to the stored answers.
-    """
-
-    def __init__(self, shop: JobContext, *, now: Callable[[], int] = now_us) -> None:
-        self._shop = shop
+    def __init__(self, context: JobContext, *, now: Callable[[], int] = now_us) -> None:
+        self._context = context
         self._now = now
         self._progress: dict[tuple[str, str, int], ComparisonProgress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
@@ -54,7 +49,7 @@ class ShadowTests:
     def look(self) -> None:
         """Begin, follow and end tests."""
         for trial in self._running():
-            if trial.model not in self._shop.settings.models:
+            if trial.model not in self._context.settings.models:
                 continue
             try:
                 self._follow(trial)
@@ -67,10 +62,10 @@ class ShadowTests:
     def _follow(self, trial: Trial) -> None:
         """Bring one test up to what has been answered."""
         progress = self._progress.setdefault(_key(trial), ComparisonProgress.of(trial))
-        follower = Follower(self._shop.engine, self._shop.model(trial.model))
+        follower = Follower(self._context.engine, self._context.model(trial.model))
         while follower.advance(trial, progress):
             self._note(trial, progress)
-            if self._shop.stop.is_set() or self._is_due(trial, progress):
+            if self._context.stop.is_set() or self._is_due(trial, progress):
                 break
         self._note(trial, progress)
         if self._is_due(trial, progress):
@@ -90,7 +85,7 @@ class ShadowTests:
 
     def _running(self) -> list[Trial]:
         """Tests that run, once those are begun and ended that versions ask for."""
-        with self._shop.engine.connect() as connection:
+        with self._context.engine.connect() as connection:
             pairs = _pairs(connection)
             running = shadow_tests.running(connection)
             resting = shadow_tests.over(connection)
@@ -99,14 +94,14 @@ class ShadowTests:
         for trial in over:
             self._leave(trial, pairs)
         for (model, version), champion in pairs.items():
-            if (model, version) not in there | resting and model in self._shop.settings.models:
+            if (model, version) not in there | resting and model in self._context.settings.models:
                 self._begin(model, version, champion)
-        with self._shop.engine.connect() as connection:
+        with self._context.engine.connect() as connection:
             return shadow_tests.running(connection)
 
     def _begin(self, model: str, version: str, champion: str) -> None:
-        given = self._shop.model(model).challengers.get(version)
-        with write(self._shop.engine) as connection:
+        given = self._context.model(model).challengers.get(version)
+        with write(self._context.engine) as connection:
             after_seq = _begins_after(connection, model, version)
             if after_seq is None:
                 return
@@ -131,7 +126,7 @@ class ShadowTests:
             else f"version {champion} is champion now: a new test began"
         )
         findings = dict(trial.findings) | {"ended_because": why}
-        with write(self._shop.engine) as connection:
+        with write(self._context.engine) as connection:
             shadow_tests.end(
                 connection, trial, recommendation="undecided", findings=findings, now_us=self._now()
             )
@@ -144,21 +139,21 @@ class ShadowTests:
         if not grown and time.monotonic() - at <= REFRESH_S:
             return
         if not progress.blocks:
-            with self._shop.engine.connect() as connection:
+            with self._context.engine.connect() as connection:
                 if trial.version not in left_out(connection, trial.model):
                     return  # nothing is known, and nothing wrong
         self._made[_key(trial)] = progress.rows, time.monotonic()
         findings = self._findings(trial, progress)
-        with write(self._shop.engine) as connection:
+        with write(self._context.engine) as connection:
             shadow_tests.save(connection, trial, findings)
 
     def _findings(self, trial: Trial, progress: ComparisonProgress) -> dict[str, object]:
         if _key(trial) not in self._smaller:
-            share = bytes_share(self._shop, trial.model, trial.version, trial.champion)
+            share = bytes_share(self._context, trial.model, trial.version, trial.champion)
             self._smaller[_key(trial)] = share
-        with self._shop.engine.connect() as connection:
+        with self._context.engine.connect() as connection:
             smaller = self._smaller[_key(trial)]
-            return gather(connection, trial, progress, self._shop.model(trial.model), smaller=smaller)
+            return gather(connection, trial, progress, self._context.model(trial.model), smaller=smaller)
 
     def _is_due(self, trial: Trial, progress: ComparisonProgress) -> bool:
         is_over = trial.ends_us is not None and self._now() >= trial.ends_us
@@ -176,11 +171,11 @@ class ShadowTests:
             "reasons": reasons,
             "records": progress.rows,
         }
-        with write(self._shop.engine) as connection:
+        with write(self._context.engine) as connection:
             if shadow_tests.end(
                 connection, trial, recommendation=advice, findings=findings, now_us=self._now()
             ):
-                enqueue(connection, "shadow.ended", data, targets=self._shop.targets, now_us=self._now())
+                enqueue(connection, "shadow.ended", data, targets=self._context.targets, now_us=self._now())
         self._forget(trial)
         log.info("%s: the shadow test of version %s ended: %s", trial.model, trial.version, advice)
 

@@ -1,7 +1,4 @@
-"""Behavioral tests of a model, run on one version or two.
-
-As its configuration names them.
-"""
+"""Configured behavioral tests of a model, on one or two versions."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -35,10 +32,7 @@ def compare_all(
     seed: int,
     pause: Callable[[], None],
 ) -> Comparison:
-    """Comparison of both models on all cases of all tests.
-
-    ``pause`` is called before each test and may raise.
-    """
+    """Comparison on all tests' cases; ``pause`` before each may raise."""
 
     def tests() -> Iterator[BehavioralTest]:
         for suite in suites:

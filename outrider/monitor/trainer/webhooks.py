@@ -1,7 +1,4 @@
-"""Delivery of outbox messages.
-
-Signed as in Standard Webhooks, only to addresses that are allowed.
-"""
+"""Outbox delivery, signed as Standard Webhooks, to allowed addresses."""
 
 import ipaddress
 import logging
@@ -30,10 +27,7 @@ POLL_S = 0.25
 
 
 class Refused(OutriderError):  # noqa: N818 - reads as the event it is
-    """Message refused by its address, or address not allowed.
-
-    The text says why.
-    """
+    """Message refused by its address, or address not allowed: why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Page of challengers beside the champion.
-
-Agreement per slice, distances of scores, examples, cost.
-"""
+"""Page of challengers: agreement, score distances, examples, cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +17,7 @@ WIDTH, HEIGHT = 340.0, 90.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Class of distances in the chart, as two rectangles.
-
-    Their heights are both shares.
-    """
+    """Two rectangles of a distance class, heights as shares."""
 
     x: float
     width: float

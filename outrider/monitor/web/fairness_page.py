@@ -1,7 +1,4 @@
-"""Page of groups.
-
-Which columns name groups, and metrics drawn as dots with their intervals.
-"""
+"""Page of groups: columns, and metrics as dots with intervals."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -43,10 +40,7 @@ class MetricView:
 
 @dataclass(frozen=True, slots=True)
 class FairnessPage:
-    """Data of the page.
-
-    ``figures`` is None where nothing was chosen or ``problem`` says why not.
-    """
+    """Page data; ``figures`` None where unchosen, or for ``problem``."""
 
     columns: tuple[str, ...]
     answers: tuple[str, ...]
@@ -58,10 +52,7 @@ class FairnessPage:
 
 
 def read_fairness(engine: Engine, blocks: BlockSource, model: str, *, by: str, positive: str) -> FairnessPage:
-    """Read the page.
-
-    Without a choice the first column and the rarest answer are shown.
-    """
+    """Read the page, by default first column and rarest answer."""
     with engine.connect() as connection:
         answers = _answers(connection, model)
         columns = _columns(connection, blocks, model)

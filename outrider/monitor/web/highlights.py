@@ -23,9 +23,7 @@ class Shown:
 
 
 def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str]:
-    """Columns that the evidence names, as a key or as a text.
-
-    With or without ``inputs.`` before the name.
+    """Columns named in evidence, as key or text, ``inputs.`` optional.
 
     Examples
     --------
@@ -33,14 +31,12 @@ def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str
     >>> sorted(named_fields({"age": -1, "field": "outputs.label"}, columns))
     ['inputs.age', 'outputs.label']
     """
-    said = {_ELEMENT.sub("", word) for word in _words(evidence)}
-    return {name for name in columns if name in said or name.partition(".")[2] in said}
+    words = {_ELEMENT.sub("", word) for word in _words(evidence)}
+    return {name for name in columns if name in words or name.partition(".")[2] in words}
 
 
 def described_fields(description: str, columns: Sequence[str]) -> set[str]:
-    """Columns that a description names in full.
-
-    Descriptions of the library do.
+    """Columns that a description, like the library's, names in full.
 
     Examples
     --------

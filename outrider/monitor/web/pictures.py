@@ -63,10 +63,7 @@ def record_pictures(batch: Batch | None, model: str, record_id: str, row: int) -
 
 
 def draw(batch: Batch, row: int, column: str) -> bytes | None:
-    """PNG of one record's column.
-
-    None when it is no picture or has no value.
-    """
+    """PNG of a record's column; None without value or picture."""
     if column not in image_columns(batch):
         return None
     one = batch.slice(row, 1)
@@ -76,10 +73,7 @@ def draw(batch: Batch, row: int, column: str) -> bytes | None:
 
 
 def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
-    """PNG of the evidence's part with that dotted name.
-
-    None when it is no picture.
-    """
+    """PNG of evidence by dotted name; None if no picture."""
     for found, value in _images(evidence):
         if found == name:
             return to_png(value)
@@ -87,19 +81,13 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[FlagCard]:
-    """Neighbouring flags of one record and slot as one card.
-
-    ``batch`` gives the block of a number.
-    """
+    """Cards of neighbouring flags of one record and slot; ``batch`` reads blocks."""
     groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
 def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> FlagCard:
-    """Card of one record's flags, with pictures and facts.
-
-    The record's pictures, those in the evidence, and the rest as text.
-    """
+    """Card of a record's flags: its and their pictures, facts, text."""
     first = flags[0]
     shown: list[Picture] = []
     facts: list[tuple[str, str]] = []
@@ -107,8 +95,8 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         base = f"/m/{quote(flag.model, safe='')}/images/flags/{quote(flag.id, safe='')}"
         found = [name for name, _ in _images(flag.evidence)]
         answer = [text for _, text in flatten(flag.evidence.get("outputs", {}))][:1]
-        said = f" → {answer[0]}" if answer else ""
-        shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + said) for name in found]
+        suffix = f" → {answer[0]}" if answer else ""
+        shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + suffix) for name in found]
         facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
     return FlagCard(
         flag=first,

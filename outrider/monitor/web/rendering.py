@@ -77,10 +77,7 @@ class Pages:
         status: int = 200,
         headers: Mapping[str, str] = HEADERS,
     ) -> HTMLResponse:
-        """Page, or its content alone for htmx.
-
-        When htmx asks for a fresh one.
-        """
+        """Page, or its content when htmx asks for a fresh one."""
         layout = "fragment.html" if fragment else "page.html"
         html = self._environment.get_template(template).render({**context, "layout": layout})
         return HTMLResponse(html, status_code=status, headers=headers)
@@ -91,10 +88,7 @@ class Pages:
         return self._environment.get_template(template).render({**context, "css": css})
 
     def static(self, name: str) -> Response | None:
-        """Static file.
-
-        Its address carries a digest, so browsers may keep it.
-        """
+        """Static file, kept by browsers under its digest."""
         if name not in self._static:
             return None
         headers = {
@@ -136,10 +130,7 @@ def second(at: str) -> str:
 
 
 def clock(us: int) -> str:
-    """Time of day for people, UTC.
-
-    The date where it is more than 20 hours away.
-    """
+    """UTC time of day, date where over 20 hours away."""
     at = utc(us)
     if at is None:
         return utc_text(us)[: -len(":00.000000Z")].replace("T", " ")

@@ -1,60 +1,46 @@
 """The pages: HTTP in, a query, a template out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any, TypeAlias
-from urllib.parse import parse_qs, quote, urlencode
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import Rate, SuspensionRule
-from outrider.dataops.datasets.incident_cases import Mode
-from outrider.dataops.flags import incidents, quality, reviews
+from outrider.dataops.flags import quality, stored_incidents
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
-from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.pauses import EVERY_MODEL, PauseRow, list_pauses
+from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
-from outrider.monitor.http.incident_actions import act
-from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
-from outrider.monitor.queries.improvement import (
-    list_datasets,
-    list_jobs,
-    list_quarantine,
-    list_verdicts,
-    read_lineage,
-)
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
-from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, list_models, read_overview
+from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, read_overview
 from outrider.monitor.queries.payload_views import flatten, picture
-from outrider.monitor.queries.queries import (
-    FlagView,
-    RecordView,
-    list_flags,
-    read_answer,
-    read_flag,
-    read_record,
-)
-from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.reload import ConfigState
 
 from .agreement_page import read_agreement
 from .fairness_page import read_fairness
+from .forms import PageForms
+from .frame import PageFrame
 from .highlights import shown_fields
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .rendering import API_HEADERS, HEADERS, Pages
+from .rendering import API_HEADERS, HEADERS
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
-FORM_BYTES = 65_536
 NEIGHBOURS = 5
+SKIP_DIGITS = 6
+"""Of the number of columns that a matrix leaves out."""
 _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#8a8f9c">'
     '<circle cx="12" cy="12" r="5"/><path d="m8.5 15.5 7-7"/></svg>'
@@ -67,76 +53,42 @@ _PICTURE_HEADERS = {
 }
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """Fields of a small form; who may send it was asked before (the CSRF token)."""
-    body = await request.body()
-    if len(body) > FORM_BYTES:
-        raise ProblemError(problem(413, f"a form of at most {FORM_BYTES} bytes expected"))
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=100)
-    return {name: values[0] for name, values in fields.items()}
-
-
-Fields: TypeAlias = Annotated[dict[str, str], Depends(_form)]
-"""Read in the event loop, used in a thread: writing waits for the database."""
-
-
-SKIP_DIGITS = 6
-"""Of the number of columns that a matrix leaves out."""
-
-
+@dataclass(frozen=True, slots=True)
 class WebPage:
     """Answers of the pages; one method per page."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        journal: BlockReader,
-        *,
-        models: tuple[str, ...],
-        health: Callable[[], Mapping[str, bool]],
-        rule: SuspensionRule = DEFAULT_RULE,
-        targets: Sequence[WebhookTarget] = (),
-        learner: Learner | None = None,
-        cases: CaseWriter | None = None,
-        config: Callable[[], ConfigState] = ConfigState,
-        payloads: PayloadStore | None = None,
-    ) -> None:
-        self._payloads = payloads or PayloadStore(max_bytes=0)
-        self._rule = rule
-        self._cases = cases
-        self._config = config
-        self._learner = learner
-        self._targets = targets
-        self._engine = engine
-        self._blocks = BlockCache(journal)
-        self._journal = journal
-        self._configured = models
-        self._health = health
-        self._pages = Pages()
+    _engine: Engine
+    _journal: BlockReader
+    _blocks: BlockCache
+    _frame: PageFrame
+    _health: Callable[[], Mapping[str, bool]]
+    _rule: SuspensionRule
+    _learner: Learner | None
+    _payloads: PayloadStore
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
-        models = list_models(self._engine, self._configured)
+        models = self._frame.models()
         if models:
             return RedirectResponse(f"/m/{quote(models[0], safe='')}", status_code=307, headers=HEADERS)
         text = "No model is configured: add a [models.<name>] section to outrider.toml."
-        return self._message("No model yet", text, status=200)
+        return self._frame.message("No model yet", text, status=200)
 
     def static(self, name: str) -> Response:
         """A file of the page's own."""
-        return self._pages.static(name) or self._message("Not found", f"There is no file {name}.")
+        return self._frame.pages.static(name) or self._frame.message("Not found", f"There is no file {name}.")
 
     def api(self, request: Request) -> Response:
         """The HTTP API, to read and to try."""
         token = getattr(request.state, "csrf_token", "")
-        return self._pages.render("api.html", {"csrf_token": token}, headers=API_HEADERS)
+        return self._frame.pages.render("api.html", {"csrf_token": token}, headers=API_HEADERS)
 
     def overview(self, request: Request, model: str) -> Response:
         """Rates, series, health."""
         last = self._blocks.last_work_seq()
         view = read_overview(self._engine, model, now_us=now_us(), last_seq=last, rule=self._rule)
         with self._engine.connect() as connection:
-            current = incidents.list_incidents(connection, model=model, status="current", limit=20)
+            current = stored_incidents.list_incidents(connection, model=model, status="current", limit=20)
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
         version, accuracy = _current_accuracy(view, champion.version if champion else None)
@@ -151,7 +103,7 @@ class WebPage:
             "health": self._health(),
             "most": max([row.per_1000.get("champion", 0.0) for row in view.assertions], default=0.0) or 1.0,
         }
-        return self._page(request, "overview.html", model, "", context, refresh=True)
+        return self._frame.page(request, "overview.html", model, "", context, refresh=True)
 
     def flags(
         self,
@@ -165,7 +117,7 @@ class WebPage:
         """Flagged records, filtered and paged."""
         chosen = {"assertion": assertion, "slot": slot, "level": level}
         try:
-            page = list_flags(
+            page = queries.list_flags(
                 self._engine,
                 model,
                 assertion=assertion or None,
@@ -175,7 +127,7 @@ class WebPage:
                 after=after or None,
             )
         except ValueError as error:
-            return self._message("Bad address", str(error), status=400)
+            return self._frame.message("Bad address", str(error), status=400)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)
@@ -192,7 +144,7 @@ class WebPage:
             "first_link": _address(address, kept) if after else None,
             "next_link": _address(address, kept | {"after": page.after}) if page.after else None,
         }
-        return self._page(request, "flags.html", model, "/flags", context, refresh=not after)
+        return self._frame.page(request, "flags.html", model, "/flags", context, refresh=not after)
 
     def assertion(self, request: Request, model: str, name: str) -> Response:
         """Page of one assertion: meaning, quality, and flagged records."""
@@ -200,8 +152,8 @@ class WebPage:
             view = read_assertion(self._engine, model, name, now_us=now_us(), rule=self._rule)
         except NotFound:
             text = f"{model} has no assertion {name!r} now. Its flags stay among the flagged records."
-            return self._message("Not found", text, model=model)
-        page = list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
+            return self._frame.message("Not found", text, model=model)
+        page = queries.list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
         cards = []
         for flag in page.flags:
             card = make_card((flag,), self._blocks.batch)
@@ -217,68 +169,13 @@ class WebPage:
             "more": page.after is not None,
             "peak": max(view.severities.counts, default=0),
         }
-        return self._page(request, "assertion.html", model, "/assertions", context)
-
-    def suspend(self, model: str, name: str, form: Fields) -> Response:
-        """Suspend an assertion for some time, or until somebody resumes."""
-        until = _until(form) or quality.FOREVER_US
-        with write(self._engine) as connection:
-            quality.suspend(connection, model, name, until_us=until, reason="by hand, on its page")
-        return _back(form)
-
-    def resume(self, model: str, name: str, form: Fields) -> Response:
-        """Let a suspended assertion judge again."""
-        with write(self._engine) as connection:
-            quality.resume(connection, model, name)
-        return _back(form)
-
-    def review(self, form: Fields) -> Response:
-        """Review a flag: was the model wrong?."""
-        flag, is_error = form.get("flag", ""), form.get("is_error") == "1"
-        with write(self._engine) as connection:
-            reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())
-        return _back(form)
-
-    def add_case(self, model: str, form: Fields) -> Response:
-        """Write a flagged record as a case, and show its place.
-
-        Into the model's suite file.
-        """
-        if self._cases is None or model not in list_models(self._engine, self._configured):
-            raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
-        mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
-        label = form.get("label", "").strip() or None
-        back = _next(form)
-        try:
-            wanted = Wanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
-            made = self._cases.make(model, wanted)
-            added = self._cases.add(model, made)
-        except ProblemError as error:
-            heading, text, asked = "No test case was written", error.problem.detail, None
-            if error.problem.extra.get("field") == "label":
-                heading = "What is the right answer?"
-                text = f"No label of {error.problem.extra['record']} was sent, and no assertion proposes one."
-                asked = form
-            status = error.problem.status
-            return self._message(heading, text, status=status, model=model, back=back, asked=asked)
-        told = {"added": "was written to", "changed": "was changed in", "present": "stood already in"}
-        text = (
-            f"Record {added.case} {told[added.state]} {added.file}, test {added.test}. pytest and the "
-            "promotion gate ask it from now on; put the file under version control."
-        )
-        return self._message("Test case", text, status=200, model=model, back=back)
-
-    def incident(self, incident: str, form: Fields) -> Response:
-        """Acknowledge, mute or resolve an incident."""
-        action = form.get("action", "")
-        act(self._engine, incident, action, until_us=_until(form), note="", targets=self._targets)
-        return _back(form)
+        return self._frame.page(request, "assertion.html", model, "/assertions", context)
 
     def record(self, request: Request, model: str, record_id: str) -> Response:
         """Page of one record."""
-        view = read_record(self._engine, model, record_id)
+        view = queries.read_record(self._engine, model, record_id)
         if view is None:
-            return self._message("Not found", f"{model} has no record {record_id!r}.", model=model)
+            return self._frame.message("Not found", f"{model} has no record {record_id!r}.", model=model)
         payload = self._blocks.record(view.seq, view.row)
         batch = self._blocks.batch(view.seq)
         outputs = "Outputs"
@@ -301,26 +198,30 @@ class WebPage:
                 )
             ],
         }
-        return self._page(request, "record.html", model, "/records", context)
+        return self._frame.page(request, "record.html", model, "/records", context)
 
-    def _answer(self, judged: FlagView | RecordView, record_id: str) -> dict[str, Any]:
+    def _answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
         """Answer of the replica to a record without production's answer."""
-        version = judged.version if isinstance(judged, FlagView) else None
-        return read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
+        version = judged.version if isinstance(judged, queries.FlagView) else None
+        return queries.read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str) -> Response:
         """Page of the champion's ancestors."""
-        return self._page(
-            request, "lineage.html", model, "/lineage", {"root": read_lineage(self._engine, model)}
+        return self._frame.page(
+            request,
+            "lineage.html",
+            model,
+            "/lineage",
+            {"root": improvement.read_lineage(self._engine, model)},
         )
 
     def retrains(self, request: Request, model: str) -> Response:
         """Jobs and gate verdicts."""
         context = {
-            "jobs": list_jobs(self._engine, model),
-            "verdicts": list_verdicts(self._engine, model),
+            "jobs": improvement.list_jobs(self._engine, model),
+            "verdicts": improvement.list_verdicts(self._engine, model),
         }
-        return self._page(request, "retrains.html", model, "/retrains", context, refresh=True)
+        return self._frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
 
     def behavior(
         self, request: Request, model: str, capability: str = "", status: str = "", skip: str = ""
@@ -343,14 +244,14 @@ class WebPage:
             else None,
             "older_link": _address(address, kept | {"skip": str(first + COLUMNS)}) if matrix.older else None,
         }
-        return self._page(request, "behavior.html", model, "/behavior", context)
+        return self._frame.page(request, "behavior.html", model, "/behavior", context)
 
     def outcome(self, request: Request, model: str, version: str, suite: str, test: str) -> Response:
         """Page of one test's outcome for a version, with failing cases."""
         found = read_detail(self._engine, model, version, suite, test)
         if found is None:
             text = f"No outcome of {test} ({suite}) is stored for version {version}."
-            return self._message("Not found", text, model=model)
+            return self._frame.message("Not found", text, model=model)
         before = found.before.measures if found.before else ()
         context = {
             "d": found,
@@ -363,7 +264,7 @@ class WebPage:
                 *(quote(part, safe="") for part in (model, version, suite, test))
             ),
         }
-        return self._page(request, "outcome.html", model, "/behavior", context)
+        return self._frame.page(request, "outcome.html", model, "/behavior", context)
 
     def case_image(
         self, model: str, version: str, suite: str, test: str, case: int, name: str, part: str
@@ -375,20 +276,20 @@ class WebPage:
     def datasets(self, request: Request, model: str) -> Response:
         """Dataset versions and refused rows."""
         context = {
-            "datasets": list_datasets(self._engine, model),
-            "refused": list_quarantine(self._engine, model),
+            "datasets": improvement.list_datasets(self._engine, model),
+            "refused": improvement.list_quarantine(self._engine, model),
         }
-        return self._page(request, "datasets.html", model, "/datasets", context)
+        return self._frame.page(request, "datasets.html", model, "/datasets", context)
 
     def fairness(self, request: Request, model: str, by: str = "", positive: str = "") -> Response:
         """Selection and error rates by group."""
         found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
-        return self._page(request, "fairness.html", model, "/fairness", {"f": found})
+        return self._frame.page(request, "fairness.html", model, "/fairness", {"f": found})
 
     def agreement(self, request: Request, model: str, version: str = "") -> Response:
         """Challengers beside the champion."""
         found = read_agreement(self._engine, model, version=version)
-        return self._page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
+        return self._frame.page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
 
     def named_agreement(self, model: str) -> Response:
         """Redirect to the same page by its descriptive address."""
@@ -398,7 +299,7 @@ class WebPage:
     def proposals(self, request: Request, model: str) -> Response:
         """Assertions that stored traffic speaks for."""
         if self._learner is None:
-            return self._message("Not found", "Nothing can be learned here.")
+            return self._frame.message("Not found", "Nothing can be learned here.")
         now = self._learner.read(model, quality.active_revisions(self._engine, model))
         context = {
             "l": now,
@@ -408,30 +309,11 @@ class WebPage:
             "most": MOST_RECORDS,
         }
         is_running = now.status == "learning"
-        return self._page(request, "proposals.html", model, "/proposals", context, refresh=is_running)
-
-    def learn(self, model: str, form: Fields) -> Response:
-        """Learn from the newest stored records."""
-        self._learning(model).start(model)
-        return _back(form)
-
-    def accept(self, model: str, form: Fields) -> Response:
-        """Write one proposal, or all, into the model's file of learned assertions."""
-        names = [form["name"]] if "name" in form else None
-        seen = form.get("learned", "")
-        active = quality.active_revisions(self._engine, model)
-        learned_us = int(seen) if seen.isdecimal() else None
-        self._learning(model).accept(model, names, active, learned_us=learned_us)
-        return _back(form)
-
-    def _learning(self, model: str) -> Learner:
-        if self._learner is None or model not in list_models(self._engine, self._configured):
-            raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
-        return self._learner
+        return self._frame.page(request, "proposals.html", model, "/proposals", context, refresh=is_running)
 
     def record_image(self, model: str, column: str, record_id: str) -> Response:
         """PNG of a record's tensor column, or its encoded image."""
-        view = read_record(self._engine, model, record_id)
+        view = queries.read_record(self._engine, model, record_id)
         batch = self._blocks.batch(view.seq) if view else None
         if batch is None or view is None:
             return self._png(None)
@@ -441,7 +323,7 @@ class WebPage:
 
     def flag_image(self, model: str, flag_id: str, name: str) -> Response:
         """PNG of a part of a flag's evidence."""
-        flag = read_flag(self._engine, model, flag_id)
+        flag = queries.read_flag(self._engine, model, flag_id)
         return self._png(draw_evidence(flag.evidence, name) if flag else None)
 
     def _png(self, image: bytes | None) -> Response:
@@ -449,7 +331,7 @@ class WebPage:
             return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
         return Response(image, media_type="image/png", headers=_PICTURE_HEADERS)
 
-    def _neighbours(self, view: RecordView) -> list[tuple[str, str, str, bool]]:
+    def _neighbours(self, view: queries.RecordView) -> list[tuple[str, str, str, bool]]:
         """Pictures around a record: of its entity when it has one, else of the stream."""
         batch = self._blocks.batch(view.seq)
         if batch is None:
@@ -464,70 +346,11 @@ class WebPage:
         pictures = []
         for row in shown if len(shown) > 1 else []:
             identity = str(batch.keys[row])
-            said = outputs[row - min(shown)].get("outputs", {})
-            caption = ", ".join(text for _, text in list(flatten(said))[:1]) or identity
+            outputs_of_row = outputs[row - min(shown)].get("outputs", {})
+            caption = ", ".join(text for _, text in list(flatten(outputs_of_row))[:1]) or identity
             for source, _ in record_pictures(batch, view.model, identity, row)[:1]:
                 pictures.append((source, caption, record_link(view.model, identity), row == view.row))
         return pictures
-
-    def _page(
-        self,
-        request: Request,
-        template: str,
-        model: str,
-        page: str,
-        context: Mapping[str, Any],
-        *,
-        refresh: bool = False,
-    ) -> Response:
-        address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        models = list_models(self._engine, self._configured)
-        if model not in models:
-            return self._message("Not found", f"There is no model {model!r}.")
-        shared = {
-            "model": model,
-            "page": page,
-            "models": models,
-            "can_learn": self._learner is not None,
-            "can_add": self._cases is not None,
-            "refresh": address if refresh else None,
-            "csrf": getattr(request.state, "csrf_token", ""),
-            "here": address,
-            "pauses": self._pauses(model),
-            "config": self._config(),
-        }
-        return self._pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
-
-    def _pauses(self, model: str) -> list[PauseRow]:
-        """Pauses of a model, by its own row or for all."""
-        with self._engine.connect() as connection:
-            return [row for row in list_pauses(connection) if row.model in (EVERY_MODEL, model)]
-
-    def _message(
-        self,
-        heading: str,
-        text: str,
-        *,
-        status: int = 404,
-        model: str = "",
-        back: str = "",
-        asked: Fields | None = None,
-    ) -> Response:
-        """A page that says something; ``asked`` is the form of a case that lacks its right answer."""
-        context = {
-            "model": model,
-            "page": None,
-            "models": list_models(self._engine, self._configured),
-            "can_learn": self._learner is not None,
-            "refresh": None,
-            "pauses": self._pauses(model),
-            "config": self._config(),
-            "heading": heading,
-            "text": text,
-            "back": back,
-            "asked": asked,
-        }
-        return self._pages.render("message.html", context, status=status)
 
 
 def web_routes(
@@ -567,18 +390,10 @@ def web_routes(
     payloads
         Reads what payloads refer to, as far as it is at hand.
     """
-    page = WebPage(
-        engine,
-        journal,
-        models=models,
-        health=health,
-        rule=rule,
-        targets=targets,
-        learner=learner,
-        cases=cases,
-        config=config,
-        payloads=payloads,
-    )
+    frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
+    store = payloads or PayloadStore(max_bytes=0)
+    page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
+    forms = PageForms(engine, frame, targets, learner, cases)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
@@ -604,13 +419,13 @@ def web_routes(
     ):
         router.add_api_route(path, answer, methods=["GET"], dependencies=guards)
     for path, change in (
-        ("/assertions/{model}/{name:path}/suspend", page.suspend),
-        ("/assertions/{model}/{name:path}/resume", page.resume),
-        ("/m/{model}/proposals/learn", page.learn),
-        ("/m/{model}/proposals/accept", page.accept),
-        ("/m/{model}/cases", page.add_case),
-        ("/reviews", page.review),
-        ("/incidents/{incident}", page.incident),
+        ("/assertions/{model}/{name:path}/suspend", forms.suspend),
+        ("/assertions/{model}/{name:path}/resume", forms.resume),
+        ("/m/{model}/proposals/learn", forms.learn),
+        ("/m/{model}/proposals/accept", forms.accept),
+        ("/m/{model}/cases", forms.add_case),
+        ("/reviews", forms.review),
+        ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"], dependencies=guards)
     return router
@@ -627,25 +442,3 @@ def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None,
 def _address(path: str, query: Mapping[str, str | None]) -> str:
     pairs = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(pairs)}" if pairs else path
-
-
-def _until(form: Mapping[str, str]) -> int | None:
-    """The time that ``for_s`` of a form means, None without one."""
-    try:
-        seconds = float(form.get("for_s", "0"))
-    except ValueError:
-        raise ProblemError(problem(422, "for_s: seconds expected", field="for_s")) from None
-    return now_us() + int(seconds * 1e6) if 0 < seconds < 1e9 else None
-
-
-def _back(form: Mapping[str, str]) -> Response:
-    """To the page that the form came from."""
-    return RedirectResponse(_next(form), status_code=303, headers=HEADERS)
-
-
-def _next(form: Mapping[str, str]) -> str:
-    """Address of the page that the form came from, on no other host."""
-    there = form.get("next", "/")
-    is_ours = there.startswith("/") and not there.startswith(("//", "/\\")) and "\n" not in there
-    at = f"#flag-{quote(form['flag'], safe='')}" if "flag" in form else ""
-    return there + at if is_ours else "/"

@@ -83,10 +83,7 @@ class JudgingPace:
         return self._seconds / self._rows if self._rows > 0.0 else None
 
     def rows_in(self, seconds: float) -> int:
-        """Records that fit into a time, at least one.
-
-        Few while nothing is known.
-        """
+        """Records that fit into a time, at least one. Few while nothing is known."""
         if self.per_row is None:
             return FIRST_ROWS
         return max(1, min(UNIT_ROWS, int(seconds / max(self.per_row, 1e-9))))

@@ -45,10 +45,7 @@ class Backfills:
             self._read(model)
 
     def start(self) -> None:
-        """Restore the slots' state of before a restart.
-
-        The champion's cursors stand already.
-        """
+        """Restore the slots' state of before a restart. The champion's cursors stand already."""
         for model, pipeline in self._context.pipelines.items():
             if not self._gaps[model]:
                 continue
@@ -84,10 +81,7 @@ class Backfills:
         return backfill.before_gap(self._gaps[model], at, until)
 
     def skip(self, model: str) -> bool:
-        """Move the champion's cursor over old records.
-
-        False where nothing would be skipped.
-        """
+        """Move the champion's cursor over old records. False where nothing would be skipped."""
         objectives, journal = self._context.objectives, self._context.journal
         slo_s = objectives.slo_s(model)
         assert slo_s is not None

@@ -1,7 +1,7 @@
 """Champion's slot: records, verdicts, labels and dead letters of a unit."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,7 @@ class Prepared:
         return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
 
     def predictions(self, asked_for: Predictions, positions: NDArray[np.intp]) -> Predictions:
-        """Answers for the records at positions of ``rows``.
-
-        All of them were asked about.
-        """
+        """Answers for the records at positions of ``rows``. All of them were asked about."""
         asked = np.searchsorted(self.opened.well, positions) if self.opened.faults else positions
         return asked_for.take(asked)
 
@@ -111,35 +108,17 @@ def evaluate_unit(
             name, slot, unit.last_seq, owner=owner_of(slot)
         )
     else:
-        share = min(share, prepared.share)
-        rows = (
-            prepared.rows
-            if share == prepared.share
-            else admitted(unit.batch, share, seed=seed, period=unit.received_us // pipeline.period_us)
-        )
-        standing, rotation = pipeline.standing, None
-        factor, after = 1.0, standing
-        if slot == CHAMPION and (share < 1.0 or standing.carried):
-            factor, after, rotation = _sampled(pipeline, unit, rows, share)
-        batch = unit.batch if len(rows) == unit.batch.rows else unit.batch.take(rows)
-        digests, located = batch.content_digests(), RecordLocations.of(unit, batch, rows)
-        new, dead, counts = _identify(engine, batch, located, digests)
-        at = np.searchsorted(prepared.rows, rows[new])
-        unopened = []
-        if faults := prepared.opened.faults:
-            why = [faults.get(position) for position in at.tolist()]
-            unopened = [
-                located.dead_letter(row, "payload", reason)
-                for row, reason in zip(new.tolist(), why, strict=True)
-                if reason
-            ]
-            well = np.flatnonzero([not reason for reason in why])
-            new, at = new[well], at[well]
+        sample = _admit(pipeline, unit, prepared, slot=slot, share=share, seed=seed)
+        batch = unit.batch if len(sample.rows) == unit.batch.rows else unit.batch.take(sample.rows)
+        digests, located = batch.content_digests(), RecordLocations.of(unit, batch, sample.rows)
+        new, conflicts, counts = _identify(engine, batch, located, digests)
+        new, unopened = _readable(prepared, sample.rows, new)
+        at = np.searchsorted(prepared.rows, sample.rows[new])
         timings.stage("read")
         opened = prepared.opened.batch
         effects = yield from pipeline.evaluate(
             slot,
-            weighted(opened if len(at) == opened.rows else opened.take(at), factor),
+            weighted(opened if len(at) == opened.rows else opened.take(at), sample.factor),
             located if len(new) == batch.rows else located.take(new),
             version=version,
             predictions=prepared.predictions(predictions, at),
@@ -147,48 +126,79 @@ def evaluate_unit(
             timings=timings,
             may_test=may_test,
         )
-        if after != standing:
-            pipeline.standing = after
-            effects.admission = (after.carried, after.since_us, after.until_us)
-        effects.rotation = None if rotation is None else (rotation.seq, rotation.at_us)
-        effects.dead_letters += dead + unopened
+        sample.note(pipeline, effects)
+        located.note_dead_letters(effects, "conflict", dict.fromkeys(conflicts, CONFLICT))
+        located.note_dead_letters(effects, "payload", unopened)
         effects.counts.update(counts)
         effects.counts["unopened"] += len(unopened)
-        effects.counts["shed:sampled"] += unit.batch.rows - len(rows)
+        effects.counts["shed:sampled"] += unit.batch.rows - len(sample.rows)
     effects.counts["unreadable"] += unit.unreadable_rows
     for seq, reason in unit.unreadable:
-        effects.dead_letters.append((seq, -1, name, "", "unreadable", reason, unit.received_us))
+        letter = {"seq": seq, "row": -1, "model": name, "record_id": "", "at_us": unit.received_us}
+        effects.dead_letters.add(1, letter | {"reason": "unreadable", "detail": reason})
     for seq, received_us, table in unit.labels:
-        effects.labels += label_rows(table, name, target, seq, received_us)
+        block = {"seq": seq, "model": name, "received_us": received_us}
+        effects.labels.add(table.num_rows, block | label_columns(table, target))
     effects.counts["labels"] += len(effects.labels)
     return effects
 
 
-def _sampled(
-    pipeline: Pipeline, unit: Unit, rows: NDArray[np.intp], share: float
-) -> tuple[float, SamplingState, Rotation | None]:
-    """Weight factor, next sampling state, and a rotation where the sampled entities change."""
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """Rows of a unit that are judged, their weight factor, and the sampling behind them where it moved."""
+
+    rows: NDArray[np.intp]
+    factor: float = 1.0
+    after: SamplingState | None = None
+    rotation: Rotation | None = None
+
+    def note(self, pipeline: Pipeline, effects: Effects) -> None:
+        """Let the sampling stand behind the unit."""
+        if self.after is not None and self.after != pipeline.standing:
+            pipeline.standing = self.after
+            effects.admission = (self.after.carried, self.after.since_us, self.after.until_us)
+        effects.rotation = None if self.rotation is None else (self.rotation.seq, self.rotation.at_us)
+
+
+def _admit(
+    pipeline: Pipeline, unit: Unit, prepared: Prepared, *, slot: str, share: float, seed: int
+) -> _Admitted:
+    """Rows of the share's entities; the champion's own sample keeps the weight of those that it leaves."""
     assert unit.batch is not None
-    standing, weight = pipeline.standing, unit.batch.column("weight")
+    standing, period_us, rows = pipeline.standing, pipeline.period_us, prepared.rows
+    if share < prepared.share:
+        rows = admitted(unit.batch, share, seed=seed, period=unit.received_us // period_us)
+    share = min(share, prepared.share)
+    if slot != CHAMPION or (share >= 1.0 and not standing.carried):
+        return _Admitted(rows)
+    weight = unit.batch.column("weight")
     factor, carried = standing.factor(float(weight.sum()), float(weight[rows].sum()))
     if share >= 1.0:
-        return factor, SamplingState(carried, standing.since_us, standing.until_us), None
-    period_us = pipeline.period_us
+        return _Admitted(rows, factor, replace(standing, carried=carried))
     since_us = unit.received_us // period_us * period_us
-    rotation = None
-    if standing.rotates(since_us, since_us + period_us):
+    after, rotation = SamplingState(carried, since_us, since_us + period_us), None
+    if standing.rotates(after.since_us, after.until_us):
         rotation = Rotation(unit.first_seq - 1, unit.received[int(unit.seq[0])])
         pipeline.rotations.append(rotation)
-    return factor, SamplingState(carried, since_us, since_us + period_us), rotation
+    return _Admitted(rows, factor, after, rotation)
+
+
+def _readable(
+    prepared: Prepared, rows: NDArray[np.intp], new: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], dict[int, str]]:
+    """New rows whose payloads could be opened, and faults of the others."""
+    faults = prepared.opened.faults
+    if not faults:
+        return new, {}
+    positions = np.searchsorted(prepared.rows, rows[new]).tolist()
+    why = {row: faults[at] for row, at in zip(new.tolist(), positions, strict=True) if faults.get(at)}
+    return new[~np.isin(new, list(why))], why
 
 
 def _identify(
     engine: Engine, batch: Batch, located: RecordLocations, digests: NDArray[np.uint64]
-) -> tuple[NDArray[np.intp], list[tuple[Any, ...]], dict[str, int]]:
-    """Rows of ``batch`` whose id is new.
-
-    Repeats are counted, repeats with other content are dead letters.
-    """
+) -> tuple[NDArray[np.intp], list[int], dict[str, int]]:
+    """Rows of ``batch`` whose id is new, rows that conflict, and counts of repeats."""
     keys = pd.Series(batch.keys)
     with engine.connect() as connection:
         known = known_digests(connection, located.unit.model, batch.keys.tolist())
@@ -201,33 +211,31 @@ def _identify(
     standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
     repeated = np.flatnonzero(~first)
     conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
-    dead = [located.dead_letter(row, "conflict", CONFLICT) for row in conflicts]
     counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
-    return kept, dead, counts
+    return kept, conflicts, counts
 
 
-def label_rows(table: pa.Table, name: str, target: str, seq: int, received_us: int) -> list[tuple[Any, ...]]:
-    """Tuples of a label block.
-
-    The whole label is kept as JSON, the target also as text.
-    """
-    fields = [column for column in table.column_names if column.startswith("label.")]
-    full = f"label.{target}"
-    values = typed_texts(table.column(full).combine_chunks()) if full in fields else [None] * table.num_rows
-    values = [None if value == NO_NUMBER else value for value in values]
-    columns = {
-        column.removeprefix("label."): plain(table.column(column).combine_chunks(), column)
-        for column in fields
+def label_columns(table: pa.Table, target: str) -> dict[str, list[Any]]:
+    """Columns of a label block. The whole label is kept as JSON, the target also as text."""
+    fields = {
+        name.removeprefix("label."): plain(table.column(name).combine_chunks(), name)
+        for name in table.column_names
+        if name.startswith("label.")
     }
-    ts_us = table.column("ts").cast(pa.int64()).to_pylist()
-    ids, sources = table.column("id").to_pylist(), table.column("source").to_pylist()
-    entities = table.column("entity").to_pylist() if "entity" in table.column_names else [None] * len(ids)
-    rows = []
-    for row, (key, source) in enumerate(zip(ids, sources, strict=True)):
-        label = json.dumps(
-            {field: column[row] for field, column in columns.items() if column[row] is not None}
-        )
+    nothing = [None] * table.num_rows
+    values = typed_texts(table.column(f"label.{target}").combine_chunks()) if target in fields else nothing
+    ids = table.column("id").to_pylist()
+    entities = table.column("entity").to_pylist() if "entity" in table.column_names else nothing
+    return {
+        "row": list(range(table.num_rows)),
         # Who names the record means it; a label of an entity finds its own in the commit.
-        named = (key, None) if key is not None else ("", entities[row])
-        rows.append((seq, row, name, named[0], source, values[row], label, ts_us[row], received_us, named[1]))
-    return rows
+        "record_id": ["" if key is None else key for key in ids],
+        "entity": [entity if key is None else None for key, entity in zip(ids, entities, strict=True)],
+        "source": table.column("source").to_pylist(),
+        "value": [None if value == NO_NUMBER else value for value in values],
+        "label": [
+            json.dumps({name: column[row] for name, column in fields.items() if column[row] is not None})
+            for row in range(table.num_rows)
+        ],
+        "ts_us": table.column("ts").cast(pa.int64()).to_pylist(),
+    }

@@ -1,13 +1,12 @@
 """Commits of the worker: one transaction per unit and slot."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
@@ -37,11 +36,8 @@ class Commits:
         Version of each model that was champion at the last commit.
     """
 
-    def __init__(
-        self, context: WorkerContext, incidents: Mapping[str, IncidentBook], record_log: RecordLog
-    ) -> None:
+    def __init__(self, context: WorkerContext, record_log: RecordLog) -> None:
         self._context = context
-        self._incidents = incidents
         self._record_log = record_log
         self.champions: dict[str, str] = {}
         settings = context.settings
@@ -71,7 +67,7 @@ class Commits:
         if timings is not None:
             timings.stage("commit")
         context.metrics.committed(effects, timings or Timings(), pipeline.offered)
-        self._record_log.dead_letters(effects.dead_letters)
+        self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
         """Commit effects alone: see :meth:`transaction`."""
@@ -99,7 +95,7 @@ class Commits:
 
     def settle_incidents(self, unit: Unit) -> None:
         """Resolve incidents that have been quiet, where only time has passed."""
-        book, now_us, seq = self._incidents[unit.model], unit.received_us, unit.last_seq
+        book, now_us, seq = self._context.incidents[unit.model], unit.received_us, unit.last_seq
         with self._context.engine.connect() as connection:
             due = book.is_due(connection, now_us=now_us, seq=seq)
         if due:
@@ -113,7 +109,7 @@ class Commits:
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
-            book = self._incidents[model]
+            book = self._context.incidents[model]
             if effects.step_us and effects.slot == CHAMPION:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
@@ -138,10 +134,7 @@ class Commits:
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:
-    """Count each assertion's time and records, for its cost.
-
-    The cost per record follows from both.
-    """
+    """Count each assertion's time and records, for its cost. The cost per record follows from both."""
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
+from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.state.clock import present_us
 from outrider.monitor.settings.config import Settings
@@ -37,6 +38,7 @@ class WorkerContext:
     inference: InferenceClient
     versions: Mapping[str, ShadowVersions]
     pipelines: Mapping[str, Pipeline]
+    incidents: Mapping[str, IncidentBook]
     cursors: dict[tuple[str, str], int] = field(default_factory=dict)
     challengers: dict[str, list[str]] = field(default_factory=dict)
     _backlogs: dict[tuple[str, str], Backlog] = field(default_factory=dict)

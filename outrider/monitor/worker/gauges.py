@@ -3,7 +3,6 @@
 import time
 
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.state.pauses import WHAT, Paused
 
 from .backfill import Backfills
@@ -23,10 +22,7 @@ class Gauges:
         self._backfills = backfills
 
     def publish(self, paused: Paused) -> None:
-        """Set every gauge except live tests' gauges.
-
-        Live tests' gauges change with commits.
-        """
+        """Set every gauge except live tests' gauges. Live tests' gauges change with commits."""
         context, metrics = self._context, self._context.metrics
         metrics.versions(
             {name: (own.champion, context.challengers[name]) for name, own in context.versions.items()}
@@ -40,13 +36,14 @@ class Gauges:
             self._latency(name)
             self._windows(name)
 
-    def live_rates(self, book: IncidentBook) -> None:
+    def live_rates(self, name: str) -> None:
         """Set the gauges of live tests for the present champion."""
+        book = self._context.incidents[name]
         with self._context.engine.connect() as connection:
-            rates = live_rates.current_rates(connection, book.model, book.live, book.version)
-        tests = [o for o in self._context.pipelines[book.model].offered if o.kind == "live_test"]
-        self._context.metrics.no_live_rates(book.model, tests)
-        self._context.metrics.live_rates(book.model, rates)
+            rates = live_rates.current_rates(connection, name, book.live, book.version)
+        tests = [o for o in self._context.pipelines[name].offered if o.kind == "live_test"]
+        self._context.metrics.no_live_rates(name, tests)
+        self._context.metrics.live_rates(name, rates)
 
     def _disabled(self, name: str) -> None:
         versions = self._context.versions[name]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
+from outrider.monitor.engine.events import VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
-from outrider.monitor.engine.news import VersionLoad
 
 from .shadow_versions import ShadowVersions
 
@@ -63,10 +63,7 @@ class InferenceClient:
         self._under_way: dict[int, InferenceRequest] = {}
 
     def group(self, model: str, version: str) -> str:
-        """Engine process of a version.
-
-        Versions of one process may stand in one request.
-        """
+        """Engine process of a version. Versions of one process may stand in one request."""
         return self._engines.group((model, version))
 
     def begin(
@@ -88,8 +85,8 @@ class InferenceClient:
         self._under_way.pop(request.number, None)
 
     def poll_events(self) -> None:
-        """Assign arrived answers to their asks; return other news."""
-        for event in self._engines.news():
+        """Assign arrived answers to their asks; pass on other events."""
+        for event in self._engines.events():
             if isinstance(event, AskAnswer):
                 self._take_answer(event)
                 continue

@@ -20,10 +20,7 @@ from outrider.monitor.host.findings_frame import joined
 
 @dataclass(frozen=True, slots=True)
 class JudgedPart:
-    """Records that one side answered, with the columns of its answers.
-
-    ``rows`` None are all of a unit.
-    """
+    """Records that one side answered, with the columns of its answers. ``rows`` None are all of a unit."""
 
     rows: NDArray[np.intp] | None
     batch: Batch
@@ -56,7 +53,7 @@ class JudgedRecords:
     def of(cls, batch: Batch, outputs: Outputs | None) -> "JudgedRecords":
         """Records as received, with the replica's answers to all.
 
-        A record of which production said anything is judged by production's columns; those that only the
+        A record that production answered is judged by production's columns; those that only the
         replica has are null. The others are judged by the replica's, and say so (``by_replica``).
         ``answers("champion")`` are the replica's of all.
         """
@@ -66,18 +63,18 @@ class JudgedRecords:
         names = _outputs(batch)
         if not names:
             return cls.alone(replica.as_replica())
-        said = _said(batch, names)
-        if said.all():
+        answered = _answered(batch, names)
+        if answered.all():
             parts = [JudgedPart(None, _production(batch, replica))]
-        elif not said.any():
+        elif not answered.any():
             parts = [JudgedPart(None, replica.as_replica())]
         else:
-            rows, others = np.flatnonzero(said), np.flatnonzero(~said)
+            rows, others = np.flatnonzero(answered), np.flatnonzero(~answered)
             own = _production(batch.take(rows), replica.take(rows))
             parts = [JudgedPart(rows, own), JudgedPart(others, replica.take(others).as_replica())]
         if len(parts) == 1 and all(not replica.has(n) or _type(batch, n) == _type(replica, n) for n in names):
             return cls(parts[0].batch, tuple(parts))
-        return cls(_together(batch, replica, said, parts), tuple(parts))
+        return cls(_together(batch, replica, answered, parts), tuple(parts))
 
     @property
     def rows(self) -> int:
@@ -145,16 +142,16 @@ def _type(batch: Batch, name: str) -> pa.DataType:
     return batch.arrow(name).type
 
 
-def _said(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Records of which production said anything, shape (rows,)."""
+def _answered(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Records that production answered, shape (rows,)."""
     columns = [batch.arrow(name) for name in names]
     if any(column.null_count == 0 for column in columns):
         return np.ones(batch.rows, dtype=np.bool_)
-    said = np.zeros(batch.rows, dtype=np.bool_)
+    answered = np.zeros(batch.rows, dtype=np.bool_)
     for column in columns:
         if column.null_count < len(column):
-            said |= column.is_valid().to_numpy(zero_copy_only=False)
-    return said
+            answered |= column.is_valid().to_numpy(zero_copy_only=False)
+    return answered
 
 
 def _production(batch: Batch, replica: Batch) -> Batch:
@@ -168,26 +165,28 @@ def _production(batch: Batch, replica: Batch) -> Batch:
     return (batch.with_columns(missing) if missing else batch).with_answers({CHAMPION: replica})
 
 
-def _together(batch: Batch, replica: Batch, said: NDArray[np.bool_], parts: Sequence[JudgedPart]) -> Batch:
+def _together(
+    batch: Batch, replica: Batch, answered: NDArray[np.bool_], parts: Sequence[JudgedPart]
+) -> Batch:
     """All records in one schema, which follows from those of both sides, not from who answered what."""
     first = parts[0].batch
     changed: dict[str, pa.Array] = {}
     rows = np.arange(batch.rows)
-    picked = pa.array(np.where(said, rows, batch.rows + rows))
+    picked = pa.array(np.where(answered, rows, batch.rows + rows))
     for name in dict.fromkeys([*_outputs(batch), *_outputs(replica)]):
         own, other = (side.arrow(name) if side.has(name) else None for side in (batch, replica))
         if len(parts) == 1 and (own is None or other is None or own.type.equals(other.type)):
             continue  # as it stands in the one part
         sides = _of_one_type(own, other, batch.rows)
         if len(parts) == 1:
-            column = sides[0] if said.all() else sides[1]
+            column = sides[0] if answered.all() else sides[1]
             if not (first.has(name) and column.type.equals(first.arrow(name).type)):
                 changed[name] = column
         else:
             changed[name] = pa.concat_arrays(sides).take(picked)
     if len(parts) == 1:
         return first.with_columns(changed) if changed else first
-    whole = batch.with_columns({**changed, "by_replica": pa.array(~said)})
+    whole = batch.with_columns({**changed, "by_replica": pa.array(~answered)})
     return whole.with_answers({CHAMPION: replica})
 
 

@@ -1,9 +1,6 @@
-"""Locations of records in the journal, and ledger tuples.
+"""Locations of records in the journal, and ledger columns of findings."""
 
-Tuples are made from findings.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +20,7 @@ from .slot_state import Views
 
 @dataclass(frozen=True, slots=True)
 class RecordLocations:
-    """Journal locations of a batch's rows, with ledger tuples.
-
-    From columns.
+    """Journal locations of a batch's rows, and ledger columns of them.
 
     Attributes
     ----------
@@ -69,10 +64,7 @@ class RecordLocations:
         return np.stack([self.seq, self.row], axis=1)
 
     def of_views(self, views: Views) -> "RecordLocations":
-        """Locations of the rows of views.
-
-        Some came in earlier units.
-        """
+        """Locations of the rows of views. Some came in earlier units."""
         batches = [view.batch for view in views]
         tags = np.concatenate([view.tags for view in views])
         versions = [version for batch in batches for version in batch.column("version").tolist()]
@@ -80,38 +72,44 @@ class RecordLocations:
         ts_us = np.concatenate([_microseconds(batch.column("ts")) for batch in batches])
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
-    def records(
+    def note_records(
         self,
+        effects: Effects,
         judged: Batch,
         digests: NDArray[np.uint64],
         predicted: Sequence[str | None],
         slice_by: str | None,
-    ) -> list[tuple[Any, ...]]:
-        """Tuples that register the records.
+    ) -> None:
+        """Add the records, which registers them.
 
         Parameters
         ----------
         predicted
             The values under judgement, as text.
         """
-        sliced = f"attrs.{slice_by}" if slice_by else ""
-        return list(
-            zip(
-                [self.unit.model] * judged.rows,
-                self.keys.tolist(),
-                self.seq.tolist(),
-                self.row.tolist(),
-                self.ts_us.tolist(),
-                digests.view(np.int64).tolist(),
-                text_of(judged, "version"),
-                text_of(judged, "entity"),
-                text_of(judged, sliced),
-                predicted,
-                judged.column("weight").tolist(),
-                self._by_replica(judged),
-                strict=True,
-            )
+        effects.records.add(
+            judged.rows,
+            self._at(slice(None))
+            | {
+                "model": self.unit.model,
+                "id": self.keys.tolist(),
+                "digest": digests.view(np.int64).tolist(),
+                "version": text_of(judged, "version"),
+                "entity": text_of(judged, "entity"),
+                "slice": text_of(judged, f"attrs.{slice_by}" if slice_by else ""),
+                "predicted": list(predicted),
+                "weight": judged.column("weight").tolist(),
+                "by_replica": self._by_replica(judged),
+            },
         )
+
+    def _at(self, rows: NDArray[np.int64] | slice) -> dict[str, Any]:
+        """Block, row and event time of some records, as columns."""
+        return {
+            "seq": self.seq[rows].tolist(),
+            "row": self.row[rows].tolist(),
+            "ts_us": self.ts_us[rows].tolist(),
+        }
 
     @staticmethod
     def _by_replica(judged: Batch) -> list[bool | None]:
@@ -125,16 +123,20 @@ class RecordLocations:
             answered |= column.is_valid().to_numpy(zero_copy_only=False)
         return [value if known else None for value, known in zip(found, answered.tolist(), strict=True)]
 
-    def dead_letter(self, row: int, reason: str, detail: str) -> tuple[Any, ...]:
-        """Tuple of one dead letter."""
-        at = (int(self.seq[row]), int(self.row[row]))
-        return (*at, self.unit.model, self.keys[row], reason, detail, self.unit.received_us)
+    def note_dead_letters(self, effects: Effects, reason: str, details: Mapping[int, str]) -> None:
+        """Add dead letters, each with its detail by row."""
+        rows = np.array(list(details), dtype=np.intp)
+        columns = {
+            "model": self.unit.model,
+            "record_id": self.keys[rows].tolist(),
+            "reason": reason,
+            "detail": list(details.values()),
+            "at_us": self.unit.received_us,
+        }
+        effects.dead_letters.add(len(rows), self._at(rows) | columns)
 
     def answers(self, version: str, batch: Batch) -> list[tuple[Any, ...]]:
-        """Answer tuples: one payload per journal block.
-
-        Its rows in the order of the kept records.
-        """
+        """Answer tuples: one payload per journal block. Its rows in the order of the kept records."""
         names = [name for name in batch.names if name.startswith("outputs.")]
         table = batch.to_arrow()
         narrow = Batch.from_columns(
@@ -148,106 +150,78 @@ class RecordLocations:
         ]
 
     def note(self, effects: Effects, offered: Offered, found: Findings) -> None:
-        """Add the findings of one assertion.
-
-        Flags, their members, weak labels and the count.
-        """
-        rows = found.row
-        located = zip(
-            rows.tolist(),
-            self.keys[rows].tolist(),
-            found.subject or [None] * len(rows),
-            found.severity.tolist(),
-            self.seq[rows].tolist(),
-            self.row[rows].tolist(),
-            self.ts_us[rows].tolist(),
-            found.evidence or [None] * len(rows),
-            strict=True,
-        )
-        model, slot, versions = self.unit.model, effects.owner, self.versions
-        name, revision, level = offered.name, offered.revision, offered.level
+        """Add the findings of one assertion. Flags, their members, weak labels and the count."""
+        rows, slot, model = found.row, effects.owner, self.unit.model
+        name, revision = offered.name, offered.revision
+        assertion = {"model": model, "slot": slot, "assertion": name, "revision": revision}
+        keys, versions = self.keys[rows].tolist(), [self.versions[at] for at in rows.tolist()]
+        subjects = found.subject or [None] * len(rows)
         flags = [
-            (
-                flag_id(model, versions[at], name, revision, key if subject is None else subject, slot=slot),
-                model,
-                key,
-                name,
-                revision,
-                slot,
-                versions[at],
-                severity,
-                level,
-                None if evidence is None else _json(evidence),
-                seq,
-                row,
-                ts_us,
-            )
-            for at, key, subject, severity, seq, row, ts_us, evidence in located
+            flag_id(model, version, name, revision, key if subject is None else subject, slot=slot)
+            for version, key, subject in zip(versions, keys, subjects, strict=True)
         ]
-        effects.flags += flags
-        effects.counts[f"flags:{name}"] += len(flags)
+        columns = {
+            "id": flags,
+            "record_id": keys,
+            "version": versions,
+            "severity": found.severity.tolist(),
+            "level": offered.level,
+            "evidence": [None if one is None else _json(one) for one in found.evidence] or None,
+        }
+        effects.flags.add(len(rows), assertion | columns | self._at(rows))
+        effects.counts[f"flags:{name}"] += len(rows)
         if slot != CHAMPION:
             effects.earlier_ids |= {
-                flag[0]: flag_id(model, flag[6], name, revision, subject)
-                for flag, subject in zip(flags, found.subject, strict=False)
+                flag: flag_id(model, version, name, revision, subject)
+                for flag, version, subject in zip(flags, versions, subjects, strict=True)
                 if subject is not None
             }
-        for flag, members in zip(flags, found.members, strict=False):
-            effects.members += [
-                (flag[0], self.keys[at], model, int(self.seq[at]), int(self.row[at])) for at in members
-            ]
-        effects.weak_labels += self._weak_labels(
-            offered, slot, [flag[0] for flag in flags], found.weak_labels
-        )
+        if found.members:
+            at = np.concatenate(found.members).astype(np.intp)
+            columns = {
+                "flag_id": [flag for flag, own in zip(flags, found.members, strict=True) for _ in own],
+                "record_id": self.keys[at].tolist(),
+                "model": model,
+            }
+            effects.members.add(len(at), columns | self._at(at))
+        if len(found.weak_labels.row):
+            self._note_weak_labels(effects, assertion, flags, found.weak_labels)
 
-    def _weak_labels(
-        self, offered: Offered, slot: str, flags: Sequence[str], weak: WeakLabels
-    ) -> list[tuple[Any, ...]]:
-        """Tuples of corrections, each with the flag that it comes from."""
-        rows = []
-        for n, at in enumerate(weak.row.tolist()):
-            flag, key = flags[weak.finding[n]], self.keys[at]
-            kind, name, element = weak.kind[n], weak.field[n], int(weak.element[n])
-            value = _json(weak.value[n])
-            rows.append(
-                (
-                    weak_label_id(flag, key, kind, name, element, value),
-                    self.unit.model,
-                    key,
-                    flag,
-                    offered.name,
-                    offered.revision,
-                    slot,
-                    self.versions[at],
-                    kind,
-                    name,
-                    element,
-                    value,
-                    float(weak.confidence[n]),
-                    int(self.seq[at]),
-                    int(self.row[at]),
-                    int(self.ts_us[at]),
-                )
-            )
-        return rows
+    def _note_weak_labels(
+        self, effects: Effects, assertion: Mapping[str, str], flags: Sequence[str], weak: WeakLabels
+    ) -> None:
+        """Add corrections, each with the flag that it comes from."""
+        columns: dict[str, list[Any]] = {
+            "flag_id": [flags[at] for at in weak.finding.tolist()],
+            "record_id": self.keys[weak.row].tolist(),
+            "kind": list(weak.kind),
+            "field": list(weak.field),
+            "element": weak.element.tolist(),
+            "value": [_json(value) for value in weak.value],
+        }
+        columns["id"] = [weak_label_id(*correction) for correction in zip(*columns.values(), strict=True)]
+        columns["version"] = [self.versions[at] for at in weak.row.tolist()]
+        columns["confidence"] = weak.confidence.tolist()
+        effects.weak_labels.add(len(weak.row), {**assertion, **columns, **self._at(weak.row)})
 
-    def live_answers(
-        self, test: str, status: str, rows: NDArray[np.int64], probability: NDArray[np.float64]
-    ) -> list[tuple[Any, ...]]:
-        """Tuples of sampled questions with one outcome.
-
-        ``probability`` is of every record, shape (rows,).
-        """
-        model = self.unit.model
-        located = zip(
-            self.keys[rows].tolist(),
-            (self.versions[row] or "" for row in rows.tolist()),
-            self.seq[rows].tolist(),
-            self.ts_us[rows].tolist(),
-            probability[rows].tolist(),
-            strict=True,
-        )
-        return [(model, test, key, version, seq, ts_us, status, p) for key, version, seq, ts_us, p in located]
+    def note_live_answers(
+        self,
+        effects: Effects,
+        test: str,
+        status: str,
+        rows: NDArray[np.int64],
+        probability: NDArray[np.float64],
+    ) -> None:
+        """Add sampled questions with one outcome. ``probability`` is of every record, shape (rows,)."""
+        columns = {
+            "model": self.unit.model,
+            "test": test,
+            "record_id": self.keys[rows].tolist(),
+            "version": [self.versions[row] or "" for row in rows.tolist()],
+            "status": status,
+            "probability": probability[rows].tolist(),
+        }
+        effects.live_answers.add(len(rows), columns | self._at(rows))
 
 
 def _microseconds(times: NDArray[np.datetime64]) -> NDArray[np.int64]:

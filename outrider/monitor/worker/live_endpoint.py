@@ -77,10 +77,7 @@ class PendingEndpointQuestions:
 
 
 class LiveEndpoints:
-    """Endpoints of the configuration for live tests.
-
-    Stepped by the worker between its units.
-    """
+    """Endpoints of the configuration for live tests. Stepped by the worker between its units."""
 
     def __init__(
         self, context: WorkerContext, host: AssertionHost, commits: Commits, backfills: Backfills
@@ -92,10 +89,7 @@ class LiveEndpoints:
         self._slots: dict[str, LiveEndpoint] = {}
 
     def start(self) -> None:
-        """Set up a slot per model with endpoint and live tests.
-
-        New slots begin at the champion.
-        """
+        """Set up a slot per model with endpoint and live tests. New slots begin at the champion."""
         for model, own in self._context.settings.models.items():
             pipeline = self._context.pipelines[model]
             if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):

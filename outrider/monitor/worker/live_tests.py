@@ -72,10 +72,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswers:
-    """Answers of one test.
-
-    Rows of the unit's batch, the records before and their copies after.
-    """
+    """Answers of one test. Rows of the unit's batch, the records before and their copies after."""
 
     rows: Rows
     before: Batch
@@ -83,10 +80,7 @@ class CaseAnswers:
 
 
 def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, float]]:
-    """Advance a budget by the record blocks of a unit.
-
-    One after the other.
-    """
+    """Advance a budget by the record blocks of a unit. One after the other."""
     blocks, rows = np.unique(unit.seq, return_counts=True)
     return {
         seq: budget.advance(unit.received.get(seq, unit.received_us), n)
@@ -95,10 +89,7 @@ def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, floa
 
 
 def draw(tests: Sequence[str], asking: Asking, place: RecordLocations, *, seed: int) -> QuestionSample:
-    """Draw the records of each test.
-
-    By a hash of seed, test and id.
-    """
+    """Draw the records of each test. By a hash of seed, test and id."""
     sample = QuestionSample()
     blocks, inverse = np.unique(place.seq, return_inverse=True)
     for test in tests:
@@ -110,10 +101,7 @@ def draw(tests: Sequence[str], asking: Asking, place: RecordLocations, *, seed: 
 
 
 def together(questions: Mapping[str, PerturbedCopies]) -> list[Copies]:
-    """Copies of all tests, in as few batches as possible.
-
-    One per schema.
-    """
+    """Copies of all tests, in as few batches as possible. One per schema."""
     groups: dict[Any, list[tuple[str, Batch]]] = {}
     for name, asked in questions.items():
         if asked.batch is not None:
@@ -210,7 +198,7 @@ def _note(
     effects: Effects, place: RecordLocations, sample: QuestionSample, name: str, outcome: Mapping[str, Rows]
 ) -> None:
     for status, rows in outcome.items():
-        effects.live_answers += place.live_answers(name, status, rows, sample.probability[name])
+        place.note_live_answers(effects, name, status, rows, sample.probability[name])
         effects.counts[f"live:{name}:{status}"] += len(rows)
 
 

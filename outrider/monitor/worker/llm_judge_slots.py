@@ -91,10 +91,7 @@ class JudgeSlot:
         self._down_since: float | None = None
 
     def begin(self, pending: PendingQuestions) -> None:
-        """Answer from the cache and ask the rest in a thread.
-
-        The thread never outlives the process.
-        """
+        """Answer from the cache and ask the rest in a thread. The thread never outlives the process."""
         self.pending = pending
         wanted = {question.digest for question in self._wanted(pending)}
         with self._engine.connect() as connection:
@@ -187,7 +184,7 @@ class JudgeSlots:
 
     Parameters
     ----------
-    commit
+    commits
         Writes effects inside a transaction, as for any slot.
     """
 
@@ -198,10 +195,7 @@ class JudgeSlots:
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
     def start(self) -> None:
-        """Load the judges.
-
-        A judge that cannot be loaded is logged, and its assertions wait.
-        """
+        """Load the judges. A judge that cannot be loaded is logged, and its assertions wait."""
         for model, own in self._context.settings.models.items():
             for name in own.judges:
                 self._context.metrics.declare_judge(model, name)

@@ -25,8 +25,9 @@ from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.model_kinds.predictors import load_predictor_function
 from outrider.dataops.state.in_threads import in_threads
 from outrider.http_client import HttpClient
-from outrider.monitor.settings.config import JudgeSettings, Settings
+from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of
+from outrider.monitor.settings.model_sections import JudgeSettings
 
 FIELD = re.compile(r"\{((?:inputs|outputs|attrs)\.\w+)\}")
 KINDS: Mapping[str, pa.DataType] = {
@@ -45,10 +46,7 @@ class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question about one row.
-
-    Equal digests are the same question to one version of a judge.
-    """
+    """Question about one row. Equal digests are the same question to one version of a judge."""
 
     row: int
     digest: str
@@ -88,10 +86,7 @@ class Judge:
         return version_of(self.name, self.digest)
 
     def questions(self, batch: Batch) -> list[Question | None]:
-        """Question per record.
-
-        None where a needed value is missing.
-        """
+        """Question per record. None where a needed value is missing."""
         names = reads_of(self.settings, self.prompt)
         if any(not batch.has(name) for name in names):
             return [None] * batch.rows
@@ -178,9 +173,9 @@ def check_answer(found: Mapping[str, Any], answer: Mapping[str, str | tuple[str,
 
 def _checked(field: str, value: Any, kind: str | tuple[str, ...]) -> Any:
     if isinstance(kind, tuple):
-        said = str(value).strip().casefold()
+        reply = str(value).strip().casefold()
         for allowed in kind:
-            if said == allowed.casefold():
+            if reply == allowed.casefold():
                 return allowed
         raise InvalidAnswer(f"{field}: one of {', '.join(kind)} expected, got {value!r:.100}")
     if kind == "string" and isinstance(value, str):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from outrider.dataops.flags.live_rates import LiveRateView
 from outrider.dataops.judges import PREFIX, Reply
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
-from outrider.dataops.ledger.commit import WEAK_LABEL, Effects
+from outrider.dataops.ledger.commit import Effects
 from outrider.monitor.host.client import Offered
 from outrider.monitor.metrics.registry import Metrics
 
@@ -31,10 +31,7 @@ class WorkerMetrics:
         self._metrics = metrics
 
     def declare(self, model: str, offered: Sequence[Offered]) -> None:
-        """Create the series of a model's assertions and live tests.
-
-        At 0: a rate needs a start.
-        """
+        """Create the series of a model's assertions and live tests. At 0: a rate needs a start."""
         for judge in offered:
             self._metrics.declare({"model": model, "assertion": judge.name, "level": judge.level})
             if judge.kind == "live_test":
@@ -53,14 +50,14 @@ class WorkerMetrics:
             effects.counts["late"]
         )
         metrics.counter("outrider_records_ahead_total").labels(model=model).inc(effects.counts["ahead"])
-        for name, count in Counter(row[WEAK_LABEL.index("assertion")] for row in effects.weak_labels).items():
+        for name, count in Counter(effects.weak_labels["assertion"]).items():
             metrics.counter("outrider_weak_labels_total").labels(model=model, role=role, assertion=name).inc(
                 count
             )
         self._tally(effects, {o.name: o.level for o in offered})
-        for strike in effects.strikes:
+        for name, reason in effects.strikes.select("assertion", "reason"):
             metrics.counter("outrider_assertion_strikes_total").labels(
-                model=model, assertion=strike[1], reason=strike[4]
+                model=model, assertion=name, reason=reason
             ).inc()
         for stage, seconds in timings.stages.items():
             metrics.histogram("outrider_block_seconds").labels(stage=stage).observe(seconds)
@@ -157,8 +154,8 @@ class WorkerMetrics:
         metrics.counter("outrider_records_duplicate_total").labels(model=model).inc(counts["duplicates"])
         metrics.counter("outrider_records_conflict_total").labels(model=model).inc(counts["conflicts"])
         metrics.counter("outrider_labels_joined_total").labels(model=model).inc(counts["labels"])
-        for letter in effects.dead_letters:
-            metrics.counter("outrider_dead_letters_total").labels(model=model, reason=letter[4]).inc()
+        for reason in effects.dead_letters["reason"]:
+            metrics.counter("outrider_dead_letters_total").labels(model=model, reason=reason).inc()
 
     def windows(self, model: str, role: str, *, entities: int, rows: int, nbytes: int) -> None:
         """Set the size of a slot's windows."""
@@ -172,10 +169,7 @@ class WorkerMetrics:
         self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
 
     def ages(self, model: str, ages: NDArray[np.float64], slo_s: float | None) -> None:
-        """Observe the ages of a unit's records at their verdict.
-
-        In seconds, shape (records,).
-        """
+        """Observe the ages of a unit's records at their verdict. In seconds, shape (records,)."""
         child = self._metrics.histogram("outrider_capture_to_verdict_seconds").labels(model=model)
         for age in ages.tolist():
             child.observe(age)

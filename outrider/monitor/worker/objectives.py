@@ -7,14 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.dataops.ledger.commit import RECORD, Effects
+from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.freshness import FreshnessView
-from outrider.monitor.settings.config import ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.units import UNIT_ROWS
 
 from .admission import UNIT_SHARE, Admission, AdmissionDecision, JudgingPace, SheddingMeasure
@@ -25,7 +24,6 @@ CAPTURE_US = 3_600_000_000
 RECENT_S = 60.0
 RECENT_BLOCKS = 4096
 NOTED_S = 1.0
-_SEQ, _TS = RECORD.index("seq"), RECORD.index("ts_us")
 
 
 class Objectives:
@@ -60,10 +58,7 @@ class Objectives:
 
     @property
     def measure(self) -> SheddingMeasure:
-        """Measure of shedding in force, for the neediest model.
-
-        All models share one worker.
-        """
+        """Measure of shedding in force, for the neediest model. All models share one worker."""
         return max((decision.measure for decision in self._decisions.values()), default=SheddingMeasure.NONE)
 
     def decision(self, model: str) -> AdmissionDecision:
@@ -79,10 +74,7 @@ class Objectives:
         return int(self.clock() * 1e6)
 
     def max_rows(self, model: str, slot: str) -> int:
-        """Rows of the next unit of a slot.
-
-        No unit may hold up a model that has an objective.
-        """
+        """Rows of the next unit of a slot. No unit may hold up a model that has an objective."""
         if self._unit_s is None:
             return UNIT_ROWS
         share = self._decisions[model].share if slot == CHAMPION else 1.0
@@ -90,10 +82,7 @@ class Objectives:
         return min(UNIT_ROWS, int(pace.rows_in(self._unit_s) / share))
 
     def decide(self, model: str, *, waiting_rows: int, received_us: int) -> AdmissionDecision:
-        """Decide on the waiting records of a model.
-
-        ``received_us`` is the receipt of the oldest.
-        """
+        """Decide on the waiting records of a model. ``received_us`` is the receipt of the oldest."""
         admission = self._admissions.get(model)
         if admission is not None:
             oldest_s = max(0.0, self.clock() - received_us / 1e6)
@@ -129,17 +118,16 @@ class Objectives:
 
         ``shift_us`` is how far the clock was set since they came.
         """
-        ages = ages_s(effects.records, effects.received, self.now_us() - shift_us)
+        ages = ages_s(
+            effects.records["seq"], effects.records["ts_us"], effects.received, self.now_us() - shift_us
+        )
         if len(ages):
             self._recent[effects.model].add(self.timer(), ages)
             self._has_news.add(effects.model)
         return ages
 
     def figures(self, model: str) -> FreshnessView | None:
-        """Figures to note.
-
-        None without a verdict since, or within a second of the last note.
-        """
+        """Figures to note. None without a verdict since, or within a second of the last note."""
         now = self.timer()
         if model not in self._has_news or now - self._noted.get(model, -NOTED_S) < NOTED_S:
             return None
@@ -156,19 +144,20 @@ class Objectives:
         )  # fmt: skip
 
 
-def ages_s(records: Sequence[Sequence[Any]], received: Mapping[int, int], now_us: int) -> NDArray[np.float64]:
+def ages_s(
+    seq: Sequence[int], ts_us: Sequence[int], received: Mapping[int, int], now_us: int
+) -> NDArray[np.float64]:
     """Age in seconds of records since their capture.
 
     Since ``ts`` or, failing that, receipt.
 
     Examples
     --------
-    >>> row = ("m", "a", 3, 0, 2_000_000)
-    >>> ages_s([row], {3: 2_500_000}, now_us=3_000_000).tolist()
+    >>> ages_s([3], [2_000_000], {3: 2_500_000}, now_us=3_000_000).tolist()
     [1.0]
     """
-    receipt = np.array([received[row[_SEQ]] for row in records], dtype=np.int64)
-    ts = np.array([row[_TS] for row in records], dtype=np.int64)
+    receipt = np.array([received[block] for block in seq], dtype=np.int64)
+    ts = np.array(ts_us, dtype=np.int64)
     is_capture = (ts <= receipt) & (ts > receipt - CAPTURE_US)
     since = np.where(is_capture, ts, receipt)
     ages: NDArray[np.float64] = np.maximum(0, now_us - since) / 1e6

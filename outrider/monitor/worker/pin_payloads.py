@@ -5,29 +5,23 @@ With Outrider's own objects, before the flags are stored.
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.journal.stored_rows import read_rows
-from outrider.dataops.ledger.commit import FLAG, FLAG_RECORD, Effects
+from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.payloads.payloads import Payloads
 
 log = logging.getLogger("outrider.worker")
 
-_FLAGGED = FLAG.index("seq"), FLAG.index("row")
-_MEMBER = FLAG_RECORD.index("seq"), FLAG_RECORD.index("row")
-
 
 def keep_flagged(journal: Journal, payloads: Payloads, effects: Effects) -> None:
-    """Keep the referenced payloads of newly flagged records.
-
-    Payloads already gone are logged.
-    """
+    """Keep the referenced payloads of newly flagged records. Payloads already gone are logged."""
     if not payloads.may_refer or not effects.flags:
         return
-    places = {(flag[_FLAGGED[0]], flag[_FLAGGED[1]]) for flag in effects.flags}
-    places |= {(member[_MEMBER[0]], member[_MEMBER[1]]) for member in effects.members}
+    places = {*effects.flags.select("seq", "row"), *effects.members.select("seq", "row")}
     for seq, rows in _by_block(places):
         try:
             batch = read_rows(journal.get(seq).payload)
@@ -37,7 +31,7 @@ def keep_flagged(journal: Journal, payloads: Payloads, effects: Effects) -> None
             log.warning("a payload of a flagged record of %s cannot be kept: %s", effects.model, reason)
 
 
-def _by_block(places: Iterable[tuple[int, int]]) -> list[tuple[int, list[int]]]:
+def _by_block(places: Iterable[tuple[Any, ...]]) -> list[tuple[int, list[int]]]:
     found: dict[int, list[int]] = {}
     for seq, row in sorted(places):
         found.setdefault(seq, []).append(row)

@@ -19,7 +19,8 @@ from outrider.dataops.ledger.rotations import Rotation, rotation_before
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.monitor.engine.asks import Outputs, again_of
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
-from outrider.monitor.settings.config import HostSettings, ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import HostSettings
 from outrider.monitor.stream.answer_costs import note_cost
 from outrider.monitor.stream.units import UNIT_ROWS, Unit, context_s
 
@@ -77,10 +78,7 @@ class Pipeline:
 
     @property
     def unit_rows(self) -> int:
-        """Rows that blocks are joined to.
-
-        Fewer where their payloads would not fit together.
-        """
+        """Rows that blocks are joined to. Fewer where their payloads would not fit together."""
         return min(UNIT_ROWS, self.payloads.rows_at_once)
 
     @property
@@ -95,10 +93,7 @@ class Pipeline:
 
     @property
     def suspended(self) -> dict[str, int]:
-        """End of each suspension of the champion's assertions, by name.
-
-        In µs of receive time.
-        """
+        """End of each suspension of the champion's assertions, by name. In µs of receive time."""
         return self.slots[CHAMPION].suspended
 
     # ---- a unit with records ---------------------------------------------------------------------------
@@ -135,10 +130,9 @@ class Pipeline:
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if predictions.poison:
             effects.counts["poison"] += len(predictions.poison)
-            effects.dead_letters += [
-                locations.dead_letter(record.row, "poison", record.detail) for record in predictions.poison
-            ]
-            well = np.setdiff1d(np.arange(batch.rows), [record.row for record in predictions.poison])
+            details = {record.row: record.detail for record in predictions.poison}
+            locations.note_dead_letters(effects, "poison", details)
+            well = np.setdiff1d(np.arange(batch.rows), list(details))
             batch, locations, predictions = batch.take(well), locations.take(well), predictions.take(well)
             digests = None if digests is None else digests[well]
         outputs = predictions.outputs
@@ -159,7 +153,7 @@ class Pipeline:
         if digests is not None:
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
             predicted = judged.texts(f"outputs.{self._settings.target}")
-            effects.records += locations.records(judged.batch, digests, predicted, self._settings.slice_by)
+            locations.note_records(effects, judged.batch, digests, predicted, self._settings.slice_by)
         sketches = self._state(slot).sketches
         for part in judged.parts:
             effects.sketches += sketches.update(part.batch, unit.received_us)
@@ -197,10 +191,7 @@ class Pipeline:
         return judged_versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
     def due_at(self, slot: str) -> list[Offered]:
-        """Assertions that run at a slot.
-
-        Behind the last of their judges, in the judges' order.
-        """
+        """Assertions that run at a slot. Behind the last of their judges, in the judges' order."""
         order = [f"{PREFIX}{name}" for name in self._settings.judges]
         here = []
         for offered in self.offered:
@@ -346,9 +337,9 @@ class Pipeline:
         """
         slot = effects.slot
         for failure in failures:
-            effects.strikes.append(
-                (self.name, failure.name, now_us, effects.seq, failure.reason, failure.detail, slot)
-            )
+            strike = {"model": self.name, "slot": slot, "assertion": failure.name, "at_us": now_us}
+            strike |= {"seq": effects.seq, "reason": failure.reason, "detail": failure.detail}
+            effects.strikes.add(1, strike)
             effects.counts[f"strikes:{failure.reason}"] += 1
             until_us = self.slots[slot].strike(failure.name, now_us, self._limits)
             if until_us is not None and slot == CHAMPION:
@@ -357,10 +348,7 @@ class Pipeline:
     # ---- time that passes ------------------------------------------------------------------------------
 
     def pass_time(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
-        """Effects of a unit without records at one slot.
-
-        None where time changes nothing.
-        """
+        """Effects of a unit without records at one slot. None where time changes nothing."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
             # No time before a step of the clock can be compared with one behind it.
@@ -437,10 +425,7 @@ class Pipeline:
 
 
 def owner_of(slot: str) -> str:
-    """Slot whose answers are judged at a slot.
-
-    Judges and the backfill speak of the champion's.
-    """
+    """Slot whose answers are judged at a slot. Judges and the backfill speak of the champion's."""
     return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
 
 

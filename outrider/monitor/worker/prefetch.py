@@ -50,10 +50,7 @@ class Prefetched:
 
 
 def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Position of records as one number each, rising along the stream.
-
-    From journal block and row.
-    """
+    """Position of records as one number each, rising along the stream. From journal block and row."""
     return (unit.seq[rows] << 32) | unit.row[rows]
 
 
@@ -89,17 +86,11 @@ class PrefetchedAnswers:
         return kept[0] if kept and kept[0].after <= cursor else None
 
     def next_begins(self, model: str, version: str, cursor: int) -> int | None:
-        """Block behind which the next ask of a version lies.
-
-        None where there is none.
-        """
+        """Block behind which the next ask of a version lies. None where there is none."""
         return next((one.after for one in self._of.get((model, version), []) if one.after > cursor), None)
 
     def forget(self, model: str, version: str) -> None:
-        """Drop prefetched answers of a version.
-
-        The version has gone, or asks for itself.
-        """
+        """Drop prefetched answers of a version. The version has gone, or asks for itself."""
         self._of.pop((model, version), None)
 
     def drop(self, request: InferenceRequest) -> None:

@@ -16,18 +16,9 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
-from outrider.dataops.flags.registered_assertions import register_offered
-from outrider.dataops.flags.strikes import note_load_errors
 from outrider.dataops.journal.journal import Journal
-from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger.champions import champion_borders
-from outrider.dataops.ledger.checkpoints import keep_windows
-from outrider.dataops.ledger.cursors import cursor
-from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.disabled_versions import take_back
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.host.client import HostClient
@@ -39,7 +30,7 @@ from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
 
-from .admission import SamplingState, SheddingMeasure
+from .admission import SheddingMeasure
 from .backfill import Backfills
 from .commits import Commits
 from .context import WorkerContext
@@ -48,17 +39,16 @@ from .cursors.champion_cursor import ChampionCursor
 from .cursors.co_scheduling import CoScheduler
 from .gauges import Gauges
 from .inference import InferenceClient
-from .live_budget import LiveBudget, TimeBudget
+from .live_budget import TimeBudget
 from .live_endpoint import LiveEndpoints
 from .llm_judge_slots import JudgeSlots
 from .metrics import WorkerMetrics
 from .objectives import Objectives
 from .pipeline import CHAMPION, Pipeline
 from .prefetch import PrefetchedAnswers
-from .registry_follower import RegistryFollower, restore_strikes
+from .recovery import Recovery
+from .registry_follower import RegistryFollower
 from .shadow_versions import ShadowVersions
-from .slot_restore import restore_slot
-from .slot_state import window_digest
 
 log = logging.getLogger("outrider.worker")
 
@@ -95,18 +85,14 @@ class Worker:
         for name in registration.unregistered:
             log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
         self.engines = engines
-        self.versions = {
-            name: ShadowVersions(name, self.engines, clock=objectives.timer) for name in settings.models
-        }
-        self.pipelines = open_pipelines(settings, host)
-        self._host = host
-        self._context = context = WorkerContext(
+        versions = {name: ShadowVersions(name, engines, clock=objectives.timer) for name in settings.models}
+        self.context = context = WorkerContext(
             settings, engine, journal, metrics, objectives,
-            InferenceClient(self.engines, self.versions), self.versions, self.pipelines,
+            InferenceClient(engines, versions), versions, open_pipelines(settings, host),
+            open_incidents(settings, journal),
         )  # fmt: skip
-        self._cursors = context.cursors
-        self._incidents = open_incidents(settings, journal)
-        self._commits = commits = Commits(context, self._incidents, RecordLog(log))
+        commits = Commits(context, RecordLog(log))
+        self._host = host
         self._backfills = backfills = Backfills(context, commits)
         self._judges = JudgeSlots(context, commits, backfills)
         self._endpoints = LiveEndpoints(context, host, commits, backfills)
@@ -115,13 +101,10 @@ class Worker:
         prefetched = PrefetchedAnswers()
         for name in settings.models:
             scheduler = CoScheduler(name, context, prefetched)
-            self._champions[name] = ChampionCursor(
-                name, context, scheduler=scheduler, commits=commits, backfills=backfills
-            )
-            self._challengers[name] = ChallengerCursors(
-                name, context, scheduler=scheduler, commits=commits, backfills=backfills
-            )
+            self._champions[name] = ChampionCursor(name, context, scheduler, commits, backfills)
+            self._challengers[name] = ChallengerCursors(name, context, scheduler, commits, backfills)
         self._registry = RegistryFollower(context, registration)
+        self._recovery = Recovery(context, commits, backfills)
         self._gauges = Gauges(context, backfills)
         self._refreshed = 0.0
 
@@ -140,15 +123,15 @@ class Worker:
         """
         self._poll_events()
         self._refresh()
-        busy, objectives, paused = False, self._context.objectives, self._registry.paused
-        resting = {name for name in self.pipelines if paused.holds(name, "shadow")}
-        untested = {name for name in self.pipelines if paused.holds(name, "live-tests")}
+        busy, objectives, paused = False, self.context.objectives, self._registry.paused
+        resting = {name for name in self.context.pipelines if paused.holds(name, "shadow")}
+        untested = {name for name in self.context.pipelines if paused.holds(name, "live-tests")}
         for name, champion in self._champions.items():
             if name in resting:
                 objectives.idle(name)
             elif self._registry.is_registered(name):
                 busy |= champion.step(may_test=name not in untested)
-                for slot in self._context.challengers[name]:
+                for slot in self.context.challengers[name]:
                     if objectives.measure < SheddingMeasure.CHALLENGERS:
                         busy |= self._challengers[name].step(slot)
         if objectives.measure < SheddingMeasure.JUDGES:
@@ -161,7 +144,7 @@ class Worker:
 
     def _poll_events(self) -> None:
         """Take answers and loads from the engines, and let loaded champions answer from now on."""
-        self._context.inference.poll_events()
+        self.context.inference.poll_events()
         for champion in self._champions.values():
             champion.swap_champion()
 
@@ -176,74 +159,26 @@ class Worker:
         for name, slot in self._registry.update_slots():
             self._challengers[name].forget(slot)
         self._registry.note_disabled()
-        for name, book in self._incidents.items():
-            if book.version != self.versions[name].champion:
-                book.version = self.versions[name].champion
-                self._gauges.live_rates(book)
+        for name in self._registry.follow_champions():
+            self._gauges.live_rates(name)
         self._gauges.publish(self._registry.paused)
-
-    # ---- what a worker goes on from --------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the host, load the models and restore the slots."""
         self._host.start()
-        for name in self.pipelines:
-            self._register(name)
-            self._restore(name)
+        for name in self.context.pipelines:
+            self._recovery.register(name, self._host.errors.get(name, []))
+            self._recovery.restore(name)
         self._refresh(force=True)
-        for name in self.pipelines:
-            self._gauges.live_rates(self._incidents[name])
+        for name in self.context.pipelines:
+            self._gauges.live_rates(name)
             self._registry.forget_windows(name)
             if self._registry.is_registered(name):
-                for slot in (CHAMPION, *self._context.challengers[name]):
-                    self._rebuild_windows(name, slot)
+                for slot in (CHAMPION, *self.context.challengers[name]):
+                    self._recovery.rebuild_windows(name, slot)
         self._backfills.start()
         self._judges.start()
         self._endpoints.start()
-
-    def _register(self, name: str) -> None:
-        """Store what the host offers of a model, and which files gave nothing."""
-        offered = self.pipelines[name].offered
-        with write(self._context.engine) as connection:
-            take_back(connection, name)
-            at = cursor(connection, name, CHAMPION)
-            register_offered(connection, name, offered, first_seq=at, now_us=now_us())
-            note_load_errors(connection, name, self._host.errors.get(name, []), now_us=now_us())
-        self._context.metrics.declare(name, offered)
-        self._incidents[name].live = {o.name: o.revision for o in offered if o.kind == "live_test"}
-
-    def _restore(self, name: str) -> None:
-        """Continue strikes, sampling and budgets from where the champion's cursor stands."""
-        pipeline, engine = self.pipelines[name], self._context.engine
-        restore_strikes(engine, self._context.journal, pipeline)
-        with engine.connect() as connection:
-            pipeline.rotations = rotations(connection, name)
-            found = standing(connection, name)
-            state = ledger.live_budget(connection, name, CHAMPION)
-        pipeline.standing = SamplingState() if found is None else SamplingState(*found)
-        own = self._context.settings.models[name].live
-        if own.endpoint is None:  # or its slot has the budget
-            pipeline.live_budget = LiveBudget.of(pipeline.offered, own.rows_per_s)
-            if state is not None:
-                pipeline.live_budget.restore(state)
-
-    def _rebuild_windows(self, name: str, slot: str) -> None:
-        """Let a slot carry what it carried before the restart."""
-        engine, pipeline = self._context.engine, self.pipelines[name]
-        borders = champion_borders(engine, name)
-        if borders and slot == CHAMPION:
-            self._commits.champions[name] = borders[-1][1]
-        at = self._cursors[name, slot]
-        begin, restarted_us = self._backfills.restarted(name, at)
-        last = rotation_before(pipeline.rotations, at)
-        if last is not None and last.seq >= begin:
-            begin, restarted_us = last.seq, last.at_us
-        windows = {judge.window for judge in pipeline.due_at(slot) if judge.window is not None}
-        with write(engine) as connection:
-            keep_windows(connection, name, slot, windows=[window_digest(window) for window in windows])
-        restore_slot(engine, self._context.journal, pipeline, slot, at, borders, begin=begin)
-        state = pipeline.slots[slot]
-        state.restarted_us, state.rotated_seq = restarted_us, 0 if last is None else last.seq
 
 
 def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:

@@ -5,12 +5,10 @@ Suspensions that people made hold for every slot, those by strikes for the slot 
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from outrider.dataops.flags.registered_assertions import Suspension, suspensions
-from outrider.dataops.flags.strikes import newest_strikes
 from outrider.dataops.improvement import shadow_tests
-from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.checkpoints import forget_windows
@@ -25,9 +23,6 @@ from outrider.monitor.registry.registration import Registration
 from .context import WorkerContext
 from .metrics import role_of
 from .pipeline import CHAMPION, Pipeline
-
-RESTORED_STRIKES = 1000
-"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 
 
 class SuspensionFollower:
@@ -72,10 +67,7 @@ class RegistryFollower:
         """Versions that are not asked, as the database has them."""
 
     def is_registered(self, model: str) -> bool:
-        """True where any version of a model is known.
-
-        Before, its records wait in the journal.
-        """
+        """True where any version of a model is known. Before, its records wait in the journal."""
         return model not in self._registration.unregistered
 
     def read(self) -> None:
@@ -96,10 +88,7 @@ class RegistryFollower:
             versions.keep(champion, sorted(v for v in challengers if (name, v) not in over))
 
     def update_slots(self) -> list[tuple[str, str]]:
-        """Open cursors of new challengers and close gone slots.
-
-        Returns the closed slots.
-        """
+        """Open cursors of new challengers and close gone slots. Returns the closed slots."""
         closed = []
         for name, pipeline in self._context.pipelines.items():
             slots = [CHAMPION, *self._context.versions[name].challengers]
@@ -115,6 +104,15 @@ class RegistryFollower:
             closed += [(name, slot) for slot in gone]
             self._context.challengers[name] = slots[1:] if self.is_registered(name) else []
         return closed
+
+    def follow_champions(self) -> list[str]:
+        """Let incidents follow the champions; returns the models with another one."""
+        incidents, swapped = self._context.incidents, []
+        for name, versions in self._context.versions.items():
+            if incidents[name].version != versions.champion:
+                incidents[name].version = versions.champion
+                swapped.append(name)
+        return swapped
 
     def forget_windows(self, model: str) -> None:
         """Drop the stored windows of slots that are gone."""
@@ -143,13 +141,3 @@ class RegistryFollower:
                 if at:
                     ledger.apply(connection, Effects(model, slot, at))
             return at
-
-
-def restore_strikes(engine: Engine, journal: Journal, pipeline: Pipeline) -> None:
-    """Restore the champion's strikes and suspensions."""
-    steps = journal.steps()
-    since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
-    with engine.connect() as connection:
-        strikes = newest_strikes(connection, pipeline.name, after_seq=since, limit=RESTORED_STRIKES)
-        suspended = {one.assertion: one.until_us for one in suspensions(connection, pipeline.name)}
-    pipeline.slots[CHAMPION].restore_strikes(strikes, suspended)

@@ -30,18 +30,12 @@ from outrider.dataops.ledger.rotations import rotations
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.rows import Row
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.host.findings_frame import joined
-from outrider.monitor.settings.config import HostSettings, ModelSettings
-from outrider.monitor.stream.stored_answers import (
-    answer_cuts,
-    judge_answers,
-    outputs_of,
-    registered,
-    stored,
-)
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import HostSettings
+from outrider.monitor.stream.stored_answers import answer_cuts, judge_answers, outputs_of, registered, stored
 from outrider.monitor.stream.units import Unit, context_s, read_unit, seq_before
 
 from .answers_again import AnswersAgain
@@ -51,10 +45,6 @@ from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState
 from .stages.work import Timings
 
-_ID, _SUBJECT, _ASSERTION, _SLOT, _VERSION, _SEQ, _TS_US = (
-    ledger.FLAG.index(name) for name in ["id", "record_id", "assertion", "slot", "version", "seq", "ts_us"]
-)
-"""Places of columns in the tuples of flags."""
 NEVER = HostSettings(strikes=2**31 - 1)
 """A replay suspends nothing: each unit is judged whatever failed before."""
 
@@ -68,10 +58,7 @@ def offered(assertions: Sequence[Assertion]) -> list[Offered]:
 
 
 class InProcess:
-    """Runner of assertions in this process.
-
-    The user's own command runs the user's own code.
-    """
+    """Runner of assertions in this process. The user's own command runs the user's own code."""
 
     def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
         self._assertions = {judge.name: judge for judge in assertions}
@@ -86,10 +73,7 @@ class InProcess:
         seq: NDArray[np.int64] | None = None,  # noqa: ARG002
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> HostVerdicts:
-        """Verdicts of the named assertions.
-
-        An assertion that raises gives none.
-        """
+        """Verdicts of the named assertions. An assertion that raises gives none."""
         verdicts = HostVerdicts()
         for name in assertions:
             judge = self._assertions[name]
@@ -126,14 +110,11 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Replayed:
+class Replayed(ledger.FlagRows):
     """Findings of a replay."""
 
     records: int = 0
     unanswered: int = 0
-    flags: list[Row] = field(default_factory=list)
-    members: list[Row] = field(default_factory=list)
-    weak_labels: list[Row] = field(default_factory=list)
     earlier_ids: dict[str, str] = field(default_factory=dict)
     """As in ``Effects``."""
     failures: dict[str, str] = field(default_factory=dict)
@@ -143,8 +124,8 @@ class Replayed:
     def fired(self) -> dict[str, set[tuple[str, str]]]:
         """By assertion: flag subjects as (record id, identity without the revision)."""
         found: dict[str, set[tuple[str, str]]] = {}
-        for flag in self.flags:
-            found.setdefault(flag[_ASSERTION], set()).add((flag[_SUBJECT], flag[_VERSION] or ""))
+        for assertion, record, version in self.flags.select("assertion", "record_id", "version"):
+            found.setdefault(assertion, set()).add((record, version or ""))
         return found
 
 
@@ -289,22 +270,17 @@ def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Itera
 
 
 def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
-    result.flags += [
-        flag for flag in effects.flags if flag[_TS_US] >= which.since_us and flag[_SEQ] > which.expired
-    ]
-    result.members += effects.members
-    result.weak_labels += effects.weak_labels
+    places = effects.flags.select("ts_us", "seq")
+    effects.flags = effects.flags.where(ts >= which.since_us and seq > which.expired for ts, seq in places)
+    result.extend_flags(effects)
     result.earlier_ids |= effects.earlier_ids
-    for strike in effects.strikes:
-        result.failures.setdefault(strike[1], strike[5])
-        result.failed_units[strike[1]] = result.failed_units.get(strike[1], 0) + 1
+    for assertion, detail in effects.strikes.select("assertion", "detail"):
+        result.failures.setdefault(assertion, detail)
+        result.failed_units[assertion] = result.failed_units.get(assertion, 0) + 1
 
 
 def judged_until(engine: Engine, model: str, slot: str) -> int:
-    """Last block whose verdicts are committed.
-
-    Later blocks are the running worker's.
-    """
+    """Last block whose verdicts are committed. Later blocks are the running worker's."""
     with engine.connect() as connection:
         return cursor(connection, model, slot)
 
@@ -340,11 +316,12 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
 def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
     """Call a challenger's flags what an earlier release called them, where it stored them."""
     of_slot: dict[str, dict[str, str]] = {}
-    for flag in found.flags:
-        if (slot := flag[_SLOT]) != CHAMPION:
-            # What is no event is told by its record.
-            old = found.earlier_ids.get(flag[_ID]) or ledger.own_flag_id(flag)
-            of_slot.setdefault(slot, {})[flag[_ID]] = old
+    # What is no event is told by its record.
+    for slot, flag, own in zip(
+        found.flags["slot"], found.flags["id"], ledger.own_flag_ids(found.flags), strict=True
+    ):
+        if slot != CHAMPION:
+            of_slot.setdefault(slot, {})[flag] = found.earlier_ids.get(flag) or own
     for slot, earlier_ids in of_slot.items():
         ledger.keep_stored_ids(connection, found, earlier_ids, slot=slot)
 
@@ -352,10 +329,7 @@ def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
 def stored_flags(
     engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
 ) -> set[tuple[str, str]]:
-    """Stored flags of one revision in a stretch.
-
-    As (record id, judged version).
-    """
+    """Stored flags of one revision in a stretch. As (record id, judged version)."""
     with engine.connect() as connection:
         found = flags.stored_flags(
             connection, model, assertion, revision,
@@ -421,10 +395,8 @@ def _check_with_judges(
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))
         with_answers = judged.with_answers(answers)
         pipeline.check(found, with_answers, locations, version, timings=Timings())
-        effects.flags += found.flags
-        effects.members += found.members
-        effects.weak_labels += found.weak_labels
-        effects.strikes += found.strikes
+        effects.extend_flags(found)
+        effects.strikes.extend(found.strikes)
 
 
 def _units(

@@ -66,10 +66,7 @@ class ShadowVersions:
 
     @property
     def is_ready(self) -> bool:
-        """True where the next unit's version is known.
-
-        At first the champion has to be loaded.
-        """
+        """True where the next unit's version is known. At first the champion has to be loaded."""
         return self.champion is not None or self._next is None
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
@@ -99,10 +96,7 @@ class ShadowVersions:
             self._engines.unload((self._model, version))  # a process without any version ends
 
     def swap_champion(self) -> bool:
-        """Swap the champion if the wanted one can answer; report changes.
-
-        From the next unit on.
-        """
+        """Swap the champion if the wanted one can answer; report changes. From the next unit on."""
         if self._next == self.champion or not self.is_settled(self._next):
             return False
         self.champion = self._next

@@ -14,7 +14,7 @@ from outrider.assertions.window_state import View, WindowState
 from outrider.dataops.flags.quality import FOREVER_US
 from outrider.dataops.ledger.sketches import HourlySketches
 from outrider.monitor.host.client import Failure, Offered
-from outrider.monitor.settings.config import HostSettings
+from outrider.monitor.settings.sections import HostSettings
 from outrider.monitor.stream.units import context_s
 
 SUSPENSION_S = 3600.0
@@ -23,10 +23,7 @@ Views = list[View]
 
 
 class SlotState:
-    """State of one slot between units.
-
-    Rebuilt from the journal after a restart.
-    """
+    """State of one slot between units. Rebuilt from the journal after a restart."""
 
     def __init__(self) -> None:
         self.windows: dict[Window | Group, WindowState] = {}
@@ -79,10 +76,7 @@ class SlotState:
         return self._views(offered, lambda state: state.update(batch, tags))
 
     def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
-        """Views that the passing of time alone releases.
-
-        Records no longer held back, entities that ended.
-        """
+        """Views that the passing of time alone releases. Records no longer held back, entities that ended."""
         return self._views(offered, lambda state: state.advance(received_us))
 
     def closing_views(self, offered: Sequence[Offered]) -> dict[str, Views | Failure]:
@@ -90,19 +84,13 @@ class SlotState:
         return self._views(offered, lambda state: state.finish())
 
     def restart(self, at_us: int) -> None:
-        """Forget all windows.
-
-        At ``at_us`` records were skipped, or other entities are sampled from then.
-        """
+        """Forget all windows. At ``at_us`` records were skipped, or other entities are sampled from then."""
         self.windows.clear()
         self._late = 0
         self.restarted_us = at_us
 
     def step(self, by_us: int) -> None:
-        """Shift suspensions over a step of the clock.
-
-        Strikes count anew.
-        """
+        """Shift suspensions over a step of the clock. Strikes count anew."""
         self.strikes.clear()
         self.suspended = {
             name: until if until >= FOREVER_US else until + by_us for name, until in self.suspended.items()
@@ -164,8 +152,5 @@ def _iso(at_us: int) -> str:
 
 
 def window_digest(window: Window | Group) -> str:
-    """Name of one window's state in the database.
-
-    Other settings, other state.
-    """
+    """Name of one window's state in the database. Other settings, other state."""
     return blake2b(repr(window).encode(), digest_size=8).hexdigest()

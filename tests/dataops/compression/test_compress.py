@@ -12,7 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.compression.bench import Bench, CompressionTask
 from outrider.dataops.compression.compress import Compressed, compress
 from outrider.dataops.compression.distillation import Distilling
-from outrider.dataops.compression.fresh import ask_fresh
+from outrider.dataops.compression.fresh_measurement import ask_fresh
 from outrider.dataops.compression.report import html, markdown
 from outrider.dataops.compression.slo import Slo
 from outrider.dataops.compression.timing import Effort

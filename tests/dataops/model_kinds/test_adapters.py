@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.adapter import read_adapter
-from outrider.dataops.model_kinds.mixing import VariantSpan
+from outrider.dataops.model_kinds.adapter_mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
 from tests.dataops.model_kinds.adapters import answer, peft, save_adapter
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, transformers

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outrider.dataops.model_kinds.adapter import read_adapter
-from outrider.dataops.model_kinds.mixing import VariantSpan
+from outrider.dataops.model_kinds.adapter_mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
 from outrider.errors import ConfigError
 from tests.dataops.model_kinds.adapters import peft, save_adapter, with_adapter

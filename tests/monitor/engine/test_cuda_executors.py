@@ -9,7 +9,7 @@ from benchmarks.gpu._adapters import random_adapter, segments_of
 from benchmarks.gpu._models import OneInput, TextModel, Top, token_rows
 from benchmarks.gpu._scale import SCALES
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
-from outrider.dataops.model_kinds.mixing import Mixing, VariantSpan
+from outrider.dataops.model_kinds.adapter_mixing import Mixing, VariantSpan
 from outrider.dataops.model_kinds.runner import EncodedRows, Tensors
 from outrider.monitor.engine.adapters.mixed import IndexedMixed
 from outrider.monitor.engine.cuda.device import CudaDevice

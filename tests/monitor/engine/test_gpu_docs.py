@@ -15,7 +15,8 @@ from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.executor import Alone, LoadedVersion, Segment
 from outrider.monitor.engine.on_device import checks_of, watched
-from outrider.monitor.settings.config import Settings, WorkerSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import WorkerSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "gpu.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,11 @@ import pytest
 from outrider.monitor.intake.protocols.otlp import json_form, protobuf
 from outrider.monitor.intake.protocols.otlp.attributes import SpanAttributes
 from outrider.monitor.intake.protocols.otlp.call import Call
-from outrider.monitor.intake.protocols.otlp.reading import call_of_span, passages_of_span, role_of
+from outrider.monitor.intake.protocols.otlp.semantic_conventions import (
+    call_of_span,
+    passages_of_span,
+    role_of,
+)
 
 from .exports import CHAT, as_json, span, traces
 

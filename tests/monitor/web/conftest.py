@@ -13,7 +13,8 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
-from outrider.monitor.settings.config import ModelSettings, Settings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.web.routes import web_routes
 
 from .sample import MODEL, Sample, build

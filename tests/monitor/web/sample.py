@@ -15,7 +15,7 @@ from sqlmodel import SQLModel
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from tests.databases import migrated
 
@@ -141,7 +141,7 @@ def _judge(
         if rng.random() < 0.12 or (stuck and rng.random() < 0.3):
             add(
                 connection,
-                tables.Label,
+                improvement_tables.Label,
                 seq=seq + 10_000,
                 row=row,
                 model=MODEL,
@@ -229,7 +229,7 @@ def _reference(connection: Connection, at: int) -> None:
     ):
         add(
             connection,
-            tables.ModelVersion,
+            improvement_tables.ModelVersion,
             model=MODEL,
             version=number,
             status=status,
@@ -241,7 +241,7 @@ def _reference(connection: Connection, at: int) -> None:
         )
     add(
         connection,
-        tables.ModelVersion,
+        improvement_tables.ModelVersion,
         model=MODEL,
         version="4",
         status="challenger",
@@ -252,7 +252,7 @@ def _reference(connection: Connection, at: int) -> None:
     for name, parent, rows in (("digits-train", None, 900), ("digits-flagged", None, 180)):
         add(
             connection,
-            tables.DatasetVersion,
+            improvement_tables.DatasetVersion,
             dataset=name,
             number=1,
             model=MODEL,
@@ -269,7 +269,7 @@ def _reference(connection: Connection, at: int) -> None:
     for position in range(180):
         add(
             connection,
-            tables.DatasetRow,
+            improvement_tables.DatasetRow,
             dataset="digits-flagged",
             number=1,
             position=position,
@@ -289,7 +289,7 @@ def _reference(connection: Connection, at: int) -> None:
     for child_kind, child, parent_kind, parent, role in edges:
         add(
             connection,
-            tables.LineageEdge,
+            improvement_tables.LineageEdge,
             child_kind=child_kind,
             child=child,
             parent_kind=parent_kind,
@@ -305,7 +305,7 @@ def _jobs(connection: Connection, at: int) -> None:
         begun = at + number * 20_000_000
         add(
             connection,
-            tables.Job,
+            improvement_tables.Job,
             id=f"job-{number}",
             model=MODEL,
             kind="retrain",
@@ -329,7 +329,7 @@ def _jobs(connection: Connection, at: int) -> None:
         )
         add(
             connection,
-            tables.GateVerdict,
+            improvement_tables.GateVerdict,
             id=f"verdict-{number}",
             model=MODEL,
             candidate=candidate,
@@ -341,7 +341,7 @@ def _jobs(connection: Connection, at: int) -> None:
         )
     add(
         connection,
-        tables.Quarantine,
+        improvement_tables.Quarantine,
         dataset="digits-flagged",
         record_id="card-00001-f1",
         reasons="label.label: 11 is not in 0..9",

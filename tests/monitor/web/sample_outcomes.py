@@ -10,7 +10,7 @@ from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import gate, suite_outcomes
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.monitor.trainer.evidence import suite_evidence
 
 HOSTILE_TEXT = "<script>alert('in')</script>"
@@ -28,7 +28,7 @@ def add_outcomes(connection: Connection, model: str, at: int) -> None:
     ):
         suite_outcomes.keep(connection, model, version, found, source=source, now_us=at + int(version))  # type: ignore[arg-type]  # one of these
     suite_outcomes.keep(connection, model, "pr-<b>7</b>", good[:1], source="pytest", now_us=at + 9)
-    verdict = tables.table_of(tables.GateVerdict)
+    verdict = tables.table_of(improvement_tables.GateVerdict)
     for candidate, found in (("2", bad), ("3", good)):
         suites, _ = suite_evidence(compare(old, found))
         evidence = {"suites": [dataclasses.asdict(each) for each in suites]}

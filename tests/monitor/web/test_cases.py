@@ -22,7 +22,9 @@ from outrider.errors import ConfigError, NotFound
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
-from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 from tests.declared_bodies import check_body
 
 from .conftest import make_app

@@ -23,7 +23,9 @@ from outrider.monitor.http.auth import Keyring
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.learning import Learner, learned_file
 from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import ModelSettings, Settings, StorageSettings
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 from tests.declared_bodies import check_body
 from tests.soak import PATIENCE_S
 

@@ -61,10 +61,7 @@ class Messages:
         return cls(column, elements, lengths, np.repeat(np.arange(len(column)), lengths), roles, contents)
 
     def chosen(self, role: str | None, *, last: bool) -> NDArray[np.intp]:
-        """Rows of a role's messages with a content.
-
-        With ``last`` the last of each conversation only.
-        """
+        """Rows of a role's messages with content, or only the ``last``."""
         has_text = np.array([content is not None for content in self.contents], dtype=np.bool_)
         rows = np.flatnonzero(has_text if role is None else has_text & (self.roles == role))
         if last and len(rows):
@@ -81,10 +78,7 @@ class Messages:
         return self._rebuilt(pa.StructArray.from_arrays(parts, fields=fields, mask=self.elements.is_null()))
 
     def in_order(self, order: NDArray[np.intp]) -> pa.ListArray:
-        """The column with its messages in another order.
-
-        Each stays in its conversation.
-        """
+        """The column with messages in another order, by conversation."""
         return self._rebuilt(self.elements.take(pa.array(order)))
 
     def _rebuilt(self, elements: pa.StructArray) -> pa.ListArray:

@@ -27,10 +27,7 @@ _PEOPLE = ("child", "retired person", "beginner", "non-native speaker of English
 
 
 def politeness(name: str = "messages") -> Perturbation:
-    """Wrap the user's last question in words of politeness.
-
-    The question itself stays the same.
-    """
+    """Wrap the user's last question, unchanged, in words of politeness."""
     return spoken_each(name, lambda text, draws: _one(_POLITE, draws[0]).format(text), draws=1)
 
 
@@ -66,10 +63,7 @@ def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> P
 
 
 def language(name: str = "messages", *, to: str = "German") -> Perturbation:
-    """Ask for the answer in another language.
-
-    Behind the last question of the user.
-    """
+    """Ask, behind the user's last question, for another language."""
     return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.", draws=1)
 
 

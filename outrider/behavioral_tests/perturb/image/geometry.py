@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def shift(
     name: str = "image", *, pixels: int = 1, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Move each image by up to ``pixels`` in a random direction.
-
-    Never by nothing; ``fill`` comes in.
-    """
+    """Move each image by up to ``pixels`` in a random direction. Never by nothing; ``fill`` comes in."""
     if pixels < 1:
         raise ValueError(f"pixels must be >= 1, got {pixels}; a shift by 0 changes nothing")
     steps = np.arange(-pixels, pixels + 1)

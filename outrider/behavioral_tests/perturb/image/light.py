@@ -24,10 +24,7 @@ def brightness(
 def contrast(
     name: str = "image", *, factor: float = 1.3, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Scale the distance of every pixel from its image's mean.
-
-    Below 1 the image gets flatter.
-    """
+    """Scale pixels' distance from their image's mean, flatter below 1."""
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
         mean = x.mean(dim=(1, 2, 3), keepdim=True)
@@ -39,10 +36,7 @@ def contrast(
 def gamma(
     name: str = "image", *, exponent: float = 1.5, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Raise every pixel's place in the range to a power.
-
-    Above 1 darkens mid-tones, below 1 lightens them.
-    """
+    """Raise pixels' place in the range to a power: above 1 darkens."""
     if exponent <= 0:
         raise ValueError(f"exponent must be > 0, got {exponent}")
 

@@ -27,8 +27,6 @@ Limits: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 Op: TypeAlias = "Callable[[Tensor, Rng], Tensor]"
 """Floats of shape (n, c, h, w) to the same shape. It may work in place: the tensor is a copy."""
 
-UNIT: Range = (0.0, 1.0)
-BYTES: Range = (0.0, 255.0)
 SLACK = 0.05
 """By so much of their range images may reach beyond it: interpolation overshoots."""
 

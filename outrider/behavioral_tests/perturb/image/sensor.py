@@ -46,10 +46,7 @@ def salt_and_pepper(
 def occlude(
     name: str = "image", *, share: float = 0.25, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Cover a random rectangle with ``fill``.
-
-    ``share`` of the height by ``share`` of the width.
-    """
+    """Cover ``share`` of height by ``share`` of width with ``fill``, anywhere."""
     _check_share(share, "covered part of each side")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":

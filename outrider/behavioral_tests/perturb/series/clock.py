@@ -10,10 +10,7 @@ from .columns import Floats, series
 
 
 def shift(name: str = "series", *, steps: int = 1) -> Perturbation:
-    """Move each series by up to ``steps`` samples, earlier or later.
-
-    The value at the edge continues.
-    """
+    """Move each series by ``steps`` samples at most, continuing edge values."""
     if steps < 1:
         raise ValueError(f"steps must be >= 1, got {steps}; a shift by 0 changes nothing")
 
@@ -50,10 +47,7 @@ def warp(name: str = "series", *, by: float = 0.2, knots: int = 4) -> Perturbati
 
 
 def resample(name: str = "series", *, every: int = 2) -> Perturbation:
-    """Keep one sample in ``every``, with straight lines between.
-
-    From the first on: a lower rate.
-    """
+    """Keep every ``every``-th sample from the first, straight lines between."""
     if every < 2:
         raise ValueError(f"every must be >= 2, got {every}; 1 keeps all samples")
 

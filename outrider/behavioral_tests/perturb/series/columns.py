@@ -1,7 +1,4 @@
-"""Shared parts of time series changes: columns as arrays.
-
-Tensor and list columns, shape (rows, time, channels).
-"""
+"""Tensor and list columns of series as arrays (rows, time, channels)."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias

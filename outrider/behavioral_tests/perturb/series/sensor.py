@@ -22,10 +22,7 @@ def jitter(name: str = "series", *, sigma: float = 0.05) -> Perturbation:
 
 
 def scaling(name: str = "series", *, by: float = 0.1) -> Perturbation:
-    """Multiply each series by a wrong gain.
-
-    A factor in 1 ± [by / 2, by].
-    """
+    """Multiply each series by a wrong gain. A factor in 1 ± [by / 2, by]."""
     _positive(by, "by")
     return series(name, lambda x, rng: x * (1 + _signed(rng, len(x), by)))
 
@@ -46,10 +43,7 @@ def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
 
 
 def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturbation:
-    """Add spikes to ``count`` random samples of each series.
-
-    ``size`` standard deviations, up or down.
-    """
+    """Add ``count`` spikes of ± ``size`` standard deviations to each series."""
     _positive(size, "size")
     _positive(count, "count")
 
@@ -78,10 +72,7 @@ def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
 
 
 def dropout(name: str = "series", *, share: float = 0.1, fill: Fill = "hold") -> Perturbation:
-    """Lose random samples, ``share`` of each series, at least one.
-
-    See :func:`gap` for the value in their place.
-    """
+    """Lose ``share`` of samples, at least one, replaced as in :func:`gap`."""
     _check_share(share)
     return series(
         name,

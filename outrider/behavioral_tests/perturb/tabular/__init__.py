@@ -1,7 +1,4 @@
-"""Changes of tables: numbers, categories, fields.
-
-The first argument names the input field.
-"""
+"""Changes of numbers, categories, fields; the first argument names the field."""
 
 from .categories import flip, swap
 from .numbers import clip, decimal_shift, jitter, out_of_range, repeat_digit, unit_error

@@ -80,10 +80,7 @@ def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
 
 
 def repeat_digit(name: str) -> Perturbation:
-    """Type one digit before the decimal point twice.
-
-    41 becomes 441 or 411; 0 alone is not applicable.
-    """
+    """Type one digit before the decimal point twice. 41 becomes 441 or 411; 0 alone is not applicable."""
 
     def change(values: Numbers, rng: Rng) -> Numbers:
         size = np.abs(values.astype(np.float64))
@@ -121,10 +118,7 @@ def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Pert
 
 
 def clip(name: str, *, low: float | None = None, high: float | None = None) -> Perturbation:
-    """Saturate a number, as a sensor at its end.
-
-    A number within the bounds is not applicable.
-    """
+    """Saturate a number, as a sensor at its end. A number within the bounds is not applicable."""
     if low is None and high is None:
         raise ValueError("clip needs low= or high=")
     return _numbers(name, lambda values, _: _kept_type(np.clip(values, low, high), values))

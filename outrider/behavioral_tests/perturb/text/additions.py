@@ -17,26 +17,17 @@ _EMOJI = ("📌", "🗓️", "📍", "💬", "🔁", "👀", "➡️", "🔹")
 
 
 def url(name: str = "text", *, at: Place = "end") -> Perturbation:
-    """Add a random short link, as CheckList's suites do.
-
-    ``https://t.co/`` and ten characters.
-    """
+    """Add a short link, ``https://t.co/`` and ten random characters (CheckList)."""
     return _added(name, at, lambda draws: f"https://t.co/{_code(draws, 10)}", draws=10)
 
 
 def handle(name: str = "text", *, at: Place = "start") -> Perturbation:
-    """Add a random user name, as CheckList's suites do.
-
-    ``@`` and six characters.
-    """
+    """Add a user name, ``@`` and six random characters (CheckList)."""
     return _added(name, at, lambda draws: f"@{_code(draws, 6)}", draws=6)
 
 
 def emoji(name: str = "text", *, options: Sequence[str] = _EMOJI, at: Place = "end") -> Perturbation:
-    """Add an emoji.
-
-    The default ones say nothing for or against.
-    """
+    """Add an emoji, by default one neither for nor against."""
     return phrase(name, options, at=at)
 
 

@@ -1,7 +1,4 @@
-"""Typing errors of single characters.
-
-A neighbouring key, one too many, one left out, one twice.
-"""
+"""Typing errors: neighbouring key, one too many, left out, or twice."""
 
 import string
 from collections.abc import Callable, Container
@@ -30,10 +27,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def keyboard(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Hit the key beside the right one (QWERTY) ``count`` times.
-
-    Not applicable without Latin letters.
-    """
+    """Hit the key beside the right one (QWERTY) ``count`` times. Not applicable without Latin letters."""
 
     def change(text: str, at: int, draw: float) -> str:
         keys = _NEIGHBOURS[text[at]]
@@ -84,10 +78,7 @@ def _at_letters(name: str, count: int, change: Callable[[str, int, float], str],
 
 
 def next_of(text: str, draw: float, wanted: Container[str]) -> int:
-    """First place of a wanted character, from a random one on.
-
-    Going round at the end; -1 for none.
-    """
+    """First wanted character from a random place on, cyclically, else -1."""
     length = len(text)
     start = int(draw * length)
     for at in range(start, start + length):

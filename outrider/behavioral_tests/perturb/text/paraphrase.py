@@ -1,7 +1,4 @@
-"""Paraphrase by written rules.
-
-They speak only where a phrase can mean one thing.
-"""
+"""Paraphrase by written rules, only for phrases with one meaning."""
 
 import re
 

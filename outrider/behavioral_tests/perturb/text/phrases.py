@@ -1,7 +1,4 @@
-"""Search of a word list's entries in texts.
-
-One look-up a word, however long the list.
-"""
+"""Search for a word list's entries, one look-up a word."""
 
 import re
 from collections.abc import Iterable
@@ -38,10 +35,7 @@ class PhraseList:
             options.sort(key=len, reverse=True)
 
     def find(self, text: str) -> list[Hit]:
-        """Entries in a text from left to right, the longest first.
-
-        None inside another or inside a word.
-        """
+        """Entries left to right, longest first, none inside another or a word."""
         if self._by_word.keys().isdisjoint(_WORD.findall(text)):  # most texts; the loop costs much more
             return []
         found: list[Hit] = []

@@ -8,10 +8,7 @@ from .columns import mapped
 
 
 def punctuation(name: str = "text") -> Perturbation:
-    """Drop or add the punctuation at the end.
-
-    Add a full stop where there is none.
-    """
+    """Drop the punctuation at the end, or add a full stop."""
     return mapped(name, _repunctuate)
 
 

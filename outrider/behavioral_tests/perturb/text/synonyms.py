@@ -45,10 +45,7 @@ def synonyms(
 
 
 def put_word(text: str, start: int, end: int, word: str) -> str:
-    """Text with ``word`` in place of ``text[start:end]``.
-
-    The article before the word is made to fit.
-    """
+    """Text with ``word`` for ``text[start:end]`` and its article made to fit."""
     old, head = text[start:end], text[:start]
     if (old[0] in _VOWELS) != (word[0] in _VOWELS):
         head = re.sub(r"\b([Aa])(n?)(\s)$", lambda m: m[1] + ("n" if word[0] in _VOWELS else "") + m[3], head)

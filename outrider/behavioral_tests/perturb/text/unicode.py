@@ -67,10 +67,7 @@ def confusables(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Put ``count`` characters without width behind letters or digits.
-
-    The text looks the same.
-    """
+    """Put ``count`` invisible characters of no width behind letters or digits."""
     check_count(count, "invisible characters")
 
     def change(text: str, draws: list[float]) -> str:
@@ -84,10 +81,7 @@ def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def compatibility(name: str = "text", *, style: Style = "fullwidth") -> Perturbation:
-    """Write Latin letters in another Unicode style.
-
-    Normalisation (NFKC) turns them back to plain ones.
-    """
+    """Write Latin letters in a Unicode style that NFKC turns back."""
     if style not in _STARTS:
         raise ValueError(f"style must be one of {', '.join(_STARTS)}, got {style!r}")
     upper, lower = _STARTS[style]

@@ -38,10 +38,7 @@ def is_current(url: str) -> bool:
 
 
 def upgrade(engine: "Engine") -> None:
-    """Bring the database to :data:`HEAD` in one transaction.
-
-    Nothing changes if that fails.
-    """
+    """Bring the database to :data:`HEAD` in one transaction. Nothing changes if that fails."""
     from alembic import command
     from alembic.config import Config
 

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from outrider.dataops.state import tables  # noqa: F401 - fills the metadata
+from outrider.dataops.state import improvement_tables, tables  # noqa: F401 - both fill the metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

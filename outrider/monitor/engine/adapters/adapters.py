@@ -1,7 +1,4 @@
-"""Groups of adapters with one base, run mixed.
-
-The base lies in memory once.
-"""
+"""Groups of adapters, run mixed on one base in memory."""
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -29,9 +26,7 @@ def mixtures_of(
     *,
     taken: Collection[Name] = (),
 ) -> list[Executor]:
-    """Executors of adapters with bit-equal bases.
-
-    Each with its base where that is loaded too.
+    """Executors of adapters with bit-equal bases, loaded bases with each.
 
     The bases of a group share their tensors from then on, so that each is held once, whether they run
     together or not. An adapter that has nobody to run with is left out.
@@ -55,9 +50,7 @@ def mixtures_of(
 def base_in_memory(
     source: Source, weights: Path | bytes | None, loaded: Iterable[LoadedVersion]
 ) -> Runner | None:
-    """Base of an adapter version among the loaded versions, or None.
-
-    It must be the very same.
+    """The very base of an adapter version, if loaded, or None.
 
     It is then not read again, so that an adapter comes without a second base in memory, not even for a while.
     The same is: of the same source but for the adapter, from the same file, or a folder of the same digest.

@@ -1,7 +1,4 @@
-"""Adapters of one base in one batch.
-
-Every row is answered by its own version, in one pass for all.
-"""
+"""Adapters of one base, each answering its rows, in one pass."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,7 +7,7 @@ import torch
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.adapted import AdaptedRunner, base_of, narrowed, refuse_idle, with_module
-from outrider.dataops.model_kinds.mixing import VariantSpan
+from outrider.dataops.model_kinds.adapter_mixing import VariantSpan
 from outrider.dataops.model_kinds.mixture import Mixture
 from outrider.dataops.model_kinds.runner import EncodedRows, Outputs, Runner, Tensors
 from outrider.monitor.engine.asks import Name
@@ -142,10 +139,7 @@ class Mixed:
 
 
 class IndexedMixed(Mixed):
-    """Mixed executor with row assignments on the device.
-
-    A captured pass serves every mixture.
-    """
+    """Mixed executor with assignments on the device: one capture for all."""
 
     @property
     def is_indexed(self) -> bool:

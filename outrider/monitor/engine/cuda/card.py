@@ -1,7 +1,4 @@
-"""GPU for the engine: memory, three lanes, captured passes.
-
-Lanes wait for each other.
-"""
+"""Engine's GPU: memory, three lanes waiting for each other, captured passes."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
@@ -26,24 +23,16 @@ class GpuCard(Protocol):
     device: torch.device
 
     def memory(self, nbytes: int, /, *, pinned: bool) -> torch.Tensor:
-        """Bytes on the device, or pinned on the CPU.
-
-        Pinned where copies need not wait for the processor.
-        """
+        """Bytes on the device, or page-locked on CPU for asynchronous copies."""
 
     def launch(self, lane: Lane, work: Callable[[], None], /, *, after: Sequence[Mark] = ()) -> Mark:
-        """Queue work on a lane behind marks of others; returns at once.
-
-        Behind the lane's own earlier work, too.
+        """Queue work behind marks and its lane's earlier work; return at once.
 
         ``work`` may run now (issuing calls to the device) or later, but before its mark is reached.
         """
 
     def wait(self, mark: Mark, /) -> None:
-        """Block until a piece of work is done.
-
-        Raises the error that broke the device.
-        """
+        """Block until a piece of work ends; raise any device error."""
 
     def seconds(self, mark: Mark, /) -> float:
         """Seconds that a finished piece of work ran."""
@@ -60,10 +49,7 @@ class GpuCard(Protocol):
 
 
 class CudaMark:
-    """Two events of a stream, around a piece of work.
-
-    Waiting for it leaves the processor to others.
-    """
+    """Two events around a stream's work; waiting leaves others the processor."""
 
     def __init__(self, *, timed: bool) -> None:
         new = torch.cuda.Event

@@ -1,7 +1,4 @@
-"""GPU behind the engine, with overlapped copies.
-
-While one batch computes, the next one is copied in and the last one out.
-"""
+"""GPU behind the engine: copies in and out overlap with compute."""
 
 import os
 from collections.abc import Sequence
@@ -30,10 +27,7 @@ DEPTH = 3
 
 
 class Slot:
-    """Memory of one batch on its way.
-
-    Page-locked and on the device, in and out.
-    """
+    """In- and output memory of a batch, page-locked and on device."""
 
     def __init__(self, card: GpuCard) -> None:
         def pinned(nbytes: int) -> torch.Tensor:
@@ -216,9 +210,7 @@ def _packed(arena: Arena, results: list[dict[str, torch.Tensor]]) -> list[dict[s
 
 
 def wanted_card(options: DeviceOptions) -> GpuCard | None:
-    """GPU that the options name.
-
-    None where they mean the processor.
+    """GPU that the options name, None for the processor.
 
     Raises
     ------

@@ -1,7 +1,4 @@
-"""Captured passes by shape.
-
-Made when a shape comes again, dropped when it comes no more.
-"""
+"""Captured passes by shape, made on repetition, dropped when unused."""
 
 import logging
 from collections import OrderedDict

@@ -1,7 +1,4 @@
-"""Pass over a batch on a GPU, with a key for capture.
-
-Passes of one key are alike enough to be captured once.
-"""
+"""Pass over a GPU batch, with a key for common capture."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -21,9 +18,7 @@ NARROW_ANSWERS = (torch.bfloat16, torch.float16)
 
 @runtime_checkable
 class Indexed(Protocol):
-    """Mixed executor with the mixture as data on the device.
-
-    Not in Python.
+    """Mixed executor with its mixture as device data, not in Python.
 
     One captured pass then serves every mixture; without it a mixed batch runs kernel by kernel.
 
@@ -36,18 +31,13 @@ class Indexed(Protocol):
     is_indexed: bool
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
-        """Assignment of rows to versions, as tensors on the CPU.
-
-        Their shapes depend on ``rows`` alone.
+        """CPU tensors assigning rows to versions, shapes from ``rows`` alone.
 
         Rows behind the last segment are padding; they may be anyone's.
         """
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
-        """Raw answers of all rows, shape (rows, …).
-
-        Reads ``index`` on the device only.
-        """
+        """Raw answers (rows, …) of all rows; ``index`` stays on the device."""
 
 
 @runtime_checkable
@@ -60,10 +50,7 @@ class Counting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResultSpan:
-    """Rows ``start`` to ``stop`` of one result of a pass.
-
-    The answers of one segment.
-    """
+    """Rows ``start`` to ``stop`` of a pass's result, a segment's answers."""
 
     result: int
     start: int

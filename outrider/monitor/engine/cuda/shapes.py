@@ -1,7 +1,4 @@
-"""Shapes of passes on a GPU.
-
-Few of them, so that each can be captured once and replayed.
-"""
+"""Shapes of GPU passes, few so that each is captured once."""
 
 ROWS_EXACT = 2
 WIDTH_STEPS = ((128, 16), (256, 32), (1024, 64))
@@ -25,9 +22,7 @@ def padded_rows(rows: int) -> int:
 
 
 def padded_width(width: int, widest: int) -> int:
-    """Width padded to the next step, at most ``widest``.
-
-    That is the widest batch that the model has met.
+    """Width padded to the next step, at most ``widest`` met so far.
 
     A model has as many position embeddings as its texts are long; one position more is a device-side assert,
     after which the whole process must go.

@@ -1,7 +1,4 @@
-"""Memory that batches pass through.
-
-One block of bytes with all tensors in it, copied at once.
-"""
+"""Batch memory: one block for all tensors, copied at once."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -90,10 +87,7 @@ def fill(target: torch.Tensor, source: torch.Tensor, padding: int) -> None:
 def grown(
     tensors: Tensors, *, rows: int, width: int | None, narrow: Mapping[torch.dtype, torch.dtype]
 ) -> Specs:
-    """Specs of padded tensors (rows, width, …).
-
-    ``narrow`` says which types are copied as which.
-    """
+    """Specs of padded tensors (rows, width, …), types copied by ``narrow``."""
     found = []
     for name, tensor in tensors.items():
         tail = tuple(tensor.shape[1:])

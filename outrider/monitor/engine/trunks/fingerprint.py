@@ -1,7 +1,4 @@
-"""Fingerprint of values that compute alike.
-
-By their parts, not by identity.
-"""
+"""Fingerprint of values that compute alike, by parts, not identity."""
 
 import functools
 import types

@@ -1,6 +1,4 @@
-"""Merge of several modules into one graph without repetitions.
-
-Hash-consing over traced operations.
+"""Merge of modules into one graph: hash-consing over traced operations.
 
 Two operations are one where they do the same to the same operands: the same function, or a part of the
 module that is one object (`outrider.monitor.engine.trunks.sharing`). A shared stem, equal lower blocks and
@@ -25,9 +23,7 @@ class NotTraceable(Exception):  # noqa: N818 - reads as the thing it is
 
 
 class MergedGraph:
-    """Graphs of runners, merged.
-
-    Forward passes are generated for any selection of them.
+    """Merged graphs of runners, with forward passes generated for any selection.
 
     Parameters
     ----------

@@ -1,6 +1,4 @@
-"""Sharing of equal weights and submodules as one object.
-
-Memory is held once.
+"""Sharing of equal weights and submodules as one object in memory.
 
 What stands at the same place, is of one class with equal attributes, and holds bit-equal tensors, is the same
 computation. The modules go on working as they did; that equal parts are one object is what
@@ -62,10 +60,7 @@ class Sharing:
         return self._owners.get(id(part), frozenset())
 
     def is_split(self, part: nn.Module) -> bool:
-        """True where an inner part with weights has more owners.
-
-        More modules share something inside of the part than the part itself.
-        """
+        """True where inner weights have more owners than the part itself."""
         if id(part) not in self._splits:
             mine = self.owners(part)
             self._splits[id(part)] = any(
@@ -74,10 +69,7 @@ class Sharing:
         return self._splits[id(part)]
 
     def groups(self) -> list[list[int]]:
-        """Groups of modules that share weights, in order.
-
-        Directly or through others; as numbers.
-        """
+        """Groups of modules, as numbers, sharing weights directly or through others."""
         joined = {number: {number} for number in range(len(self.modules))}
         for module in self.modules:
             for part in module.modules():
@@ -87,10 +79,7 @@ class Sharing:
         return sorted(sorted(found) for found in {id(found): found for found in joined.values()}.values())
 
     def leaves(self, number: int) -> Iterator[nn.Module]:
-        """Largest one-operation parts of a module.
-
-        No other module shares something inside of them alone.
-        """
+        """Largest one-operation parts of a module, with no inside shared alone."""
         yield from self._leaves_of(self.modules[number])
 
     def shared_tensors(self) -> list[torch.Tensor]:
@@ -167,10 +156,7 @@ class Sharing:
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Test for the same bits in two tensors of one type.
-
-    And shape; NaN is as itself, 0.0 not as -0.0.
-    """
+    """True for the same bits, shape and type of two tensors."""
     if one is other:
         return True
     start, begin = (t.detach().reshape(-1)[:_SAMPLE] for t in (one, other))

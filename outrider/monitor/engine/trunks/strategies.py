@@ -1,7 +1,4 @@
-"""Strategies for the joint answers of a trunk's versions.
-
-And how the one that may be trusted is found.
-"""
+"""Strategies for a trunk's joint answers, and finding the trusted one."""
 
 import logging
 from collections.abc import Sequence
@@ -33,17 +30,11 @@ class Way(Protocol):
         """Raw answers of every version."""
 
     def check(self, tensors: Tensors, /) -> list[Tensors]:
-        """Run slower, with a check on writes.
-
-        Raises WritesIntoShared where one changes another's tensors.
-        """
+        """Run slower, raising WritesIntoShared where one changes another's tensors."""
 
 
 class Apart:
-    """Strategy: one by one, each with inputs of its own.
-
-    A version may write into its own.
-    """
+    """Strategy: one by one, each with writable inputs of its own."""
 
     saves = False
 

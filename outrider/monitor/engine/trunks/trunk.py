@@ -1,7 +1,4 @@
-"""Trunk: versions of one base, run together.
-
-Their shared part lies in memory once and runs once.
-"""
+"""Trunk: versions share one base, in memory and run once."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -19,9 +16,7 @@ from .strategies import Way, Ways
 
 
 class Trunk:
-    """Versions that share a part with weights.
-
-    Each answers every row of its asks.
+    """Versions sharing a weighted part, each answering all rows asked.
 
     The first batch of every selection of versions is answered one by one and then together: only a way to
     answer together whose outputs are bit-equal, and that writes into nothing others read, is kept. First
@@ -61,10 +56,7 @@ class Trunk:
         return self._runners[self.names.index(name)].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment.
-
-        Rows that several versions answer go through the trunk once.
-        """
+        """Raw answers of segments, common rows through the trunk once."""
         parts: list[list[Tensors]] = [[] for _ in segments]
         edges = sorted({edge for segment in segments for edge in (segment.start, segment.stop)})
         for start, stop in pairwise(edges):
@@ -77,10 +69,7 @@ class Trunk:
         return [_joined(answers) for answers in parts]
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """Count a replayed pass of these versions.
-
-        A GPU runs such a pass without asking.
-        """
+        """Count a pass of versions that the GPU replayed."""
         way = self._found.get(tuple(self.names.index(name) for name in names))
         self._count(1 if len(names) == 1 or (way is not None and way.saves) else len(names), len(names))
 
@@ -89,10 +78,7 @@ class Trunk:
         return self._runners[self.names.index(name)].decode(answers)
 
     def forwards(self, versions: int, /) -> int:
-        """Runs of the shared part in one pass for ``versions`` versions.
-
-        Once, where that is proven.
-        """
+        """Shared part's runs for ``versions`` versions, one where proven."""
         return 1 if self._found and all(way.saves for way in self._found.values()) else versions
 
     # ---- inside ----------------------------------------------------------------------------------------

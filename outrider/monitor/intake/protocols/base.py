@@ -9,7 +9,8 @@ from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem
 from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
-from outrider.monitor.intake.request_parts import HalfPart, RequestPart, Side
+from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.request_parts import HalfPart, RequestPart
 
 __all__ = [
     "LISTED",
@@ -106,10 +107,7 @@ class IntakeProtocol(Protocol):
         """Test for this intake's requests; cheap, before the body."""
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Columns of a request.
-
-        ProblemError when the request as a whole cannot be read.
-        """
+        """Columns of a request. ProblemError when the request as a whole cannot be read."""
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Answer after the commit."""
@@ -128,10 +126,7 @@ class QuickIntake(Protocol):
 
 @runtime_checkable
 class SpeaksErrors(Protocol):
-    """Intake with errors in its peers' own form.
-
-    Success even where nothing was taken.
-    """
+    """Intake with errors in its peers' own form. Success even where nothing was taken."""
 
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """Answer in place of a problem document."""
@@ -139,10 +134,7 @@ class SpeaksErrors(Protocol):
 
 @runtime_checkable
 class AddsError(Protocol):
-    """Intake with an ``error`` member in its problem documents.
-
-    Its peers' clients look for that member.
-    """
+    """Intake with an ``error`` member in its problem documents. Its peers' clients look for that member."""
 
     def error(self, problem: Problem) -> object:
         """Value of the ``error`` member in the peers' form."""
@@ -175,10 +167,7 @@ def id_header(decoded: Decoded) -> dict[str, str]:
 
 
 def rejections(decoded: Decoded) -> dict[str, object]:
-    """Members of an answer that name rejected records.
-
-    The first thousand.
-    """
+    """Members of an answer that name rejected records. The first thousand."""
     members: dict[str, object] = {
         "rejected": [
             {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}

@@ -13,8 +13,10 @@ import msgspec
 
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.intake.decode import Decoded, FieldError, Rejection, parse_json
-from outrider.monitor.intake.request_parts import RequestPart, Side
-from outrider.monitor.settings.config import LimitSettings, ModelSettings
+from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.request_parts import RequestPart
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import LimitSettings
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, accepted
 from .events import Event, read_events

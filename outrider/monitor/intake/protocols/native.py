@@ -50,7 +50,9 @@ class Native:
         if self._kind == "labels" or "join" in arrival.query:
             return None
         model = arrival.query.get("model")
-        parts = self._decoder.read_known(arrival.body, form=_form(arrival.headers), model=model)
+        parts = self._decoder.read_known(
+            arrival.body, form=_form(arrival.headers), model=model, received_us=arrival.received_us
+        )
         return ParsedRequest(parts) if parts else None
 
     def read(self, arrival: Arrival) -> ParsedRequest:

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.monitor.intake.decode import Rejection
-from outrider.monitor.intake.request_parts import RequestPart, Side
+from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.request_parts import RequestPart
 
 from .base import HalfPart
 

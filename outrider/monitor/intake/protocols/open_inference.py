@@ -14,7 +14,8 @@ from outrider.assertions.columns import is_tensor
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.column_types import is_list, parse_type
 from outrider.monitor.intake.decode import Decoded
-from outrider.monitor.settings.config import LimitSettings, ModelSettings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import LimitSettings
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, id_header
 from .ids import request_id
@@ -107,10 +108,7 @@ class OpenInference:
         return path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
-        """Records of binary tensors that fit, on the fast path.
-
-        None: see `read`.
-        """
+        """Records of binary tensors that fit, on the fast path. None: see `read`."""
         headers = arrival.headers
         length = headers.get(HEADER, "")
         place = _PATH.search(arrival.path)
@@ -127,14 +125,12 @@ class OpenInference:
             form=target.form,
             id_of=lambda body_id: request_id(headers, body_id),
             entity=target.entity(headers),
+            received_us=arrival.received_us,
         )
         return None if part is None else ParsedRequest([part])
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Records of the request's rows.
-
-        Requests wait when a response is to be joined.
-        """
+        """Records of the request's rows. Requests wait when a response is to be joined."""
         require_mirror(arrival.headers)
         place = _place(arrival.path)
         model = self._models.find(place["model"])
@@ -157,10 +153,7 @@ class OpenInference:
         return ParsedRequest(halves=[HalfPart("", "request", part)])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """Response without outputs.
-
-        ``parameters`` say how many rows were refused, if any.
-        """
+        """Response without outputs. ``parameters`` say how many rows were refused, if any."""
         place = _place(arrival.path)
         members: dict[str, object] = {"model_name": place["model"], "outputs": []}
         if place["version"]:

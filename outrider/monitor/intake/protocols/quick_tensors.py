@@ -9,8 +9,10 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
-from outrider.monitor.intake.fast_v2 import FittingTensors, TensorColumn, TensorShape
+from outrider.monitor.intake.fast_v2 import RequestTensors, TensorColumn, TensorShape
+from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.intake.request_parts import RequestPart
+from outrider.monitor.intake.uuid7 import uuid7s
 
 from .v2 import Head, V2Form, decode_head, is_attr
 
@@ -34,7 +36,7 @@ class QuickTensors:
 
     def read(
         self, body: bytes, length: int, *, model: str, form: V2Form, id_of: Callable[[object], str | None],
-        entity: str | None,
+        entity: str | None, received_us: int,
     ) -> RequestPart | None:  # fmt: skip
         """Records of a request with ``length`` bytes of JSON.
 
@@ -46,6 +48,8 @@ class QuickTensors:
             Id of the request, given that of the body.
         entity
             That the headers name.
+        received_us
+            Time of receipt.
         """
         if not form.batched or form.tensors:
             return None
@@ -76,7 +80,9 @@ class QuickTensors:
         entity = entity or _sequence(parameters)
         if at != len(body) or (entity is not None and len(entity) > 256):
             return None
-        known = FittingTensors(shape, rows, tuple(raws), id_of(head.id), entity)
+        id_ = id_of(head.id)
+        content = RequestTensors(rows, tuple(raws), uuid7s(rows) if id_ is None else id_, entity)
+        known = PendingBlock("records", model, shape.digest, content, shape, received_us)
         return RequestPart(model, range(rows), {}, known=known)
 
     def _shape(self, model: str, form: V2Form, head: Head) -> TensorShape | None:

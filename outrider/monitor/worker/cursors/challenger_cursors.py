@@ -3,43 +3,27 @@
 It judges what the champion registered.
 """
 
+from dataclasses import dataclass, field
+
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.rotations import until_rotation
 from outrider.monitor.stream.stored_answers import registered, stored
 from outrider.monitor.stream.units import Unit, read_unit
-from outrider.monitor.worker.backfill import Backfills
-from outrider.monitor.worker.commits import Commits
-from outrider.monitor.worker.context import WorkerContext
 from outrider.monitor.worker.inference import NO_PREDICTIONS, Predictions
 from outrider.monitor.worker.ledger_rows import RecordLocations
 from outrider.monitor.worker.pending_unit import ChallengerUnit
 from outrider.monitor.worker.pipeline import CHAMPION
 from outrider.monitor.worker.stages.work import Timings, at_once
 
-from .co_scheduling import CoScheduler
+from .model_cursor import ModelCursor
 
 
-class ChallengerCursors:
+@dataclass(eq=False)
+class ChallengerCursors(ModelCursor):
     """Challengers' cursors of one model."""
 
-    def __init__(
-        self,
-        model: str,
-        context: WorkerContext,
-        *,
-        scheduler: CoScheduler,
-        commits: Commits,
-        backfills: Backfills,
-    ) -> None:
-        self._model = model
-        self._context = context
-        self._pipeline = context.pipelines[model]
-        self._versions = context.versions[model]
-        self._scheduler = scheduler
-        self._commits = commits
-        self._backfills = backfills
-        self._pending: dict[str, ChallengerUnit] = {}
+    _pending: dict[str, ChallengerUnit] = field(default_factory=dict, init=False)
 
     def forget(self, slot: str) -> None:
         """Drop the pending unit of a challenger that has gone."""

@@ -3,49 +3,33 @@
 The next one is asked meanwhile.
 """
 
+from dataclasses import dataclass, field
+
 from outrider.dataops.ledger import freshness
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Priority
 from outrider.monitor.stream.units import Unit, read_unit
 from outrider.monitor.worker.admission import SheddingMeasure
-from outrider.monitor.worker.backfill import Backfills
 from outrider.monitor.worker.champion import evaluate_unit, prepare
-from outrider.monitor.worker.commits import Commits
-from outrider.monitor.worker.context import WorkerContext
 from outrider.monitor.worker.inference import Predictions
 from outrider.monitor.worker.pending_unit import ChampionUnit
 from outrider.monitor.worker.pipeline import CHAMPION
 from outrider.monitor.worker.stages.work import Timings, Work
 
-from .co_scheduling import CoScheduler
+from .model_cursor import ModelCursor
 
 SHED_LIVE_BEHIND_BLOCKS = 512
 SHED_LIVE_BEHIND_ROWS = 100_000
 """Backlog beyond which live tests are shed, so that the models catch up first."""
 
 
-class ChampionCursor:
+@dataclass(eq=False)
+class ChampionCursor(ModelCursor):
     """Champion's cursor of one model."""
 
-    def __init__(
-        self,
-        model: str,
-        context: WorkerContext,
-        *,
-        scheduler: CoScheduler,
-        commits: Commits,
-        backfills: Backfills,
-    ) -> None:
-        self._model = model
-        self._context = context
-        self._pipeline = context.pipelines[model]
-        self._versions = context.versions[model]
-        self._scheduler = scheduler
-        self._commits = commits
-        self._backfills = backfills
-        self._pending: list[ChampionUnit] = []
-        """The unit at the cursor, and the one behind it."""
+    _pending: list[ChampionUnit] = field(default_factory=list, init=False)
+    """The unit at the cursor, and the one behind it."""
 
     @property
     def is_judging(self) -> bool:

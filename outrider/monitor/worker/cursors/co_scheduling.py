@@ -37,10 +37,7 @@ class CoScheduler:
         self._context = context
 
     def co_scheduled(self, version: str, *, after: int) -> list[str]:
-        """Challengers of a version's engine process that may answer too.
-
-        Not beyond these records.
-        """
+        """Challengers of a version's engine process that may answer too. Not beyond these records."""
         context, model = self._context, self._model
         if context.objectives.measure >= SheddingMeasure.CHALLENGERS or not self.prefetched.has_room:
             return []

@@ -21,11 +21,11 @@ def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> li
     """
     if not recorded:
         return [version] * judged.rows
-    said: list[str | None] = judged.column("version").tolist()
+    versions: list[str | None] = judged.column("version").tolist()
     if judged.has("by_replica"):
         by_replica = judged.by_replica.tolist()
-        said = [None if answered else value for answered, value in zip(by_replica, said, strict=True)]
-    return [version if value is None else value for value in said]
+        versions = [None if answered else value for answered, value in zip(by_replica, versions, strict=True)]
+    return [version if value is None else value for value in versions]
 
 
 def window_records(
@@ -49,10 +49,7 @@ def window_records(
 
 
 def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of the records too far ahead of receipt, shape (rows,).
-
-    Of blocks ``seq``.
-    """
+    """Mask of the records too far ahead of receipt, shape (rows,). Of blocks ``seq``."""
     if not unit.max_ahead_us or not judged.rows:
         return np.zeros(judged.rows, dtype=np.bool_)
     bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)

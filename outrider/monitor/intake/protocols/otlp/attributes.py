@@ -113,10 +113,7 @@ class SpanAttributes:
         return self["output_value"] if said is None else said
 
     def flat(self, what: str) -> tuple[str, list[Any]]:
-        """Prefix and objects of the flattened list that holds ``what``.
-
-        Empty where there is none.
-        """
+        """Prefix and objects of the flattened list that holds ``what``. Empty where there is none."""
         for prefix in _FLAT_PREFIXES if self.lists else ():
             if _FLAT[prefix] == what and prefix in self.lists:
                 return prefix, flat(self._attributes, prefix)

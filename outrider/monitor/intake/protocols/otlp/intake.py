@@ -18,8 +18,8 @@ from .call import Call
 from .forms import LogRecord, Span
 from .matching import Matcher
 from .part import CallRow, part_of
-from .reading import call_of_log, call_of_span, passages_of_span, role_of
-from .waiting import Met, Passages, Waiting
+from .partial_calls import Met, Passages, Waiting
+from .semantic_conventions import call_of_log, call_of_span, passages_of_span, role_of
 
 _IDS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}").fullmatch
 _TOO_DEEP = "messages are nested too deep"
@@ -92,10 +92,7 @@ class Otlp:
         return self._reading(found, met)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """Answer of success, with counts of refused items.
-
-        Spans or log records, with the first reasons.
-        """
+        """Answer of success, with counts of refused items. Spans or log records, with the first reasons."""
         reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in decoded.rejected[:_NAMED]]
         more = len(decoded.rejected) - len(reasons)
         message = "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")

@@ -57,10 +57,7 @@ class Matcher:
         self._find_short = lru_cache(1024)(self._find)
 
     def find(self, service: str, request_model: str | None, response_model: str | None) -> str | None:
-        """Model for calls of a service with these model names.
-
-        None where there is none.
-        """
+        """Model for calls of a service with these model names. None where there is none."""
         length = len(service) + len(request_model or "") + len(response_model or "")
         find = self._find_short if length <= _SHORT else self._find
         return find(service, request_model, response_model)

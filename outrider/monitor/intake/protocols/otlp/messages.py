@@ -160,26 +160,46 @@ def _message(value: Any, role: str) -> list[Message]:
     if not isinstance(value, dict):
         return [{"role": role, "content": _said(value)}]
     parts = value.get("parts")
-    if isinstance(parts, list) and len(parts) == 1 and len(value) == 2 and "role" in value:
-        only = parts[0]
-        if isinstance(only, dict) and only.get("type") == "text" and isinstance(only.get("content"), str):
-            return [{"role": value["role"], "content": only["content"]}]  # nearly all are like this
-    message: Message = {"role": role}
+    if len(value) == 2 and "role" in value and (text := _only_text(parts)) is not None:
+        return [{"role": value["role"], "content": text}]  # nearly all are like this
+    message = {"role": role}
     message |= {name: said for name, said in value.items() if name not in ("parts", "tool_calls")}
     calls = [_call(one) for one in _list(parsed(value.get("tool_calls")))]
-    if not isinstance(parts, list):
-        if calls:
-            message["tool_calls"] = calls
-        return [_without_none(message)]
-    results = [one for one in parts if _type(one) == "tool_call_response"]
-    calls += [_call(one) for one in parts if _type(one) == "tool_call"]
-    rest = [_part(one) for one in parts if _type(one) not in ("tool_call", "tool_call_response")]
-    made = [{"role": "tool", "tool_call_id": one.get("id"), "content": _result(one)} for one in results]
-    if rest or calls or not made:
-        texts = [part["text"] for part in rest if part.get("type") == "text" and "text" in part]
-        content = (texts[0] if texts else None) if len(rest) < 2 and len(texts) == len(rest) else rest
-        made.insert(0, message | {"content": content} | ({"tool_calls": calls} if calls else {}))
+    made = _of_parts(message, calls, parts) if isinstance(parts, list) else [_with_calls(message, calls)]
     return [_without_none(one) for one in made]
+
+
+def _only_text(parts: Any) -> Any:
+    only: Any = parts[0] if isinstance(parts, list) and len(parts) == 1 else None
+    return only["content"] if _type(only) == "text" and isinstance(only.get("content"), str) else None
+
+
+def _of_parts(message: Message, calls: list[Message], parts: list[Any]) -> list[Message]:
+    """Message with its parts as content and calls; each result of a tool behind it."""
+    results = [
+        {"role": "tool", "tool_call_id": one.get("id"), "content": _result(one)}
+        for one in parts
+        if _type(one) == "tool_call_response"
+    ]
+    calls = calls + [_call(one) for one in parts if _type(one) == "tool_call"]
+    rest = [_part(one) for one in parts if _type(one) not in ("tool_call", "tool_call_response")]
+    if results and not (rest or calls):
+        return results
+    return [_with_calls(message | {"content": _united(rest)}, calls), *results]
+
+
+def _with_calls(message: Message, calls: list[Message]) -> Message:
+    return message | {"tool_calls": calls} if calls else message
+
+
+def _united(parts: list[Message]) -> Any:
+    """Content of a message: nothing, its one text, or its parts."""
+    match parts:
+        case []:
+            return None
+        case [{"type": "text", "text": text}]:
+            return text
+    return parts
 
 
 def _part(part: Any) -> Message:
@@ -230,10 +250,7 @@ def _are_parts(value: Any) -> bool:
 
 
 def inner(value: Any, name: str) -> Mapping[str, Any]:
-    """Object under a name in another.
-
-    An empty one where there is none.
-    """
+    """Object under a name in another. An empty one where there is none."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -15,7 +15,7 @@ from outrider.monitor.metrics.registry import Metrics
 from .intake import rows_of
 from .matching import Matcher
 from .part import part_of
-from .waiting import Waiting
+from .partial_calls import Waiting
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from outrider.monitor.settings.config import Settings
 from .call import Call
 from .intake import Otlp
 from .matching import Matcher, Named
+from .partial_calls import Waiting
 from .releasing import Releases
-from .waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,7 @@ class OtlpIntakes:
 def otlp_intakes(
     settings: Settings, journal: Journal, decoder: Decoder, writer: GroupCommit, metrics: Metrics
 ) -> OtlpIntakes:
-    """Intakes for the models of a configuration.
-
-    Calls that waited before a restart wait again.
-    """
+    """Intakes for the models of a configuration. Calls that waited before a restart wait again."""
     matcher = Matcher(
         {
             name: Named(model.intake.otel_service, model.intake.request_models)

@@ -2,8 +2,8 @@
 
 Nothing that the search left behind helps or harms it.
 
-``python -m outrider.dataops.compression.fresh FOLDER`` reads what :func:`ask_fresh` wrote there, loads the
-version as the service would, and prints its figures as JSON.
+``python -m outrider.dataops.compression.fresh_measurement FOLDER`` reads what :func:`ask_fresh` wrote there,
+loads the version as the service would, and prints its figures as JSON.
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ def ask_fresh(
             (place / "weights.safetensors").write_bytes(weights)
         (place / "champion.arrow").write_bytes(champion.to_ipc())
         (place / "again.arrow").write_bytes(again.to_ipc())
-        command = [sys.executable, "-m", "outrider.dataops.compression.fresh", str(place)]
+        command = [sys.executable, "-m", "outrider.dataops.compression.fresh_measurement", str(place)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired:

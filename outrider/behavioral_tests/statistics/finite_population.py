@@ -19,9 +19,7 @@ _EDGE = 1e-9
 def decided(
     failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
 ) -> bool | None:
-    """Verdict on all cases of a test, from a random part.
-
-    None while it is open.
+    """Verdict on all cases from a random part, None while open.
 
     The verdict is that over all applicable cases: whether their failure rate is at most ``tolerance``. How
     many there are need not be known: every number from ``judged`` to ``possible`` is considered, and a
@@ -75,9 +73,7 @@ def decided(
 def rate_bounds(
     failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Bounds of the failure rate over all applicable cases.
-
-    Consistent with :func:`decided`.
+    """Failure rate's bounds over applicable cases, consistent with :func:`decided`.
 
     They hold at every moment at once with probability ``confidence``, which a Wilson interval does not, and
     they are about the cases of the test, not about cases like them.

@@ -42,10 +42,7 @@ _FIRST_TOKEN = {
 
 
 def role_of(facts: SpanAttributes) -> Role:
-    """Role of a span, by the conventions in turn.
-
-    OpenInference, GenAI, OpenLLMetry, then by its contents.
-    """
+    """Role of a span, by the conventions in turn. OpenInference, GenAI, OpenLLMetry, then by its contents."""
     kind = facts["kind"]
     if isinstance(kind, str):
         return _KINDS.get(kind.upper(), "other")
@@ -101,20 +98,14 @@ def weight_of(state: str) -> float:
 
 
 def passages_of_span(span: Span, facts: SpanAttributes) -> list[str]:
-    """Texts that a span of role ``passages`` found.
-
-    None of a span that is not said to have ended.
-    """
+    """Texts that a span of role ``passages`` found. None of a span that is not said to have ended."""
     if span.start_ns > 0 and not span.end_ns:
         return []
     return passages_of(facts) or result_texts(facts.result)
 
 
 def call_of_log(log: LogRecord) -> Call | None:
-    """Part of a call in a log record, or None.
-
-    None for a record without any part of one.
-    """
+    """Part of a call in a log record, or None. None for a record without any part of one."""
     if log.name == DETAILS:
         said = log.body if isinstance(log.body, dict) else {}
         call = call_of(SpanAttributes(said | log.attributes))

@@ -1,4 +1,4 @@
-"""News from the engines to the worker."""
+"""Events from the engines to the worker."""
 
 from dataclasses import dataclass
 
@@ -21,4 +21,4 @@ class Ended:
     reason: str
 
 
-News = VersionLoad | Ended | AskAnswer
+EngineEvent = VersionLoad | Ended | AskAnswer

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from outrider.dataops.journal.notes import Note
-from outrider.monitor.intake.protocols.otlp import waiting
+from outrider.monitor.intake.protocols.otlp import partial_calls
 from outrider.monitor.intake.protocols.otlp.call import Call
-from outrider.monitor.intake.protocols.otlp.waiting import Met, Passages, Waiting
+from outrider.monitor.intake.protocols.otlp.partial_calls import Met, Passages, Waiting
 
 JOIN_US = 30_000_000
 SECOND_US = 1_000_000
@@ -117,7 +117,7 @@ def test_passages_go_to_calls_that_began_later_and_are_forgotten_in_time() -> No
     assert of.passages(ended()) == ["one", "two"]
     assert of.passages(Call(trace="t", start_us=9)) == ["one", "two", "later"]
     assert of.passages(Call(trace="other", start_us=9)) == []
-    due = of.due(int(waiting.OPEN_S * 1e6))
+    due = of.due(int(partial_calls.OPEN_S * 1e6))
     assert len(due.remove) == 2
     assert of.passages(Call(trace="t", start_us=9)) == []
 
@@ -141,7 +141,7 @@ def test_passages_of_notes_without_an_end_are_read_as_before() -> None:
 
 
 def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(partial_calls, "MOST_BYTES", 100_000)
     of = new()
     take(of, *(question(number) for number in range(200)))
     of.committed(of.meet((), [Passages("t", f"{number}", 0, ["x" * 1000]) for number in range(200)], 0))
@@ -155,7 +155,7 @@ def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_done_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MOST_DONE", 10)
+    monkeypatch.setattr(partial_calls, "MOST_DONE", 10)
     of = new()
     take(of, *(whole(number) for number in range(20)))
     assert take(of, question(19)).late == 1

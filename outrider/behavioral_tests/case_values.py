@@ -52,10 +52,7 @@ def is_tensor(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def image_of(value: object) -> NDArray[Any] | None:
-    """Pixels of nested lists that look like an image.
-
-    Shape (height, width) or (height, width, channels).
-    """
+    """Image-like pixels of lists, shape (height, width) or (height, width, channels)."""
     array = numbers_of(value)
     if array is None or array.ndim not in (2, 3):
         return None
@@ -69,10 +66,7 @@ def image_of(value: object) -> NDArray[Any] | None:
 
 
 def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
-    """Base64 of a small PNG.
-
-    Black and white are the least and greatest of ``scale_of``, NaN is black.
-    """
+    """Base64 of a small PNG. Black and white are the least and greatest of ``scale_of``, NaN is black."""
     from PIL import Image
 
     known = scale_of[np.isfinite(scale_of)]
@@ -123,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool) -> dict[str, Any]:
     kept: dict[str, Any] = {
-        "tensor": told_numbers(array),
+        "tensor": numbers_summary(array),
         "shape": list(array.shape),
     }
     image = image_of(value)
@@ -136,7 +130,7 @@ def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool
     return kept
 
 
-def told_numbers(array: NDArray[Any]) -> str:
+def numbers_summary(array: NDArray[Any]) -> str:
     """Shape, range and mean of a long array."""
     return f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}"
 

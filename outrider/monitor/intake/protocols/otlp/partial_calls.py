@@ -199,10 +199,7 @@ class Waiting:
                 del self._done[next(iter(self._done))]
 
     def failed(self, met: Met) -> None:
-        """Note that ``met`` was not written.
-
-        Its removals are repeated another time.
-        """
+        """Note that ``met`` was not written. Its removals are repeated another time."""
         with self._lock:
             open_names = {name for entry in self._open.values() for name in entry.parts}
             self._stale += [name for name in met.remove if name not in open_names]

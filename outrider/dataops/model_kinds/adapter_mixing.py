@@ -1,7 +1,4 @@
-"""Assignment of a batch's rows to adapters, for layers.
-
-Of the batch that runs, inside the module.
-"""
+"""Assignment of the running batch's rows to adapters, for layers."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -12,10 +9,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class VariantSpan:
-    """Positions ``start`` to ``stop`` of a variant.
-
-    None is the base without an adapter.
-    """
+    """Positions ``start`` to ``stop`` of a variant, None for the base."""
 
     variant: int | None
     start: int
@@ -36,9 +30,7 @@ class _OnDevice:
 
 
 class Mixing:
-    """Cuts of the batch under way.
-
-    One is shared by all layers of a module.
+    """Cuts of the batch under way, shared by a module's layers.
 
     Tensors inside a module have the rows of the batch as their first dimension, or rows times positions with
     the positions of a row side by side. Layers that see rows in another order (experts that collect their
@@ -80,9 +72,7 @@ class Mixing:
             self._kept.popitem(last=False)
 
     def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
-        """Begin a batch with assignment tensors on the device.
-
-        Layers then read nothing else.
+        """Begin a batch whose layers read only assignment tensors on device.
 
         Parameters
         ----------
@@ -122,10 +112,7 @@ class Mixing:
         return found
 
     def of_rows(self, device: torch.device) -> torch.Tensor:
-        """Variant of each row, shape (rows,).
-
-        The number of variants stands for the base.
-        """
+        """Variant of each row, shape (rows,); their number for the base."""
         there = self._there
         if there.of_rows is None:
             found = torch.empty(self.rows, dtype=torch.int64)
@@ -135,10 +122,7 @@ class Mixing:
         return there.of_rows
 
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
-        """End of each variant and, last, of the base.
-
-        Shape (variants + 1,), int32.
-        """
+        """Ends of variants, then the base: shape (variants + 1,), int32."""
         known = self._there.ends
         if self.rows not in known:
             stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
@@ -151,10 +135,7 @@ class Mixing:
         return known[positions]
 
     def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
-        """Shared room for ``size`` numbers.
-
-        The same for every layer; its content is the last user's.
-        """
+        """Room for ``size`` numbers that layers overwrite in turn."""
         if len(self._scratch) < size or self._scratch.dtype != like.dtype:
             self._scratch = like.new_empty(size)
         return self._scratch[:size]

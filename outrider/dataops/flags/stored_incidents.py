@@ -1,0 +1,131 @@
+"""Incidents as stored: listed, acknowledged, muted and resolved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, case, func, select, update
+
+from outrider.dataops.outbox import WebhookTarget, enqueue
+from outrider.dataops.state.tables import Incident, table_of
+from outrider.errors import NotFound, OutriderError
+
+_INCIDENT = table_of(Incident)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """Incident as stored."""
+
+    id: str
+    model: str
+    assertion: str
+    slice: str
+    kind: str
+    """``flags``, ``live_test``, ``event_time`` or ``clock``."""
+    status: str
+    opened_us: int
+    last_flag_us: int
+    muted_until_us: int
+    resolved_us: int | None
+    flags: int
+    level: str
+    first_record: str
+    note: str
+
+
+def resolve(
+    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[WebhookTarget] = ()
+) -> None:
+    """Close an incident and enqueue its event. In the caller's write transaction."""
+    found = get(connection, incident)
+    if found.status == "resolved":
+        return
+    note = f"{found.note}; {why}" if found.note else why
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="resolved", resolved_us=now_us, note=note)
+    )
+    told: dict[str, object] = {
+        "id": found.id,
+        "model": found.model,
+        "assertion": found.assertion,
+        "slice": found.slice,
+    }
+    told |= {"level": found.level, "flags": found.flags, "reason": why}
+    enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
+
+
+def acknowledge(connection: Connection, incident: str, *, note: str = "") -> None:
+    """Acknowledge an incident; silence still resolves the incident."""
+    found = _standing(connection, incident)
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="acknowledged", muted_until_us=0, note=note or found.note)
+    )
+
+
+def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "") -> None:
+    """Mute an assertion in a slice until a time.
+
+    No other incident opens until then; a later flag opens one anew.
+    """
+    if until_us <= now_us:
+        raise OutriderError("an incident is muted until a time to come; this one has passed")
+    found = _standing(connection, incident)
+    connection.execute(
+        update(_INCIDENT)
+        .where(_INCIDENT.c.id == incident)
+        .values(status="muted", muted_until_us=until_us, note=note or found.note)
+    )
+
+
+def get(connection: Connection, incident: str) -> IncidentRow:
+    """Incident of that id.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    """
+    row = connection.execute(select(_INCIDENT).where(_INCIDENT.c.id == incident)).first()
+    if row is None:
+        raise NotFound(f"no incident {incident!r}; `outrider incidents` lists them")
+    return IncidentRow(**row._mapping)
+
+
+def list_incidents(
+    connection: Connection,
+    *,
+    model: str | None = None,
+    status: str | None = None,
+    assertion: str | None = None,
+    limit: int = 50,
+) -> list[IncidentRow]:
+    """Incidents, newest first. ``status`` may be ``current`` for all that are not resolved."""
+    query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
+    if model is not None:  # what is of no model concerns all
+        query = query.where(_INCIDENT.c.model.in_((model, "")))
+    if assertion is not None:
+        query = query.where(_INCIDENT.c.assertion == assertion)
+    if status == "current":
+        query = query.where(_INCIDENT.c.status != "resolved")
+    elif status is not None:
+        query = query.where(_INCIDENT.c.status == status)
+    return [IncidentRow(**row._mapping) for row in connection.execute(query)]
+
+
+def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
+    """Incidents by model and level, and current (open or acknowledged) ones."""
+    current = case((_INCIDENT.c.status.in_(("open", "acknowledged")), 1), else_=0)
+    query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
+    rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))
+    return [(model, level, count, open_) for model, level, count, open_ in rows]
+
+
+def _standing(connection: Connection, incident: str) -> IncidentRow:
+    found = get(connection, incident)
+    if found.status == "resolved":
+        raise OutriderError(f"incident {incident} is resolved; a recurrence opens another incident")
+    return found

@@ -1,0 +1,196 @@
+"""Tables of labels, datasets, models, shadow tests, jobs and verdicts."""
+
+from sqlalchemy import JSON, Column, Index, text
+from sqlmodel import Field, SQLModel
+
+
+class Label(SQLModel, table=True):
+    """Label of a record; of several, the latest counts."""
+
+    __tablename__ = "label"
+    __table_args__ = (
+        Index("label_record", "model", "record_id"),
+        Index("label_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+    )
+    seq: int = Field(primary_key=True)
+    row: int = Field(primary_key=True)
+    model: str
+    record_id: str
+    source: str
+    value: str | None = None
+    """``label.<target>`` as text."""
+    label: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    ts_us: int
+    received_us: int
+    entity: str | None = None
+    """Of a label that names no record: ``record_id`` is that of the entity's latest record at or before
+    ``ts_us``, and empty until there is one."""
+
+
+class LabelRequest(SQLModel, table=True):
+    """A record chosen for labelling: the label queue."""
+
+    __tablename__ = "label_request"
+    model: str = Field(primary_key=True)
+    record_id: str = Field(primary_key=True)
+    policy: str
+    reason: str
+    """The assertion (or policy, or ``audit``) for which the record was picked."""
+    probability: float
+    """Of this draw, policy and audit together, among the records left to it."""
+    round: int
+    created_us: int
+    position: int = 0
+    """Place in the order of choice within its round."""
+    population: int = 0
+    """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
+    is_audit: bool = False
+    """Whether it is of the uniform audit sample."""
+    floor: float | None = None
+    """Least probability of any record left to the draw, times their number; None when it was not noted."""
+
+
+class LabelRound(SQLModel, table=True):
+    """Observation of a label round, to compare the next one with. The next round sees whose fires fell."""
+
+    __tablename__ = "label_round"
+    model: str = Field(primary_key=True)
+    round: int = Field(primary_key=True)
+    policy: str
+    upto_seq: int
+    """Last journal block that was there."""
+    records: int
+    """Of the champion's slot since the beginning: the next round takes the difference."""
+    fires: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Flags per assertion, likewise; exact in storms too."""
+    created_us: int
+    since_us: int | None = None
+    """Records of an earlier time were no candidates; None is no such limit."""
+
+
+class DatasetVersion(SQLModel, table=True):
+    """Immutable, validated set of rows. Its files are named by their SHA-256."""
+
+    __tablename__ = "dataset_version"
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    model: str
+    parent: int | None = None
+    digest: str
+    rows: int
+    manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Files (SHA-256, rows, bytes), columns, filters and the validation result."""
+    created_us: int
+
+
+class DatasetRow(SQLModel, table=True):
+    """Provenance of one row of a dataset version. Its record, assertion and label source."""
+
+    __tablename__ = "dataset_row"
+    __table_args__ = (Index("dataset_row_record", "record_id"),)
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    position: int = Field(primary_key=True)
+    record_id: str
+    assertion: str | None = None
+    label_source: str | None = None
+    part: str = "train"
+    """``train``, or ``held_out`` for the share the gate judges with."""
+
+
+class Quarantine(SQLModel, table=True):
+    """A row that a dataset refused, with the reasons."""
+
+    __tablename__ = "quarantine"
+    __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
+    id: int | None = Field(default=None, primary_key=True)
+    dataset: str
+    record_id: str
+    reasons: str
+    at_us: int
+
+
+class ModelVersion(SQLModel, table=True):
+    """Set of weights (or one predictor) of a model, with status."""
+
+    __tablename__ = "model_version"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    status: str
+    """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
+    weights: str | None = None
+    """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
+    source: str | None = None
+    """`outrider.dataops.model_kinds.source.Source` as JSON; None in versions of earlier releases."""
+    digest: str = ""
+    replaced: str | None = None
+    """The champion it took over from when it was promoted: where a rollback returns to."""
+    created_us: int
+    changed_us: int
+    note: str = ""
+
+
+class ShadowTest(SQLModel, table=True):
+    """Shadow test of a challenger beside the champion. For a time, with the recommendation at its end."""
+
+    __tablename__ = "shadow_test"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    began_us: int = Field(primary_key=True)
+    champion: str
+    after_seq: int
+    """Journal block behind which it began."""
+    ends_us: int | None = None
+    ends_rows: int | None = None
+    ended_us: int | None = None
+    recommendation: str = ""
+    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
+    findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+
+
+class LineageEdge(SQLModel, table=True):
+    """``child`` was made from ``parent``; kinds are ``model``, ``dataset``, ``job`` and ``records``."""
+
+    __tablename__ = "lineage_edge"
+    child_kind: str = Field(primary_key=True)
+    child: str = Field(primary_key=True)
+    parent_kind: str = Field(primary_key=True)
+    parent: str = Field(primary_key=True)
+    role: str = Field(primary_key=True)
+    """``weights``, ``fresh``, ``replay``, ``held_out``, ``trigger``, ``parent`` …"""
+    created_us: int
+
+
+class Job(SQLModel, table=True):
+    """Work for the trainer process: fine-tune and judge a candidate."""
+
+    __tablename__ = "job"
+    __table_args__ = (Index("job_status", "status"),)
+    id: str = Field(primary_key=True)
+    model: str
+    kind: str
+    """``retrain`` or ``dataset``."""
+    status: str = "queued"
+    """``queued``, ``running``, ``done``, ``refused`` or ``failed``."""
+    stage: str = ""
+    params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    """Candidate version, dataset version, seconds per stage, error."""
+    attempts: int = 0
+    created_us: int
+    started_us: int | None = None
+    finished_us: int | None = None
+
+
+class GateVerdict(SQLModel, table=True):
+    """Verdict of the promotion gate on a candidate. With reasons and evidence."""
+
+    __tablename__ = "gate_verdict"
+    id: str = Field(primary_key=True)
+    model: str
+    candidate: str
+    champion: str
+    promoted: bool
+    reasons: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    created_us: int

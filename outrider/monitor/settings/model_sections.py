@@ -1,0 +1,435 @@
+"""Sections of one model: ``[models.<name>]`` and the tables below."""
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from outrider.dataops.model_kinds.source import Kind, Task
+from outrider.dataops.payloads.roots import parse_roots
+from outrider.errors import ConfigError
+
+from .sections import Section
+
+_SLOTS = ("champion", "backfill", "live.", "judge.")
+"""Cursors that are no challenger's."""
+_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
+
+
+class LabelSettings(Section):
+    """Selection of records for labelling."""
+
+    budget: int = Field(default=200, ge=0, description="labels a request buys unless it says otherwise")
+    policy: Literal["adaptive", "uniform", "bal", "badge", "uncertainty", "random"] = "adaptive"
+    audit_share: float = Field(
+        default=0.1, ge=0, le=1, description="share of every budget that takes any record alike"
+    )
+    label_group_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="records of an entity within such a stretch of event time are near-duplicates: a round's "
+        "policy takes one",
+    )
+
+
+class RetrainSettings(Section):
+    """Fine-tuning of a challenger; off unless asked for."""
+
+    enabled: bool = False
+    labelled_flags: int = Field(default=200, ge=1, description="labelled flagged records that start a job")
+    cooldown_s: float = Field(default=3600.0, ge=0)
+    daily_budget: int = Field(default=4, ge=1, description="automatic jobs in 24 hours")
+    replay: str | None = Field(default=None, description="dataset replayed beside the fresh rows")
+    epochs: int = Field(default=8, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    replay_ratio: float = Field(default=2.0, ge=0, description="replayed rows per fresh row")
+    batch_rows: int = Field(default=64, ge=1)
+    held_out_share: float = Field(default=0.2, ge=0, lt=1, description="fresh rows kept for the gate")
+    rows: Literal["flagged", "labelled"] = Field(
+        default="flagged", description="which labelled records are learned from: the flagged ones, or all"
+    )
+    weak_confidence: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="corrections by assertions of at least this confidence are learned from too; 0 is none",
+    )
+    augment: str | None = Field(
+        default=None, description="file.py:callable, (inputs, generator) -> inputs, on every training batch"
+    )
+    average: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the last steps whose weights are averaged"
+    )
+    trains: tuple[str, ...] = Field(
+        default=(),
+        description="parameters or submodules that training may change; the rest is shared with the champion",
+    )
+    seed: int = Field(default=0, ge=0)
+
+
+class GateSettings(Section):
+    """Conditions for a challenger to become champion."""
+
+    held_out: str | None = Field(default=None, description="dataset on which it may not be worse")
+    max_drop: float = Field(default=0.01, ge=0, le=1, description="allowed accuracy drop on it")
+    min_gain: float = Field(default=0.0, ge=-1, le=1, description="needed gain on held-out flagged rows")
+    shadow_rows: int = Field(default=0, ge=0, description="live rows judged before the verdict")
+    shadow_timeout_s: float = Field(default=30.0, gt=0)
+    auto_promote: bool = True
+
+
+class JudgeSettings(Section):
+    """LLM judge of records; its answer is a column for assertions."""
+
+    prompt: str | None = Field(default=None, description="template with {inputs.*}, {outputs.*}, {attrs.*}")
+    prompt_file: str | None = Field(default=None, description="file that holds the template")
+    answer: dict[str, Literal["number", "integer", "boolean", "string"] | tuple[str, ...]] = Field(
+        description="fields of the answer: a kind, or the values allowed"
+    )
+    url: str | None = Field(default=None, description="address of chat/completions")
+    model: str = Field(default="", description="name of the model at that address")
+    key_env: str = Field(default="OUTRIDER_JUDGE_KEY", description="environment variable with its key")
+    predictor: str | None = Field(default=None, description="file.py:callable, Batch -> fields of the answer")
+    reads: tuple[str, ...] = Field(default=(), description="columns it gets beside those of the prompt")
+    rate: float = Field(default=1.0, ge=0, le=1, description="share of the records that it is asked about")
+    when_flagged: bool = Field(default=False, description="asked about flagged records too, whatever rate")
+    budget_per_day: int = Field(default=1000, ge=0, description="questions a day, UTC")
+    tokens_per_day: int | None = Field(default=None, ge=0)
+    deadline_s: float = Field(default=30.0, gt=0, description="for one question")
+    parallel: int = Field(default=4, ge=1, le=64, description="questions under way at a time")
+    max_tokens: int = Field(default=256, ge=1, description="of an answer")
+    constrain: bool = Field(default=True, description="send the schema of the answer as response_format")
+    patience_s: float = Field(default=60.0, ge=0, description="wait while no question gets an answer")
+    max_lag_s: float = Field(default=3600.0, gt=0, description="records further behind are not asked about")
+    field: str | None = Field(default=None, description="field held against labels; default the first")
+    label: str | None = Field(default=None, description="field of the labels; default the same name")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "JudgeSettings":
+        if (self.url is None) == (self.predictor is None):
+            raise ValueError("url or predictor expected, and only one of them")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url: an http:// or https:// address expected, got {self.url!r}")
+        if self.prompt is not None and self.prompt_file is not None:
+            raise ValueError("prompt and prompt_file exclude each other: name one")
+        if self.url is not None and self.prompt is None and self.prompt_file is None:
+            raise ValueError("url needs a prompt (or prompt_file), the question to the judge")
+        if self.prompt is None and self.prompt_file is None and not self.reads:
+            raise ValueError("reads or a prompt expected: which columns the judge gets")
+        if not self.answer or "outcome" in self.answer or any(not kind for kind in self.answer.values()):
+            raise ValueError("answer: at least one field expected, none named outcome, none without values")
+        if self.field is not None and self.field not in self.answer:
+            raise ValueError(f"field: one of {', '.join(self.answer)} expected, got {self.field!r}")
+        return self
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """Field of the answer and field of the labels to compare."""
+        field = self.field or next(iter(self.answer))
+        return field, self.label or field
+
+
+class LiveSettings(Section):
+    """Budget of live behavioral tests, and the endpoint for production-only models."""
+
+    rows_per_s: float | None = Field(
+        default=None, gt=0, description="extra rows asked per second of traffic, all live tests together"
+    )
+    endpoint: str | None = Field(
+        default=None, description="address that answers as production does; never asked unless named here"
+    )
+    key_env: str = Field(default="OUTRIDER_MODEL_KEY", description="environment variable with its key")
+    deadline_s: float = Field(default=10.0, gt=0, le=300, description="for one request to it")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "LiveSettings":
+        if self.endpoint is None:
+            return self
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.rows_per_s is None:
+            raise ValueError("endpoint needs rows_per_s: how many rows per second production may be asked")
+        return self
+
+
+class ModelIntakeSettings(Section):
+    """Intake of a model's requests and events."""
+
+    join_s: float | None = Field(
+        default=None, gt=0, le=86_400, description="wait for the other side; default that of [intake]"
+    )
+    answers: Literal["replica", "joined"] | None = Field(
+        default=None,
+        description="who answers a request that came alone: the champion's replica, or a response that is "
+        "joined; default the replica of a model that has one, else joined",
+    )
+    request_models: tuple[str, ...] = Field(
+        default=(), description="names that requests call the model by beside its own; * stands for any text"
+    )
+    otel_service: str | None = Field(
+        default=None, description="service.name whose traced calls are the model's, and no other model's"
+    )
+    batched: bool = Field(
+        default=True,
+        description="the first size of a V2 tensor is the number of records; else a request is one",
+    )
+    tensors: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]] = Field(
+        default_factory=dict,
+        description="names for a V2 tensor, of both sides or in a table inputs or outputs: one renames it, "
+        "several are its columns along the last axis",
+    )
+    missing_inputs: Literal["refuse", "flag"] = Field(
+        default="refuse",
+        description="a V2 request without one of the declared inputs, any other record with none of them: "
+        "refuse it, or take it and raise the flag missing_inputs",
+    )
+    entity_header: str | None = Field(
+        default=None, description="request header whose value is the entity of a mirrored request"
+    )
+    body_bytes: int | None = Field(
+        default=None, ge=1024, description="of one request, after decompression; default limits.body_bytes"
+    )
+    payload_bytes: int = Field(default=16_777_216, ge=1, description="of one image, sound or long text")
+    payload_pixels: int = Field(default=50_000_000, ge=1, description="of one image as it is encoded")
+    payload_roots: tuple[str, ...] = Field(
+        default=(), description="folders and buckets that the worker may fetch payloads from; none by default"
+    )
+    fetch_s: float = Field(default=10.0, gt=0, le=300, description="for the fetch of one payload")
+
+    @field_validator("tensors")
+    @classmethod
+    def _names(
+        cls, value: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]
+    ) -> dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]:
+        for tensor, given in value.items():
+            if isinstance(given, dict) and tensor not in ("inputs", "outputs"):
+                raise ValueError(
+                    f"{tensor}: a list of names, or a table inputs or outputs of tensors, expected"
+                )
+            for name, names in (given if isinstance(given, dict) else {tensor: given}).items():
+                if not names or "" in names or len(set(names)) < len(names):
+                    raise ValueError(
+                        f"{name}: one name or several different ones expected, got {list(names)}"
+                    )
+        return value
+
+    def tensors_of(self, side: Literal["inputs", "outputs"]) -> dict[str, tuple[str, ...]]:
+        """Names for the tensors of one side.
+
+        Those of both sides where it has none of its own.
+        """
+        both = {tensor: names for tensor, names in self.tensors.items() if isinstance(names, tuple)}
+        own = self.tensors.get(side, {})
+        return both | own if isinstance(own, dict) else both
+
+    @field_validator("entity_header")
+    @classmethod
+    def _no_secret(cls, value: str | None) -> str | None:
+        if value is not None and value.lower() in _SECRET_HEADERS:
+            raise ValueError(f"{value} carries a secret, which is never stored: name another header")
+        return None if value is None else value.lower()
+
+    @field_validator("payload_roots")
+    @classmethod
+    def _are_roots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            parse_roots(value, Path("/base"), timeout_s=1.0)
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("payload_roots: ")) from None
+        return value
+
+
+class LatencySettings(Section):
+    """Objective for a record's age at verdict, and backfill."""
+
+    slo_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=3600,
+        description="age at verdict that is wanted; live tests, challengers, "
+        "judges, then records are shed for it",
+    )
+    backfill_s: float = Field(
+        default=86_400.0, ge=0, description="a skipped record older than this is not judged any more"
+    )
+
+
+class SourceSettings(Section):
+    """Source of a model or challenger: at most one kind. Of five."""
+
+    architecture: str | None = Field(default=None, description="file.py:callable returning nn.Module")
+    predictor: str | None = Field(default=None, description="file.py:callable, Batch -> outputs")
+    folder: str | None = Field(default=None, description="folder of a Hugging Face model with its tokenizer")
+    onnx: str | None = Field(default=None, description="ONNX file; outrider convert makes one of others")
+    endpoint: str | None = Field(
+        default=None, description="address of a model elsewhere: /v2/models/NAME or /v1/chat/completions"
+    )
+    weights: str | None = Field(default=None, description="safetensors of the first version")
+    adapter: str | None = Field(
+        default=None, description="folder of a PEFT adapter (LoRA or prefix tuning) over the weights"
+    )
+    adapted_from: str | None = Field(
+        default=None, description="MODEL or MODEL@VERSION whose weights it was made from: they share a trunk"
+    )
+    shares: tuple[str, ...] = Field(
+        default=(), description="submodules whose weights are those of adapted_from, checked by digest"
+    )
+    recipe: tuple[str, ...] = Field(
+        default=(), description="what is done to the module once it is loaded; outrider compress finds one"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="of its kind; docs/shadow-models.md")
+
+    @property
+    def kind(self) -> Kind | None:
+        """Kind of model that is named here; None where nothing is."""
+        named: dict[Kind, str | None] = {
+            "torch": self.architecture, "hf": self.folder, "onnx": self.onnx,
+            "function": self.predictor, "endpoint": self.endpoint,
+        }  # fmt: skip
+        return next((kind for kind, reference in named.items() if reference), None)
+
+    @property
+    def reference(self) -> str | None:
+        """File, folder or address of the source."""
+        return self.architecture or self.folder or self.onnx or self.predictor or self.endpoint
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "SourceSettings":
+        kinds = ("architecture", "predictor", "folder", "onnx", "endpoint")
+        named = [kind for kind in kinds if getattr(self, kind)]
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} exclude each other: name one")
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint: an http:// or https:// address expected, got {self.endpoint!r}")
+        if self.endpoint and urlsplit(self.endpoint).password is not None:
+            raise ValueError(
+                "endpoint: an address without a password expected: addresses are kept and shown; name the "
+                "variable of the environment that holds the key as options.key_env"
+            )
+        if self.shares and not self.adapted_from:
+            raise ValueError("shares needs adapted_from: whose weights they are")
+        return self
+
+
+class ChallengerSettings(SourceSettings):
+    """Challenger beside the champion; omitted settings are the model's."""
+
+    inputs: tuple[str, ...] | None = None
+    classes: tuple[int | str, ...] | None = None
+    shadow_s: float | None = Field(
+        default=None, gt=0, description="the shadow test ends after this time with a recommendation"
+    )
+    shadow_rows: int | None = Field(default=None, ge=1, description="or after this many records")
+
+
+class ShadowSettings(Section):
+    """Shadow models: deadlines, batches and comparison."""
+
+    deadline_s: float = Field(
+        default=30.0, gt=0, le=3600, description="for the answers to one block; then their process is killed"
+    )
+    batch_rows: int | None = Field(
+        default=None, ge=1, description="records in a forward pass at most; default what is measured as best"
+    )
+    noise_rate: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="share of records that champion and challengers answer twice, for the noise floor",
+    )
+    agreement: float = Field(
+        default=0.99, gt=0, le=1, description="agreement beyond noise from which on answers count as alike"
+    )
+    score_tolerance: float = Field(
+        default=0.01, ge=0, description="scores that are farther apart differ (beyond 1: relative)"
+    )
+    text_overlap: float = Field(
+        default=0.8, ge=0, le=1, description="texts that share fewer of their words differ"
+    )
+
+
+class ModelSettings(SourceSettings):
+    """One model under watch."""
+
+    version: str = "1"
+    task: Task = "classification"
+    challengers: dict[str, ChallengerSettings] = Field(
+        default_factory=dict, description="by version: models that answer the same records"
+    )
+    shadow: ShadowSettings = ShadowSettings()
+    inputs: tuple[str, ...] = Field(default=(), description="columns fed to the module, in order")
+    target: str = "label"
+    classes: tuple[int | str, ...] = ()
+    assertions: tuple[str, ...] = ()
+    behavior: tuple[str, ...] = ()
+    incident_suite: str | None = Field(
+        default=None,
+        description="suite file of cases made from flagged records; default behavior/incidents.suite.json, "
+        "with several models behavior/<model>.incidents.suite.json",
+    )
+    slice_by: str | None = None
+    columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
+    expectations: tuple[dict[str, Any], ...] = ()
+    judges: dict[str, JudgeSettings] = Field(default_factory=dict)
+    live: LiveSettings = LiveSettings()
+    intake: ModelIntakeSettings = ModelIntakeSettings()
+    latency: LatencySettings = LatencySettings()
+    labels: LabelSettings = LabelSettings()
+    retrain: RetrainSettings = RetrainSettings()
+    gate: GateSettings = GateSettings()
+
+    @field_validator("incident_suite")
+    @classmethod
+    def _is_suite_file(cls, value: str | None) -> str | None:
+        if value is not None and not value.endswith(".suite.json"):
+            raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
+        return value
+
+    @property
+    def declared_inputs(self) -> tuple[str, ...]:
+        """Full names of the inputs that are fed to the model."""
+        return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)
+
+    @property
+    def needed_inputs(self) -> tuple[str, ...]:
+        """Declared inputs without which a record is refused. None where a missing input is flagged."""
+        return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """True where a mirrored request waits for its response. No replica answers for such a model."""
+        answers = self.intake.answers or ("replica" if self.kind else "joined")
+        return answers == "joined"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ModelSettings":
+        if self.live.endpoint and self.kind:
+            raise ValueError(
+                "live.endpoint is for a model that only production has; this one has a replica to ask: "
+                "remove live.endpoint, or architecture, folder, onnx, predictor and endpoint"
+            )
+        if self.architecture and not self.weights:
+            raise ValueError("architecture needs weights: the safetensors file of version 1")
+        if self.architecture and not self.inputs:
+            raise ValueError("architecture needs inputs: the columns fed to the module")
+        if self.architecture and self.task == "classification" and not self.classes:
+            raise ValueError("task = 'classification' needs classes: the value of each output of the module")
+        if self.folder and not self.inputs:
+            raise ValueError("folder needs inputs: the field with the text, or two that are read as a pair")
+        return self
+
+    @model_validator(mode="after")
+    def _challenger_names(self) -> "ModelSettings":
+        for version in self.challengers:
+            if version == self.version:
+                raise ValueError(
+                    f"challengers.{version}: the model's own version is called so: choose another"
+                )
+            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", version) or version.startswith(_SLOTS):
+                raise ValueError(
+                    f"challengers.{version}: a name of letters, digits, points and dashes expected, "
+                    f"not one that begins with {', '.join(_SLOTS)}"
+                )
+        return self

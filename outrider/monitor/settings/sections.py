@@ -1,0 +1,139 @@
+"""Sections of ``outrider.toml`` for the service as a whole."""
+
+import ipaddress
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class Section(BaseModel):
+    """A table of the file: immutable, unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServerSettings(Section):
+    """Address of the API and the page."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
+    log_format: Literal["text", "json"] = Field(default="text", description="of every process, on stderr")
+    metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
+
+
+PRESSURE_SHARE = 0.8
+"""Of ``storage.journal_max_bytes``: from here on the oldest payloads expire whatever their age."""
+
+
+class StorageSettings(Section):
+    """Data kept on disk, and its bounds."""
+
+    folder: str = Field(default="outrider-data", description="data folder, relative to the file")
+    journal_max_bytes: int = Field(default=20_000_000_000, ge=65_536)
+    keep_days: float = Field(default=7.0, gt=0, description="payloads that nobody needs expire after it")
+    keep_around_rows: int = Field(
+        default=5, ge=0, le=1000, description="neighbours of a flagged record that stay with it, on each side"
+    )
+    keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
+    min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
+
+
+class LimitSettings(Section):
+    """Bounds on a request, checked before its contents are built."""
+
+    body_bytes: int = Field(default=10_485_760, ge=1024, description="after decompression")
+    ratio: int = Field(default=100, ge=2, description="decompressed / compressed bytes")
+    depth: int = Field(default=16, ge=2, description="nesting of a JSON body")
+    records: int = Field(default=100_000, ge=1, description="records in one request")
+    columns: int = Field(
+        default=512, ge=1, description="columns of one model; every field of a list of objects is one"
+    )
+    elements: int = Field(default=100_000, ge=1, description="elements of one list")
+    queue_bytes: int = Field(
+        default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
+    )
+    dataset_body_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset")
+
+
+class IntakeSettings(Section):
+    """Intake of requests from senders other than Outrider's client."""
+
+    join_s: float = Field(
+        default=30.0, gt=0, le=86_400, description="wait for the other side of a request or response"
+    )
+    max_ahead_s: float = Field(
+        default=300.0, ge=1, description="event time further ahead of receipt is taken for receipt in windows"
+    )
+    keyless_networks: tuple[str, ...] = Field(
+        default=(), description="networks (CIDR) that may send mirrored traffic and events without the key"
+    )
+
+    @field_validator("keyless_networks")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as error:
+                raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
+        return value
+
+
+class HostSettings(Section):
+    """The process that runs user assertions."""
+
+    deadline_s: float = Field(default=2.0, gt=0, description="per assertion and block")
+    memory_bytes: int = Field(
+        default=2_147_483_648, ge=268_435_456, description="address space beyond start-up"
+    )
+    strikes: int = Field(default=3, ge=1)
+    strike_window_s: float = Field(default=300.0, gt=0)
+
+
+class WorkerSettings(Section):
+    """The process that runs shadow models."""
+
+    seed: int = Field(default=0, ge=0)
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N")
+    threads: int = Field(default=1, ge=1, description="torch threads per model")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of weights on a GPU")
+    compile: bool = Field(default=False, description="try torch.compile on modules on a GPU")
+    duty: float = Field(default=1.0, gt=0, le=1, description="share of the time that the device may be busy")
+    low_priority: bool = Field(default=False, description="let other processes go first under CUDA MPS")
+
+
+class FlagSettings(Section):
+    """Flags kept with their evidence, and the rule for incidents."""
+
+    per_minute: int = Field(default=1000, ge=1, description="kept of one assertion in one minute")
+    incident_flags: int = Field(default=10, ge=1, description="flags of a warning that open an incident")
+    incident_factor: float = Field(default=3.0, ge=1, description="times its usual share of the records")
+    window_s: float = Field(default=300.0, ge=60, description="time in which both are looked at")
+    baseline_s: float = Field(default=86_400.0, ge=600, description="time before, in which it is usual")
+    quiet_s: float = Field(default=900.0, gt=0, description="silence that resolves an incident")
+
+
+class QualitySettings(Section):
+    """Rule for proposing an assertion's suspension; a person decides."""
+
+    min_precision: float = Field(default=0.2, ge=0, le=1)
+    min_outcomes: int = Field(default=20, ge=1, description="reviewed or labelled flags needed to judge it")
+    max_fire_rate: float = Field(default=0.3, gt=0, le=1, description="share of the records it fires on")
+
+
+class WebhookSettings(Section):
+    """Targets of events, signed as in Standard Webhooks."""
+
+    url: str
+    events: tuple[str, ...] = (
+        "retrain.requested",
+        "gate.refused",
+        "model.promoted",
+        "model.rolled_back",
+        "incident.opened",
+        "incident.resolved",
+        "shadow.ended",
+    )
+    secret: str | None = None
+    secret_file: str | None = None
+    allow_private: bool = Field(default=False, description="allow loopback and private addresses")

@@ -1,0 +1,87 @@
+"""Recovery of a worker's strikes, sampling, budgets and windows after a start."""
+
+from collections.abc import Sequence
+
+from outrider.dataops.flags.registered_assertions import register_offered, suspensions
+from outrider.dataops.flags.strikes import newest_strikes, note_load_errors
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.champions import champion_borders
+from outrider.dataops.ledger.checkpoints import keep_windows
+from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.disabled_versions import take_back
+
+from .admission import SamplingState
+from .backfill import Backfills
+from .commits import Commits
+from .context import WorkerContext
+from .live_budget import LiveBudget
+from .pipeline import CHAMPION, Pipeline
+from .slot_restore import restore_slot
+from .slot_state import window_digest
+
+RESTORED_STRIKES = 1000
+"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+
+
+class Recovery:
+    """Restores the state of models and slots from the stores."""
+
+    def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
+        self._context = context
+        self._commits = commits
+        self._backfills = backfills
+
+    def register(self, name: str, errors: Sequence[str]) -> None:
+        """Store the host's assertions of a model, and load errors."""
+        offered = self._context.pipelines[name].offered
+        with write(self._context.engine) as connection:
+            take_back(connection, name)
+            at = cursor(connection, name, CHAMPION)
+            register_offered(connection, name, offered, first_seq=at, now_us=now_us())
+            note_load_errors(connection, name, errors, now_us=now_us())
+        self._context.metrics.declare(name, offered)
+        self._context.incidents[name].live = {o.name: o.revision for o in offered if o.kind == "live_test"}
+
+    def restore(self, name: str) -> None:
+        """Continue strikes, sampling and budgets from where the champion's cursor stands."""
+        pipeline, engine = self._context.pipelines[name], self._context.engine
+        self._restore_strikes(pipeline)
+        with engine.connect() as connection:
+            pipeline.rotations = rotations(connection, name)
+            found = standing(connection, name)
+            state = ledger.live_budget(connection, name, CHAMPION)
+        pipeline.standing = SamplingState() if found is None else SamplingState(*found)
+        own = self._context.settings.models[name].live
+        if own.endpoint is None:  # or its slot has the budget
+            pipeline.live_budget = LiveBudget.of(pipeline.offered, own.rows_per_s)
+            if state is not None:
+                pipeline.live_budget.restore(state)
+
+    def rebuild_windows(self, name: str, slot: str) -> None:
+        """Restore the windows of a slot as before the restart."""
+        engine, pipeline = self._context.engine, self._context.pipelines[name]
+        borders = champion_borders(engine, name)
+        if borders and slot == CHAMPION:
+            self._commits.champions[name] = borders[-1][1]
+        at = self._context.cursors[name, slot]
+        begin, restarted_us = self._backfills.restarted(name, at)
+        last = rotation_before(pipeline.rotations, at)
+        if last is not None and last.seq >= begin:
+            begin, restarted_us = last.seq, last.at_us
+        windows = {judge.window for judge in pipeline.due_at(slot) if judge.window is not None}
+        with write(engine) as connection:
+            keep_windows(connection, name, slot, windows=[window_digest(window) for window in windows])
+        restore_slot(engine, self._context.journal, pipeline, slot, at, borders, begin=begin)
+        state = pipeline.slots[slot]
+        state.restarted_us, state.rotated_seq = restarted_us, 0 if last is None else last.seq
+
+    def _restore_strikes(self, pipeline: Pipeline) -> None:
+        """Restore the champion's strikes and suspensions."""
+        steps = self._context.journal.steps()
+        since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
+        with self._context.engine.connect() as connection:
+            strikes = newest_strikes(connection, pipeline.name, after_seq=since, limit=RESTORED_STRIKES)
+            suspended = {one.assertion: one.until_us for one in suspensions(connection, pipeline.name)}
+        pipeline.slots[CHAMPION].restore_strikes(strikes, suspended)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 TIMEOUT_S = 320.0
 """Longer than the API waits for an import."""
-START_S = 30.0
-"""How long a service that is still loading its queries is waited for."""
+BUSY_S = 30.0
+"""How long a service that did nothing and says "again in a second" is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,10 @@ class Api:
         body: bytes | None = None,
         kind: str = "",
     ) -> tuple[bytes, Mapping[str, str]]:
-        address, until = self._address(path, query), time.monotonic() + START_S
+        address, until = self._address(path, query), time.monotonic() + BUSY_S
         try:
             answer = self._exchange(method, address, body, kind)
-            # A service that has just started answers 503 to queries for a second or two.
-            while _is_starting(answer) and time.monotonic() < until:
+            while _is_busy(answer) and time.monotonic() < until:
                 time.sleep(0.5)
                 answer = self._exchange(method, address, body, kind)
         except OSError as error:
@@ -162,7 +161,7 @@ def connect(config: Path | None = None, *, url: str | None = None, key: str | No
         raise ServerError(f"the key cannot be read: {error}") from None
 
 
-def _is_starting(answer: HttpAnswer) -> bool:
+def _is_busy(answer: HttpAnswer) -> bool:
     return answer.status == 503 and answer.headers.get("retry-after") == "1"
 
 

@@ -93,19 +93,6 @@ def write_project(folder: Path, *, config: str = CONFIG, checks: str = CHECKS) -
     return folder / "outrider.toml"
 
 
-class Patient(httpx.Client):
-    """A client that asks again while queries and pages still load."""
-
-    def get(self, *arguments: Any, **options: Any) -> httpx.Response:
-        """Answer of a GET, once there is one."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            answer = super().get(*arguments, **options)
-            if "still loading" not in answer.text or time.monotonic() > deadline:
-                return answer
-            time.sleep(0.05)
-
-
 class Service:
     """``outrider serve`` on a free port; use as a context manager.
 
@@ -164,7 +151,8 @@ class Service:
         wait_until(lambda: (self.folder / "key").exists(), "key", self)
         key = (self.folder / "key").read_text(encoding="utf-8").strip()
         self.client.close()
-        self.client = Patient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
+        headers = {"Authorization": f"Bearer {key}"}
+        self.client = httpx.Client(base_url=url, headers=headers, timeout=PATIENCE_S)
         wait_until(self.is_ready, "/readyz", self)
         return self
 

@@ -1,5 +1,7 @@
 """API as one FastAPI application, its parts put together here."""
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired
@@ -10,7 +12,8 @@ from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from outrider.errors import (
@@ -55,6 +58,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         "content": {CONTENT_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
+_LOAD_S = 30.0
+"""How long a request waits for queries and pages, which are there within seconds of the first record."""
 _UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
 
 
@@ -102,7 +107,7 @@ def build_app(
     collector: Collector | None = None,
     config: Callable[[], ConfigState] = ConfigState,
     routers: Sequence[APIRouter] = (),
-) -> FastAPI:
+) -> "_Api":
     """Application behind the hot routes.
 
     Parameters
@@ -149,17 +154,42 @@ def build_app(
     for router in routers:
         app.include_router(router)
     _install_problems(app)
+    app.add_middleware(_UntilLoaded, api=app)
     return app
 
 
 class _Api(FastAPI):
     """Its document has the types of problems, which every route may answer with, and of what is taken."""
 
+    is_loading = False
+    """Whether routers are still to come; requests that may be theirs wait for them."""
+
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
         types = document.setdefault("components", {}).setdefault("schemas", {})
         types |= {"Problem": _PROBLEM} | _ENVELOPES[1]
         return document
+
+
+class _UntilLoaded:
+    """Holds requests that none of the first routes answers until all routers are there."""
+
+    def __init__(self, app: ASGIApp, api: "_Api") -> None:
+        self._app = app
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        until = time.monotonic() + _LOAD_S
+        # A thread ends the loading, so there is no event of this loop to await.
+        while self._api.is_loading and not self._is_first(scope) and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await self._app(scope, receive, send)
+
+    def _is_first(self, scope: Scope) -> bool:
+        if scope["type"] != "http":
+            return True
+        is_known = any(route.matches(scope)[0] is Match.FULL for route in self._api.router.routes)
+        return is_known and scope["path"] != self._api.openapi_url
 
 
 def _told(state: ConfigState) -> ConfigTimes:
@@ -219,7 +249,7 @@ def _install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404 and getattr(request.app.state, "is_loading", False):
+        if error.status_code == 404 and request.app.is_loading:
             return _response(
                 problem(503, "queries and pages are still loading", headers={"retry-after": "1"})
             )

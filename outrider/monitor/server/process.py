@@ -161,11 +161,11 @@ class ServerProcess:
         )
 
     def announce_routers(self) -> None:
-        """Answer 503 instead of 404 until :meth:`add_routers` is done."""
-        self._api.state.is_loading = True
+        """Hold requests for queries and pages until :meth:`add_routers` is done."""
+        self._api.is_loading = True
 
     def add_routers(self) -> None:
-        """Add query, command and page routers, which answer 503 before."""
+        """Add query, command and page routers; requests for them wait until then."""
         from .routers import all_routers
 
         try:
@@ -173,7 +173,7 @@ class ServerProcess:
                 self._api.include_router(router)
             self._api.openapi_schema = None
         finally:
-            self._api.state.is_loading = False
+            self._api.is_loading = False
         self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:

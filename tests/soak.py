@@ -17,7 +17,7 @@ def rounds(full: int, *, part: int = 10) -> int:
 
 
 def at_most(share: float, runs: int) -> float:
-    """A share promised as the most: itself in a soak, else three standard errors of the fewer runs above it."""
+    """A share promised as the most; of a part of the rounds, three standard errors more."""
     return share if IS_SOAK else share + 3 * (share * (1 - share) / runs) ** 0.5
 
 

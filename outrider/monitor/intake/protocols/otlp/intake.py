@@ -206,9 +206,9 @@ class Otlp:
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting
 ) -> tuple[dict[str, list[CallRow]], list[Rejection], int]:
-    """Rows by model, calls of no model, and the number of those whose passages were too much to attach.
+    """Rows by model, refused calls, and how many lack their passages.
 
-    Each with its place, and whether it is partial.
+    ``calls`` are each with its place, and whether it is partial.
     """
     rows: dict[str, list[CallRow]] = {}
     rejected = []

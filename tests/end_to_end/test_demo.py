@@ -155,14 +155,22 @@ def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> N
     assert query(folder, "SELECT * FROM dead_letter") == []
 
 
+LONG_FLOW = 4000
+"""Faulty records while retraining, of which a machine that does nothing else needs half."""
+
+
 def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(
-    watched: dict[str, Any],
+    watched: dict[str, Any], folder: Path
 ) -> None:
-    assert not {name for name, state in watched["shipped"] if state == "firing"}
+    # The longer a busy machine trains, the surer it is of a live test that version 1 does fail (at 25 %, 20 %
+    # are tolerated): in one run after 6,763 more records.
+    flow = sum(line["phase"] == "flow" for line in truth(folder))
+    sure = {"OutriderLiveTestFails"} if flow > LONG_FLOW else set()
+    assert {name for name, state in watched["shipped"] if state == "firing"} <= sure
     # The cameras fail on purpose: that is all that there is to say, however short the patience,
     # but for delays, which are real on a machine that does much else, and for the end.
     slow = {"OutriderAbsent", "OutriderBacklogOld", "OutriderProcessDown"}
-    said = {name for name, _ in watched["short"]} - slow
+    said = {name for name, _ in watched["short"]} - slow - sure
     assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
 
 

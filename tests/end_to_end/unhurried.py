@@ -6,7 +6,7 @@ For tests of what a seed repeats: everything but what a machine had no time for.
 from outrider.monitor.worker.live_budget import TimeBudget
 
 
-def always(budget: TimeBudget) -> bool:
+def always(self: TimeBudget) -> bool:
     return True
 
 

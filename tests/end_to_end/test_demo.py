@@ -156,7 +156,7 @@ def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> N
 
 
 LONG_FLOW = 4000
-"""Faulty records while retraining, of which a machine that does nothing else needs half."""
+"""More faulty records than pass while a machine with nothing else to do retrains."""
 
 
 def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(

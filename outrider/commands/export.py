@@ -148,7 +148,9 @@ def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
 
 
 def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Frame whose texts no spreadsheet runs: a quote before signs that begin a formula.
+    """Frame whose texts no spreadsheet runs as formulas.
+
+    A quote stands before signs that begin one.
 
     Examples
     --------

@@ -163,7 +163,7 @@ def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
         return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
 
     texts = frame.select_dtypes(exclude="number")
-    safe = {name: texts[name].astype(object).map(quoted) for name in texts}
+    safe: dict[str, Any] = {str(name): texts[name].astype(object).map(quoted) for name in texts}
     return frame.assign(**safe).rename(columns=quoted)
 
 

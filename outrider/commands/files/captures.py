@@ -161,12 +161,12 @@ def _rows(side: Mapping[str, Any], names: Sequence[str], called: str, single: st
         raise Unreadable(f"encoding: CSV, JSON or BASE64 expected, got {encoding!r:.80}")
     if not isinstance(data, str):
         raise Unreadable(f"data: text expected, got {type(data).__name__}")
-    values: list[Any]
-    if encoding == "CSV":
-        values = [[_number(cell) for cell in row] for row in csv.reader(io.StringIO(data)) if row]
-    else:
-        values = _json_rows(data, lines="jsonlines" in content)
+    values = _csv_rows(data) if encoding == "CSV" else _json_rows(data, lines="jsonlines" in content)
     return [_fields(value, names, called, single) for value in values]
+
+
+def _csv_rows(text: str) -> list[Any]:
+    return [[_number(cell) for cell in row] for row in csv.reader(io.StringIO(text)) if row]
 
 
 def _json_rows(text: str, *, lines: bool) -> list[Any]:

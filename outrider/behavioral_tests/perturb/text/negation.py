@@ -92,6 +92,11 @@ def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
         return _HAVE[verb]
     if verb in ("do", "does", "did"):
         return f"{verb} not" if following in BASES else None
+    return _with_auxiliary(found, verb)
+
+
+def _with_auxiliary(found: "re.Match[str]", verb: str) -> str | None:
+    """Denial of a full verb by a form of "do"; None when unsure."""
     if found["plural"] and verb in BASES and verb not in ("do", "thank", "use"):
         return f"don't {verb}"
     if (found["single"] or found["noun"]) and verb in BY_THIRD:

@@ -21,24 +21,17 @@ LEAST_ROWS = 30
 
 @dataclass(frozen=True, slots=True)
 class GroupRate:
-    """One metric of one group with its 95 % interval.
-
-    Attributes
-    ----------
-    group
-        ``sex=Male``; several columns are separated by a comma, a missing value is ``sex=(missing)``.
-    value
-        NaN where no record counts; ``low`` and ``high`` are then the ends of what is possible.
-    rows
-        Records that it rests on: for ``tpr`` the positive ones of the group, for ``ppv`` those selected.
-    """
+    """One metric of one group with its 95 % interval."""
 
     group: str
+    """``sex=Male``; several columns are separated by a comma, a missing value is ``sex=(missing)``."""
     metric: Metric
     value: float
+    """NaN where no record counts; ``low`` and ``high`` are then the ends of what is possible."""
     low: float
     high: float
     rows: int
+    """Records that it rests on: for ``tpr`` the positive ones of the group, for ``ppv`` those selected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,25 +24,18 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Origin of a lexicon.
-
-    Attributes
-    ----------
-    columns
-        What :func:`lexicon` and :func:`records` can be asked for.
-    origin
-        Version of the source.
-    sha256
-        Digest of the file.
-    """
+    """Origin of a lexicon."""
 
     name: str
     file: str
     columns: tuple[str, ...]
+    """What :func:`lexicon` and :func:`records` can be asked for."""
     source: str
     licence: str
     origin: str
+    """Version of the source."""
     sha256: str
+    """Digest of the file."""
 
 
 @cache

@@ -26,28 +26,20 @@ PREFIX = "judge."
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply to one question.
-
-    Attributes
-    ----------
-    outcome
-        ``answered``; ``invalid`` when the answer is not of the judge's schema; ``unavailable`` when
-        none came.
-    answer
-        Value per field; empty unless answered.
-    text
-        What the judge wrote, kept where it could not be used.
-    spent
-        Whether the question counts against the budget: it was answered, or its deadline passed.
-    """
+    """Reply to one question."""
 
     outcome: str
+    """``answered``; ``invalid`` when the answer is not of the judge's schema; ``unavailable`` when none
+    came."""
     answer: Mapping[str, Any]
+    """Value per field; empty unless answered."""
     text: str = ""
+    """What the judge wrote, kept where it could not be used."""
     detail: str = ""
     tokens: int = 0
     seconds: float = 0.0
     spent: bool = True
+    """Whether the question counts against the budget: it was answered, or its deadline passed."""
 
 
 def slot_of(judge: str) -> str:

@@ -22,18 +22,12 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TrainingExamples:
-    """Examples for a module's training.
-
-    Attributes
-    ----------
-    x
-        Inputs, shape (rows, …).
-    y
-        Class numbers (int64, shape (rows,)) or values (float32).
-    """
+    """Examples for a module's training."""
 
     x: torch.Tensor
+    """Inputs, shape (rows, …)."""
     y: torch.Tensor
+    """Class numbers (int64, shape (rows,)) or values (float32)."""
 
 
 def examples(

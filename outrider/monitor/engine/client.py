@@ -127,21 +127,15 @@ StartEngine = Callable[["Launch", socket.socket], EngineChild]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch options of engine processes.
-
-    Attributes
-    ----------
-    options
-        JSON of how models are run.
-    popen
-        Starts a process.
-    """
+    """Launch options of engine processes."""
 
     folder: Path
     options: str = "{}"
+    """JSON of how models are run."""
     threads: int = 1
     batch_rows: int | None = None
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    """Starts a process."""
     start: StartEngine = ChildProcess
 
 

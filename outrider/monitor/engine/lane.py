@@ -82,16 +82,11 @@ class _Limit:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Lane: pieces for one feed, assembled into passes.
-
-    Parameters
-    ----------
-    batch_rows
-        Rows of a pass; None to measure what is best.
-    """
+    """Lane: pieces for one feed, assembled into passes."""
 
     feed: Feed
     batch_rows: int | None = None
+    """Rows of a pass; None to measure what is best."""
     counts: LaneCounts = field(default_factory=LaneCounts)
     paces: dict[Key, PassCost | None] = field(default_factory=dict)
     _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))

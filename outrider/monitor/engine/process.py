@@ -48,18 +48,13 @@ class NextVersion:
 
 @dataclass(frozen=True, slots=True)
 class BuiltVersion:
-    """Version loaded beside the stream, or its failure.
-
-    Attributes
-    ----------
-    sample
-        Records that it is tried on before it takes over, where there are any.
-    """
+    """Version loaded beside the stream, or its failure."""
 
     name: Name
     loaded: "LoadedVersion | None" = None
     predict: Predictor | None = None
     sample: Batch | None = None
+    """Records that it is tried on before it takes over, where there are any."""
     failure: str = ""
 
 

@@ -26,20 +26,14 @@ EXAMPLES = 40
 
 @dataclass(slots=True)
 class ComparisonProgress:
-    """State of a comparison, kept in ``shadow_test.findings``.
-
-    Attributes
-    ----------
-    seq
-        Last block that was looked at.
-    examples
-        Newest records on which both differ.
-    """
+    """State of a comparison, kept in ``shadow_test.findings``."""
 
     seq: int
+    """Last block that was looked at."""
     blocks: int = 0
     comparison: StreamComparison = field(default_factory=StreamComparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
+    """Newest records on which both differ."""
 
     @property
     def rows(self) -> int:

@@ -91,16 +91,11 @@ class JudgingPace:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """Decision on the waiting records.
-
-    Attributes
-    ----------
-    share
-        Of the records that are judged, in (0, 1].
-    """
+    """Decision on the waiting records."""
 
     measure: SheddingMeasure = SheddingMeasure.NONE
     share: float = 1.0
+    """Of the records that are judged, in (0, 1]."""
 
 
 @dataclass(slots=True)
@@ -110,11 +105,6 @@ class Admission:
     In a lasting overload everything that waits fits into 0.4 of the objective at the present pace, so that
     is where the age settles: with arrivals ``a`` and ``s`` seconds per record, ``share = T / (waiting * s)``
     and balance ``a * share * s = 1`` give ``waiting / a = T``.
-
-    Parameters
-    ----------
-    slo_s
-        Age at verdict that is wanted, > 0.
 
     Examples
     --------
@@ -129,6 +119,7 @@ class Admission:
     """
 
     slo_s: float
+    """Age at verdict that is wanted, > 0."""
     pace: JudgingPace = field(init=False)
 
     def __post_init__(self) -> None:

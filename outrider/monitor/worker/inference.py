@@ -17,20 +17,14 @@ from .shadow_versions import ShadowVersions
 
 @dataclass(slots=True)
 class InferenceRequest:
-    """One request under way.
-
-    Attributes
-    ----------
-    again
-        Rows that each version answers twice.
-    answers
-        By version, as they come.
-    """
+    """One request under way."""
 
     number: int
     versions: tuple[str, ...]
     again: tuple[int, ...]
+    """Rows that each version answers twice."""
     answers: dict[str, AskAnswer] = field(default_factory=dict)
+    """By version, as they come."""
 
     def has(self, version: str) -> bool:
         """True where a version has answered, twice if wanted."""

@@ -38,15 +38,6 @@ class LiveBudget:
     ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T`` seconds at most
     ``rows_per_s * (T + BURST_S)`` rows are expected to be asked.
 
-    Parameters
-    ----------
-    rates
-        Largest probability of each test.
-    own
-        Rows per second of those tests that have a budget.
-    common
-        Rows per second of all tests together; None is no limit.
-
     Examples
     --------
     >>> budget = LiveBudget({"test_shift": 1.0}, {}, common=50.0)
@@ -57,8 +48,11 @@ class LiveBudget:
     """
 
     rates: Mapping[str, float]
+    """Largest probability of each test."""
     own: Mapping[str, float]
+    """Rows per second of those tests that have a budget."""
     common: float | None = None
+    """Rows per second of all tests together; None is no limit."""
     _tokens: dict[str, float] = field(default_factory=dict)
     _rate: float = 0.0
     _at_us: int | None = None
@@ -130,14 +124,10 @@ class TimeBudget:
     """Worker's time budget for live tests.
 
     ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
-
-    Parameters
-    ----------
-    clock
-        Seconds that never go back.
     """
 
     clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
     _saved_s: float = SAVED_S
     _at_s: float | None = None
 

@@ -230,23 +230,17 @@ class BlockRun:
     """Blocks judged one after the other at one slot.
 
     Behind ``after`` up to ``until``.
-
-    Attributes
-    ----------
-    borders
-        Behind which block which version was champion.
-    skipped_us
-        When they were skipped, to be judged later; 0 is never.
-    leaves_us
-        When the windows began anew behind them; None where they go on.
     """
 
     slot: str
     after: int
     until: int
     borders: Sequence[tuple[int, str]]
+    """Behind which block which version was champion."""
     skipped_us: int = 0
+    """When they were skipped, to be judged later; 0 is never."""
     leaves_us: int | None = None
+    """When the windows began anew behind them; None where they go on."""
 
 
 def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[BlockRun]:

@@ -7,7 +7,7 @@ import typer
 
 from .api import connect, one_model
 from .durations import seconds
-from .output import Config, Json, as_json, table
+from .output import Config, Json, as_json, table, tell
 
 Name = Annotated[str, typer.Argument(help="Name of the assertion or live test.")]
 Model = Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")]
@@ -92,20 +92,14 @@ def suspend(
     api = connect(config)
     body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}
     found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/suspend", body)
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{name} {state_text(found)}")
+    tell(found, f"{name} {state_text(found)}", json=json)
 
 
 def resume(name: Name, model: Model = None, config: Config = None, json: Json = False) -> None:
     """Let a suspended assertion judge again."""
     api = connect(config)
     found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/resume", {})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{name} is active")
+    tell(found, f"{name} is active", json=json)
 
 
 def listed(row: Mapping[str, Any]) -> dict[str, Any]:

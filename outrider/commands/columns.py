@@ -5,22 +5,12 @@ from typing import Annotated
 import typer
 
 from .api import connect, one_model
-from .assertions import ListByDefault
-from .output import Config, Json, as_json, table
+from .default_group import listing
+from .output import Config, Json, as_json, table, tell
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List the columns of a model (the default); drop learned ones.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = listing("List the columns of a model (the default); drop learned ones.")
 COLUMNS = {"name": "column", "type": "type", "state": "state", "values": "values"}
 RARE = {"name": "rare field", "values": "values"}
-
-
-@app.callback()
-def _group() -> None:
-    """List the columns of a model (the default); drop learned ones."""
 
 
 @app.command("list")
@@ -57,7 +47,4 @@ def forget(
     """
     api = connect(config)
     found = api.post("/v1/columns/forget", {"model": one_model(api, model), "names": names})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{found['model']}: forgotten {', '.join(found['forgotten'])}")
+    tell(found, f"{found['model']}: forgotten {', '.join(found['forgotten'])}", json=json)

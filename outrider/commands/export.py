@@ -12,7 +12,7 @@ import typer
 from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model, record_tables
-from .output import Config, Json, as_json
+from .output import Config, Json, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,10 +121,7 @@ def dashboards(
         with resources.as_file(file) as path:
             shutil.copyfile(path, to / file.name)
         written.append(str(to / file.name))
-    if json:
-        as_json({"files": sorted(written)})
-    else:
-        typer.echo("\n".join(sorted(written)))
+    tell({"files": sorted(written)}, "\n".join(sorted(written)), json=json)
 
 
 def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
@@ -152,7 +149,4 @@ def _check_format(to: Path) -> None:
 
 
 def _done(to: Path, count: int, what: str, *, json: bool) -> None:
-    if json:
-        as_json({"to": str(to), what: count})
-    else:
-        typer.echo(f"{count} {what} written to {to}")
+    tell({"to": str(to), what: count}, f"{count} {what} written to {to}", json=json)

@@ -46,6 +46,11 @@ def as_json(value: Any) -> None:
     typer.echo(json_format.dumps(value, indent=2))
 
 
+def tell(found: Any, text: str, *, json: bool) -> None:
+    """Print an answer as text, or as JSON where wanted."""
+    typer.echo(json_format.dumps(found, indent=2) if json else text)
+
+
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
     """Print rows as a table.
 

@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json
+from .output import Json, as_json, tell
 from .suite_files import SuiteOut, check_name
 
 if TYPE_CHECKING:
@@ -62,13 +62,12 @@ def generate(
         "repeated": sum(each.repeated for each in found),
         "malformed": sum(each.malformed for each in found),
     }
-    if json:
-        as_json(told)
-    else:
-        typer.echo(
-            f"{output}: {added} new candidates (left out: {told['repeated']} repeated, {told['malformed']} "
-            f"malformed); none counts before `outrider test review {output}`"
-        )
+    tell(
+        told,
+        f"{output}: {added} new candidates (left out: {told['repeated']} repeated, {told['malformed']} "
+        f"malformed); none counts before `outrider test review {output}`",
+        json=json,
+    )
 
 
 def review(

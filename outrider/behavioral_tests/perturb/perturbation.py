@@ -66,8 +66,6 @@ def column(name: str, change: Change) -> Perturbation:
 
     Parameters
     ----------
-    name
-        Input field, such as ``"text"``.
     change
         Function of (values, rng). Values are what is not null, shape (n, …); it returns as many, of the
         same shape and a type that fits the column.

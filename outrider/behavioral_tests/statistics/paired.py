@@ -53,8 +53,6 @@ def paired_difference(
     ----------
     only_one, only_other
         Cases that one model alone failed.
-    cases
-        All cases that both were judged on.
 
     Returns
     -------

@@ -9,7 +9,7 @@ in the transaction that commits the version, together with lineage and outbox.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -184,18 +184,7 @@ def commit(
     version = Version(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
     )
-    connection.execute(
-        insert(_VERSION).values(
-            dataset=version.dataset,
-            number=number,
-            model=version.model,
-            parent=expected,
-            digest=version.digest,
-            rows=version.rows,
-            manifest=manifest,
-            created_us=now_us,
-        )
-    )
+    connection.execute(insert(_VERSION).values(asdict(version)))
     connection.execute(
         insert(_ROW),
         [

@@ -1,7 +1,7 @@
 """Timed shadow tests beside the champion, with findings and a recommendation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -68,20 +68,7 @@ def begin(
     """
     ends_us = None if shadow_s is None else now_us + int(shadow_s * 1e6)
     test = Trial(model, version, now_us, champion, after_seq, ends_us, shadow_rows, None, "", {})
-    connection.execute(
-        insert(_TEST).values(
-            model=model,
-            version=version,
-            began_us=now_us,
-            champion=champion,
-            after_seq=after_seq,
-            ends_us=ends_us,
-            ends_rows=shadow_rows,
-            ended_us=None,
-            recommendation="",
-            findings={},
-        )
-    )
+    connection.execute(insert(_TEST).values(asdict(test)))
     return test
 
 

@@ -193,16 +193,12 @@ class SqliteJournal:
 
         Parameters
         ----------
-        entries
-            Blocks in the order in which they are to be read.
         received_us
             Time of receipt, µs since the epoch, UTC.
         keep, drop
             Halves put away and removed in the same commit; one of the same side and key is replaced.
         forget_us
             Also removed: halves of side ``done`` that are due by then.
-        notes
-            Written and removed in the same commit.
 
         Returns
         -------

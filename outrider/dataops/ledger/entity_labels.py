@@ -29,10 +29,6 @@ def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labe
 
     Parameters
     ----------
-    connection
-        Of ``state.db``.
-    model
-        Whose rows they are.
     records
         Entity and ``ts`` of the new records that have one.
     labels

@@ -71,8 +71,6 @@ class Payloads:
     ----------
     forms
         Declared columns; what is not declared stays bytes.
-    store
-        Reads references.
     deadline_s
         For one payload, from when its turn comes.
     max_pixels

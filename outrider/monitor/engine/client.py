@@ -152,8 +152,6 @@ class EngineClient:
         By model: for the answers to one ask, since the process last gave any.
     wake
         Called by a thread when something has come.
-    clock
-        Seconds that never go back.
     """
 
     def __init__(

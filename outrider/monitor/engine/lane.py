@@ -246,13 +246,7 @@ class Lane:
     def landed(
         self, found: Sequence[Found], pieces: Sequence[AskPiece], seconds: float = 0.0
     ) -> list[Collect]:
-        """Hand answers to their collections; return ended ones.
-
-        Parameters
-        ----------
-        seconds
-            What the pass took.
-        """
+        """Hand answers to their collections; return ended ones."""
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         limit = self._limits.get(_octave(pieces[0].key))
         if limit is not None:

@@ -371,8 +371,6 @@ def web_routes(
 
     Parameters
     ----------
-    models
-        Names from the configuration.
     require_reader
         FastAPI dependency that lets a reader pass; None where a gate stands in front of the application.
     health
@@ -385,8 +383,6 @@ def web_routes(
         Proposes assertions; None leaves that page out.
     cases
         Writes flagged records into suite files; None leaves its buttons out.
-    config
-        What was taken up and refused of the configuration.
     payloads
         Reads what payloads refer to, as far as it is at hand.
     """

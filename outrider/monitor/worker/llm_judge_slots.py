@@ -181,11 +181,6 @@ class JudgeSlots:
     """Judges of the configuration.
 
     Stepped by the worker between its own units.
-
-    Parameters
-    ----------
-    commits
-        Writes effects inside a transaction, as for any slot.
     """
 
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:

@@ -55,13 +55,7 @@ def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
 
 
 class PrefetchedAnswers:
-    """Requests ahead of each version, in the order of the stream.
-
-    Parameters
-    ----------
-    max_bytes
-        Of the answers.
-    """
+    """Requests ahead of each version, in the order of the stream."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

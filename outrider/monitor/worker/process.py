@@ -63,8 +63,6 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
-    engines
-        Where the versions answer.
     """
 
     def __init__(

@@ -188,8 +188,6 @@ def replay(
         Asks versions again in place of their stored answers: equal within the noise of the hardware only.
     payloads
         Opens the payloads of the model; records whose payloads are gone count as unanswered.
-    progress
-        Called with the number of records judged so far.
     """
     pipeline = Pipeline(
         model,

@@ -20,8 +20,6 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 
     Parameters
     ----------
-    name
-        Input field of categories.
     values
         Categories to draw from (each record gets one that it does not have), or a mapping from category to
         category, such as ``{"female": "male", "male": "female"}``; categories not in it are left alone.
@@ -63,8 +61,6 @@ def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) 
 
     Parameters
     ----------
-    name
-        Input field of the attribute.
     values
         From value to value. Records with any other value, or none, are not applicable.
     with_

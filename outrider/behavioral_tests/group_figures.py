@@ -40,29 +40,22 @@ class GroupGap:
 
     The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
     highest was found in the same records.
-
-    Attributes
-    ----------
-    value
-        Highest less lowest, in [0, 1]; NaN with fewer than two groups that count.
-    ratio
-        Lowest over highest, in [0, 1]; the "four-fifths rule" asks for 0.8. NaN where the highest is 0.
-    highest, lowest
-        Groups; empty with fewer than two that count.
-    left_out
-        Groups that do not count because too few records of theirs are known.
     """
 
     metric: Metric
     value: float
+    """Highest less lowest, in [0, 1]; NaN with fewer than two groups that count."""
     low: float
     high: float
     ratio: float
+    """Lowest over highest, in [0, 1]; the "four-fifths rule" asks for 0.8. NaN where the highest is 0."""
     ratio_low: float
     ratio_high: float
     highest: str
     lowest: str
+    """``highest`` and ``lowest``: groups; empty with fewer than two that count."""
     left_out: tuple[str, ...] = ()
+    """Groups that do not count because too few records of theirs are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,19 +21,14 @@ class Unreadable(ValueError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class CaptureNames:
-    """Names for values that come without any, by their position.
-
-    Parameters
-    ----------
-    inputs, outputs
-        As many as there are values; else they are called ``input_0`` … and ``target``, or ``output_0`` ….
-    target
-        Name of a single output.
-    """
+    """Names for values that come without any, by their position."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    """``inputs`` and ``outputs``: as many as there are values; else they are called ``input_0`` … and
+    ``target``, or ``output_0`` …."""
     target: str = "label"
+    """Name of a single output."""
 
 
 def is_sagemaker(item: Mapping[str, Any]) -> bool:

@@ -38,33 +38,25 @@ class EncodedAsk:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """Counts of a lane since its opening.
-
-    Attributes
-    ----------
-    rows
-        Records fed, each once whoever answers it.
-    head_rows
-        Records answered, once for every version.
-    trunk_forwards, head_forwards
-        Passes, and passes that the versions would have taken each for itself.
-    raised, poison, out_of_memory
-        Passes that raised, records that raise alone, passes that did not fit into memory.
-    again_rows
-        Records answered a second time.
-    measured
-        Rows of passes that were only timed.
-    """
+    """Counts of a lane since its opening."""
 
     rows: int = 0
+    """Records fed, each once whoever answers it."""
     head_rows: int = 0
+    """Records answered, once for every version."""
     trunk_forwards: int = 0
     head_forwards: int = 0
+    """``trunk_forwards`` and ``head_forwards``: passes, and passes that the versions would have taken each
+    for itself."""
     raised: int = 0
     poison: int = 0
     out_of_memory: int = 0
+    """``raised``, ``poison`` and ``out_of_memory``: passes that raised, records that raise alone, passes that
+    did not fit into memory."""
     again_rows: int = 0
+    """Records answered a second time."""
     measured: int = 0
+    """Rows of passes that were only timed."""
 
 
 @dataclass(slots=True)

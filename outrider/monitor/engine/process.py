@@ -60,16 +60,11 @@ class BuiltVersion:
 
 @dataclass(slots=True)
 class Totals:
-    """Totals of the process since its start.
-
-    Attributes
-    ----------
-    trunk_forwards, head_forwards
-        Passes, and versions answered by them.
-    """
+    """Totals of the process since its start."""
 
     trunk_forwards: int = 0
     head_forwards: int = 0
+    """``trunk_forwards`` and ``head_forwards``: passes, and versions answered by them."""
     rows: int = 0
     answers: int = 0
 

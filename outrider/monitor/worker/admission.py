@@ -169,13 +169,6 @@ class SamplingState:
 
     Committed with the cursor.
 
-    Attributes
-    ----------
-    carried
-        Weight that was offered and that no admitted record stands for yet.
-    since_us, until_us
-        Period of the last unit of which a sample was judged; zeros before the first.
-
     Examples
     --------
     >>> standing = SamplingState(0.0, 600, 1200)
@@ -184,8 +177,11 @@ class SamplingState:
     """
 
     carried: float = 0.0
+    """Weight that was offered and that no admitted record stands for yet."""
     since_us: int = 0
     until_us: int = 0
+    """``since_us`` and ``until_us``: period of the last unit of which a sample was judged; zeros before the
+    first."""
 
     def rotates(self, since_us: int, until_us: int) -> bool:
         """Test for a period that follows one of other entities.

@@ -20,10 +20,7 @@ class ListByDefault(TyperGroup):
 
 
 class DefaultGroup(ListByDefault):
-    """Group that calls ``run`` unless another command is named.
-
-    Its help shows the options of ``run``.
-    """
+    """Group that calls ``run`` unless another command is named. Its help shows the options of ``run``."""
 
     default = DEFAULT
 

@@ -21,10 +21,7 @@ _WIDE = 500  # letters
 
 
 def console() -> "Console":
-    """Console for tables, as wide as the terminal.
-
-    In a file or a pipe no line is cut off or broken.
-    """
+    """Console for tables, as wide as the terminal. In a file or a pipe no line is cut off or broken."""
     from rich.console import Console
 
     found = Console()
@@ -52,10 +49,7 @@ def tell(found: Any, text: str, *, json: bool) -> None:
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
-    """Print rows as a table.
-
-    ``columns`` maps keys to headings; ``empty`` is printed when there is none.
-    """
+    """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none."""
     from rich.table import Table
 
     found = list(rows)

@@ -68,10 +68,7 @@ class PendingQuestions:
 
 
 def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
-    """Question per record, about the judged answer.
-
-    In the columns of the side that gave it.
-    """
+    """Question per record, about the judged answer. In the columns of the side that gave it."""
     found: list[Question | None] = [None] * judged.rows
     for part in judged.parts:
         rows = range(judged.rows) if part.rows is None else part.rows.tolist()
@@ -178,10 +175,7 @@ class JudgeSlot:
 
 
 class JudgeSlots:
-    """Judges of the configuration.
-
-    Stepped by the worker between its own units.
-    """
+    """Judges of the configuration. Stepped by the worker between its own units."""
 
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context

@@ -225,10 +225,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """Blocks judged one after the other at one slot.
-
-    Behind ``after`` up to ``until``.
-    """
+    """Blocks judged one after the other at one slot. Behind ``after`` up to ``until``."""
 
     slot: str
     after: int

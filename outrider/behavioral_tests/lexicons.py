@@ -1,10 +1,8 @@
 """Word lists for templates.
 
-Names, places, professions, religions, adjectives, terms for fairness tests.
-
-Sources and licences stand in ``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists
-are plain Python sequences given to :func:`template`; :func:`load_csv` and :func:`load_columns` read them
-from files.
+Names, places, professions, religions, adjectives, terms for fairness tests. Sources and licences stand in
+``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists are plain Python sequences given
+to :func:`template`; :func:`load_csv` and :func:`load_columns` read them from files.
 """
 
 import csv

@@ -108,10 +108,9 @@ def judged(test: Declared, answered: Examples) -> Outcome:
 def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, *, seed: int = 0) -> Outcome:
     """Outcome of a test that stops at a certain verdict.
 
-    As soon as the verdict on all its cases is certain at its confidence.
-
-    The cases are asked in an order that belongs to the seed and the test's name, in blocks that grow by half,
-    so that a model is asked about batches and at most a third of the questions are too many.
+    As soon as the verdict on all its cases is certain at its confidence. The cases are asked in an order that
+    belongs to the seed and the test's name, in blocks that grow by half, so that a model is asked about
+    batches and at most a third of the questions are too many.
     """
     order = generator(seed, test.name, "order").permutation(examples.cases)
     answers: list[dict[str, NDArray[Any]]] = []

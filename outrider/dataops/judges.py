@@ -118,9 +118,7 @@ def labelled_pairs(
 ) -> list[tuple[str, str]]:
     """Pairs of judge's value and label, as comparable texts.
 
-    Of each record that has both; texts are equal where the values are.
-
-    Of several labels the latest counts.
+    Of each record that has both; texts are equal where the values are. Of several labels the latest counts.
 
     Parameters
     ----------

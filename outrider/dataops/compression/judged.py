@@ -84,9 +84,8 @@ def run_suites(
 ) -> list[Outcome]:
     """Outcomes of all tests.
 
-    Every case is asked, whatever ``stop`` says, so that models can be compared.
-
-    Tests without cases of their own are left out unless ``cases`` are given.
+    Every case is asked, whatever ``stop`` says, so that models can be compared. Tests without cases of their
+    own are left out unless ``cases`` are given.
     """
     found = []
     for test in (test for suite in suites for test in suite.tests):

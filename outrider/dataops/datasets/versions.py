@@ -1,10 +1,9 @@
 """Dataset versions.
 
-Immutable Parquet files named by their digest, a manifest each, provenance per row.
-
-A version is a list of files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`)
-stands under the number of the version that *added* its file, at its position in that file, and is written
-in the transaction that commits the version, together with lineage and outbox.
+Immutable Parquet files named by their digest, a manifest each, provenance per row. A version is a list of
+files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`) stands under the number
+of the version that *added* its file, at its position in that file, and is written in the transaction that
+commits the version, together with lineage and outbox.
 """
 
 import hashlib

@@ -137,9 +137,8 @@ def add(
 ) -> str:
     """Queue a job on what the champion's cursor has passed.
 
-    A retraining also enqueues its event for all targets, in the same transaction.
-
-    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
+    A retraining also enqueues its event for all targets, in the same transaction. A retraining whose
+    ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
     job = f"job_{uuid.uuid4().hex}"
     upto_seq = connection.scalar(

@@ -319,9 +319,7 @@ class SqliteJournal:
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
         """Return at most ``limit`` halves due by ``until_us``, oldest first.
 
-        None of side ``done``.
-
-        Fewer when their payloads exceed 32 MiB together.
+        None of side ``done``. Fewer when their payloads exceed 32 MiB together.
         """
         with self._lock:
             return half_rows.due(self._db, until_us, limit=limit, max_bytes=READ_BYTES)

@@ -1,9 +1,7 @@
 """Notes of the intake in the journal.
 
-State that must survive a restart, and records that are no block yet.
-
-Written and removed in the commits of blocks, so that what a note stood for is in a block exactly when the
-note is gone.
+State that must survive a restart, and records that are no block yet. Written and removed in the commits of
+blocks, so that what a note stood for is in a block exactly when the note is gone.
 """
 
 import sqlite3

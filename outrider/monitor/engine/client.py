@@ -1,9 +1,8 @@
 """Client of one engine process, in the worker.
 
-Starts it, feeds it, kills it when it hangs, and finds the version to blame.
-
-Frames are written and read by two threads, so that neither the worker nor the engine waits for the other. All
-methods are called by the worker's thread.
+Starts it, feeds it, kills it when it hangs, and finds the version to blame. Frames are written and read by
+two threads, so that neither the worker nor the engine waits for the other. All methods are called by the
+worker's thread.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Admission: loads shed in order, to keep verdicts young.
 
-See docs/latency.md.
-
-Pure: times and numbers in, decisions out. The worker looks once per unit of a model that has an objective.
+See docs/latency.md. Pure: times and numbers in, decisions out. The worker looks once per unit of a model that
+has an objective.
 """
 
 import math
@@ -206,9 +205,8 @@ class SamplingState:
 def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[np.intp]:
     """Rows to judge at a share.
 
-    Whole entities, records without one each by its id.
-
-    Within a period a smaller share takes a part of what a larger one takes; each period draws anew.
+    Whole entities, records without one each by its id. Within a period a smaller share takes a part of what a
+    larger one takes; each period draws anew.
     """
     if share >= 1.0:
         return np.arange(batch.rows)

@@ -1,9 +1,8 @@
 """Budgets of live questions, in rows per second and time.
 
-Rows per second of traffic, and the worker's time.
-
-The first is a function of the journal alone (receive times and rows of the blocks), so that a restart asks
-the same records; the second protects whatever else the worker does, and what it refuses is counted as shed.
+Rows per second of traffic, and the worker's time. The first is a function of the journal alone (receive times
+and rows of the blocks), so that a restart asks the same records; the second protects whatever else the worker
+does, and what it refuses is counted as shed.
 """
 
 import math
@@ -32,11 +31,9 @@ MODEL = ""
 class LiveBudget:
     """Probability of each live test's questions per block.
 
-    About the records of one model.
-
-    Each budget is a bucket of rows that fills with receive time. A block of ``n`` rows may spend
-    ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T`` seconds at most
-    ``rows_per_s * (T + BURST_S)`` rows are expected to be asked.
+    About the records of one model. Each budget is a bucket of rows that fills with receive time. A block of
+    ``n`` rows may spend ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T``
+    seconds at most ``rows_per_s * (T + BURST_S)`` rows are expected to be asked.
 
     Examples
     --------

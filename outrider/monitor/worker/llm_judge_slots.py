@@ -1,10 +1,9 @@
 """Slots of judges, each with a cursor and asking threads.
 
-The cursor stands behind the champion's.
-
-A judge takes seconds where a block takes milliseconds. While its questions are under way the worker goes
-on with everything else; when they are answered, the assertions that read the answers run, and answers,
-flags and cursor commit together. A crash in between costs no answer twice: each is kept as it came.
+The cursor stands behind the champion's. A judge takes seconds where a block takes milliseconds. While its
+questions are under way the worker goes on with everything else; when they are answered, the assertions that
+read the answers run, and answers, flags and cursor commit together. A crash in between costs no answer twice:
+each is kept as it came.
 """
 
 import logging

@@ -1,9 +1,8 @@
 """LLM judge of records.
 
-Prompt in, checked answer out, with a version.
-
-Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) and are asked as
-:mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
+Prompt in, checked answer out, with a version. Remote judges speak ``chat/completions`` (OpenAI, vLLM,
+llama.cpp, Ollama …) and are asked as :mod:`outrider.behavioral_tests.chat` does; local ones are a function of
+a file.
 """
 
 import json

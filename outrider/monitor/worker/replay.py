@@ -1,9 +1,7 @@
 """Replay: judge stored traffic again.
 
-Other revisions over the same records and the same stored answers.
-
-Flags are a function of journal, stored answers and revisions, so a replay of the revision that ran live
-finds exactly the flags that it found live.
+Other revisions over the same records and the same stored answers. Flags are a function of journal, stored
+answers and revisions, so a replay of the revision that ran live finds exactly the flags that it found live.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,10 +94,9 @@ class InProcess:
 class Stretch:
     """Stretch of stored traffic.
 
-    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
-
-    ``gaps`` are what the champion skipped, as far as it is judged by now; flags of records up to block
-    ``expired`` are not compared: not all of their payloads are there any more.
+    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on. ``gaps`` are what the
+    champion skipped, as far as it is judged by now; flags of records up to block ``expired`` are not
+    compared: not all of their payloads are there any more.
     """
 
     after: int
@@ -293,9 +290,8 @@ def versions_in(engine: Engine, model: str) -> list[str]:
 def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
     """Store a replay's findings; return the number of new flags.
 
-    Beside the flags of other revisions.
-
-    Flags that are there stay as they are; the exact counters keep what was counted live.
+    Beside the flags of other revisions. Flags that are there stay as they are; the exact counters keep what
+    was counted live.
     """
     with write(engine) as connection:
         _keep_stored_ids(connection, found)

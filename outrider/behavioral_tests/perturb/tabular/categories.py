@@ -54,10 +54,9 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) -> Perturbation:
     """Flip a protected attribute and its proxies.
 
-    Otherwise the same person.
-
-    A model whose answer changes treats that person differently for the attribute (counterfactual fairness
-    with respect to the named columns; what else follows from the attribute in the world is not changed).
+    Otherwise the same person. A model whose answer changes treats that person differently for the attribute
+    (counterfactual fairness with respect to the named columns; what else follows from the attribute in the
+    world is not changed).
 
     Parameters
     ----------

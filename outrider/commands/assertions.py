@@ -10,17 +10,13 @@ from .assertion_quality import listed, overlap, resume, show, suspend
 from .calibrating import calibrate
 from .default_group import listing
 from .learning import accept, learn
-from .output import Config, Json, as_json, table, tell
+from .output import Config, Json, ModelArgument, as_json, table, tell
 
 app = listing("List a running service's assertions (the default), and manage them.")
 
 
 @app.command("list")
-def list_assertions(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def list_assertions(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """List assertions and live tests with their counts, rates and precision."""
     api = connect(config)
     found = api.get("/v1/assertions", model=one_model(api, model))

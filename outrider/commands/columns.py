@@ -6,7 +6,7 @@ import typer
 
 from .api import connect, one_model
 from .default_group import listing
-from .output import Config, Json, as_json, table, tell
+from .output import Config, Json, ModelArgument, ModelOption, as_json, table, tell
 
 app = listing("List the columns of a model (the default); drop learned ones.")
 COLUMNS = {"name": "column", "type": "type", "state": "state", "values": "values"}
@@ -14,11 +14,7 @@ RARE = {"name": "rare field", "values": "values"}
 
 
 @app.command("list")
-def list_columns(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def list_columns(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """Show columns with their types, and rare fields.
 
     Rare fields share one JSON column.
@@ -37,7 +33,7 @@ def list_columns(
 @app.command()
 def forget(
     names: Annotated[list[str], typer.Argument(help="Full names, such as attrs.clinic.")],
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:

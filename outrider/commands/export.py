@@ -12,20 +12,19 @@ import typer
 from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model, record_tables
-from .output import Config, Json, tell
+from .output import Config, Json, ModelArgument, tell
 
 if TYPE_CHECKING:
     import pandas as pd
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
-Model = Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")]
 FORMATS = (".parquet", ".csv", ".jsonl")
 
 
 @app.command()
 def flags(
-    model: Model = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
+    model: ModelArgument = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
 ) -> None:
     """Export every flag with its record's slice, prediction and label.
 
@@ -45,7 +44,7 @@ def flags(
 
 @app.command("weak-labels")
 def weak_labels(
-    model: Model = None,
+    model: ModelArgument = None,
     to: To = Path("weak-labels.parquet"),
     assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
     min_confidence: Annotated[
@@ -77,7 +76,9 @@ def weak_labels(
 
 
 @app.command()
-def records(model: Model = None, to: To = Path("records"), config: Config = None, json: Json = False) -> None:
+def records(
+    model: ModelArgument = None, to: To = Path("records"), config: Config = None, json: Json = False
+) -> None:
     """Export the journal's records into a folder of Parquet files.
 
     One per run of blocks with one schema.

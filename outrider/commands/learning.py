@@ -9,7 +9,7 @@ import typer
 from outrider.errors import ConfigError, OutriderError
 
 from .api import Api, connect
-from .output import Config, Json, as_json, table, tell
+from .output import Config, Json, ModelOption, as_json, table, tell
 
 if TYPE_CHECKING:
     from outrider.assertions import Batch
@@ -100,7 +100,7 @@ def accept(
     to: Annotated[
         Path | None, typer.Option(help="Python file; by default the last assertion file of the model.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -15,6 +15,9 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write the result 
 Config: TypeAlias = Annotated[
     Path | None, typer.Option(help="Configuration file.", show_default="outrider.toml")
 ]
+_ONE_MODEL = "Model; may be left out when there is one."
+ModelArgument: TypeAlias = Annotated[str | None, typer.Argument(help=_ONE_MODEL)]
+ModelOption: TypeAlias = Annotated[str | None, typer.Option(help=_ONE_MODEL)]
 
 
 _WIDE = 500  # letters

@@ -13,7 +13,7 @@ from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError
 
 from .api import Api, connect, one_model
 from .durations import seconds
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelOption, as_json, table
 from .suite_files import Seed, check_name
 
 QUERY = {"assertion", "level", "slot", "since", "limit"}
@@ -37,7 +37,7 @@ def add(
     records: Annotated[
         list[str] | None, typer.Option("--record", help="Record id (may be repeated).")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     mode: Annotated[
         As, typer.Option("--as", help="mft: with the right answer; inv: with a changed copy.")
     ] = As.MFT,

@@ -174,7 +174,7 @@ class Waiting:
         return met
 
     def passages(self, call: Call, most_bytes: int) -> tuple[list[str], int]:
-        """Passages of the trace before a call's begin, oldest first, and their bytes with overhead.
+        """Passages of the trace before a call's begin, oldest first; their bytes.
 
         A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
         and what it returns in the end may be the answer of this very call. Where they are more than

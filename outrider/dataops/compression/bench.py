@@ -152,7 +152,10 @@ class Bench:
         return pin(student, self.task.folder)  # its folder holds something else than the champion's
 
     def weights(self, variant: Variant) -> bytes | None:
-        """Safetensors of a variant, made once. None for the champion's where they lie in its folder."""
+        """Safetensors of a variant, made once.
+
+        None for the champion's where they lie in its folder.
+        """
         if variant.made not in self._made:
             self._made[variant.made] = self._make(variant)
         return self._made[variant.made]

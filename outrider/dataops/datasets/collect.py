@@ -207,7 +207,10 @@ def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
 
 
 def quarantine(connection: Connection, dataset: str, reasons: Mapping[str, str], *, now_us: int) -> None:
-    """Note records that a dataset refused. They are not collected for it again."""
+    """Note records that a dataset refused.
+
+    They are not collected for it again.
+    """
     rows = [
         {"dataset": dataset, "record_id": record, "reasons": reason, "at_us": now_us}
         for record, reason in reasons.items()

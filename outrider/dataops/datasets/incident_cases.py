@@ -30,7 +30,10 @@ Mode = Literal["mft", "inv"]
 
 
 class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
-    """Record unusable as a case. The message says what to do."""
+    """Record unusable as a case.
+
+    The message says what to do.
+    """
 
 
 class NoAnswer(NoCase):

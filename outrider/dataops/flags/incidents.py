@@ -56,7 +56,10 @@ class IncidentRule:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Flags and records of a slice, within some time. The flags are those of one assertion."""
+    """Flags and records of a slice, within some time.
+
+    The flags are those of one assertion.
+    """
 
     flags: int
     records: int

@@ -135,7 +135,7 @@ def add(
     now_us: int,
     targets: Sequence[WebhookTarget] = (),
 ) -> str:
-    """Queue a job on what the champion's cursor has passed.
+    """Queue a job on the blocks that the champion's cursor has passed.
 
     A retraining also enqueues its event for all targets, in the same transaction. A retraining whose
     ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.

@@ -84,7 +84,10 @@ class Journal(Protocol):
         """Return blocks with ``seq > after`` in order. With ``model``, that model's blocks and the ticks."""
 
     def get(self, seq: int) -> Block:
-        """Return one block. KeyError when it never was, has expired, or is damaged."""
+        """Return one block.
+
+        KeyError when it never was, has expired, or is damaged.
+        """
 
     def last_seq(self) -> int:
         """Return the highest sequence number ever given out. 0 for an empty journal."""

@@ -26,7 +26,7 @@ class ColumnView:
 
 
 def read_columns(connection: Connection, model: str) -> tuple[ColumnView, ...]:
-    """Columns of the champion in the newest hour that has any, by name."""
+    """Columns of the champion in the newest hour with any, by name."""
     sketch = table_of(Sketch)
     here = sketch.c.model == model, sketch.c.slot == "champion"
     newest = connection.scalar(select(func.max(sketch.c.hour_us)).where(*here))

@@ -366,7 +366,7 @@ def web_routes(
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
 ) -> APIRouter:
-    """Routes of the web page; the gate in front of the application lets readers pass.
+    """Routes of the pages, behind the application's gate.
 
     Parameters
     ----------

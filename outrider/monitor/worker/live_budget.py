@@ -118,7 +118,10 @@ def _rounded(probability: float, most: float) -> float:
 
 @dataclass(slots=True)
 class TimeBudget:
-    """Worker's time budget for live tests. ``SHARE`` of it in the long run, and ``SAVED_S`` at once."""
+    """Worker's time budget for live tests.
+
+    ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
+    """
 
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""

@@ -67,7 +67,10 @@ class PendingQuestions:
 
 
 def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
-    """Question per record, about the judged answer. In the columns of the side that gave it."""
+    """Question per record, about the judged answer.
+
+    In the columns of the side that gave it.
+    """
     found: list[Question | None] = [None] * judged.rows
     for part in judged.parts:
         rows = range(judged.rows) if part.rows is None else part.rows.tolist()

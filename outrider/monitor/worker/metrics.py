@@ -22,7 +22,10 @@ LIVE_SLOT = "live.endpoint"
 
 
 class WorkerMetrics:
-    """Samples of committed effects. Call it after their commit only, so that a retry counts nothing twice."""
+    """Samples of committed effects.
+
+    Call it after their commit only, so that a retry counts nothing twice.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

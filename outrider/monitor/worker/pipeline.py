@@ -170,7 +170,10 @@ class Pipeline:
         *,
         timings: Timings,
     ) -> None:
-        """Add verdicts of assertions on answered records. With what the passing of time releases."""
+        """Add verdicts of assertions on answered records.
+
+        With what the passing of time releases.
+        """
         at_once(self._check(effects, judged, locations, version, None, timings=timings))
 
     def judged(
@@ -270,7 +273,10 @@ class Pipeline:
     # ---- live tests ------------------------------------------------------------------------------------
 
     def asking(self, effects: Effects, unit: Unit, *, may_ask: bool) -> Asking | None:
-        """Advance the budgets of live tests by a unit's blocks. None where nobody set them up."""
+        """Advance the budgets of live tests by a unit's blocks.
+
+        None where nobody set them up.
+        """
         if self.live_budget is None:
             return None
         asking = Asking(probabilities(self.live_budget, unit), may_ask)
@@ -325,7 +331,10 @@ class Pipeline:
         return failures
 
     def strike(self, effects: Effects, failures: Sequence[Failure], now_us: int) -> None:
-        """Count failures of assertions. Suspend those with too many in the window, for this slot."""
+        """Count failures of assertions.
+
+        Suspend those with too many in the window, for this slot.
+        """
         slot = effects.slot
         for failure in failures:
             strike = {"model": self.name, "slot": slot, "assertion": failure.name, "at_us": now_us}

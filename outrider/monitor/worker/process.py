@@ -114,7 +114,10 @@ class Worker:
                 self.engines.wait(IDLE_S)
 
     def step(self) -> bool:
-        """Judge at most one unit per slot; report any work. As far as there is time for it."""
+        """Judge at most one unit per slot; report any work.
+
+        As far as there is time for it.
+        """
         self._poll_events()
         self._refresh()
         busy, objectives, paused = False, self.context.objectives, self._registry.paused

@@ -70,7 +70,10 @@ class ShadowVersions:
         return self.champion is not None or self._next is None
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
-        """Load missing versions and drop unwanted ones. A champion stays until it is replaced."""
+        """Load missing versions and drop unwanted ones.
+
+        A champion stays until it is replaced.
+        """
         self._next, self._challengers = champion, challengers
         wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
         for version in self._wanted.keys() - wanted:

@@ -105,7 +105,10 @@ class CudaCard:
         return 0.0 if mark.begin is None else mark.begin.elapsed_time(mark.end) / 1e3
 
     def capture(self, work: Callable[[], T], /) -> tuple[Callable[[], None], T]:
-        """Capture the work as a CUDA graph. On the stream that replays it."""
+        """Capture the work as a CUDA graph.
+
+        On the stream that replays it.
+        """
         graph = torch.cuda.CUDAGraph()
         stream, before = self._streams["compute"], torch.cuda.current_stream(self.device)
         try:

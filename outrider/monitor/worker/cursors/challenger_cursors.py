@@ -31,7 +31,10 @@ class ChallengerCursors(ModelCursor):
         self._scheduler.prefetched.forget(self._model, slot)
 
     def step(self, slot: str) -> bool:
-        """Advance a challenger's unit as far as answers are there. True where it committed."""
+        """Advance a challenger's unit as far as answers are there.
+
+        True where it committed.
+        """
         at = self._context.cursors[self._model, slot]
         if self._pass_gap(slot, at):
             return True

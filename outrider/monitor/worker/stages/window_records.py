@@ -15,7 +15,10 @@ ALL_BELIEVED = np.iinfo(np.int64).max
 
 
 def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
-    """Judged version per record. The replica's where it answered, else what production said it ran."""
+    """Judged version per record.
+
+    The replica's where it answered, else what production said it ran.
+    """
     if not recorded:
         return [version] * judged.rows
     versions: list[str | None] = judged.column("version").tolist()

@@ -66,12 +66,6 @@ def check_rates(**rates: float) -> None:
             raise ValueError(f"{name} is a rate in [0, 1], got {value}")
 
 
-def check_confidence(confidence: float) -> None:
-    """Raise a ValueError for a confidence that no interval can have."""
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-
-
 def check_aggregate(aggregate: Aggregate) -> None:
     """Raise a ValueError for an unknown way to combine verdicts."""
     if not callable(aggregate) and aggregate not in ("all", "all_except_first", "any", "mean"):

@@ -134,7 +134,7 @@ def _manner(like: str | None, label: str | None, capability: str) -> "list[Writt
     from outrider.behavioral_tests.suite_file.exporting import written_test
 
     if like is None:
-        answer = UNSET if label is None else _value(label)
+        answer = UNSET if label is None else label_value(label)
         if answer is UNSET:
             raise typer.BadParameter("--label is needed with --prompt alone: the right answer of the cases")
         return [WrittenTest(name="generated", kind="MFT", capability=capability, labels=answer, cases=[])]
@@ -194,7 +194,7 @@ def _said(
         identity, separator, answer = text.partition("=")
         if not separator or not answer:
             raise typer.BadParameter(f"--label: ID=ANSWER expected, got {text!r}")
-        yield place(identity), ReviewDecision(accept=True, label=_value(answer))
+        yield place(identity), ReviewDecision(accept=True, label=label_value(answer))
 
 
 def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, ReviewDecision]":
@@ -219,7 +219,7 @@ def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, R
             elif said[:1] == "l":
                 typer.echo("  right answer: ", err=True, nl=False)
                 if answer := input().strip():  # none is a slip of the finger: the candidate waits on
-                    decisions[test.name, case.id] = ReviewDecision(accept=True, label=_value(answer))
+                    decisions[test.name, case.id] = ReviewDecision(accept=True, label=label_value(answer))
         except EOFError:
             break
     return decisions
@@ -244,8 +244,8 @@ def _printable(value: Any) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
-def _value(text: str) -> Any:
-    """A label as JSON says it, else the text."""
+def label_value(text: str) -> Any:
+    """Label as JSON says it, else the text."""
     try:
         return json_format.loads(text)
     except ValueError:

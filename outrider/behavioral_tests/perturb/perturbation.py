@@ -242,3 +242,9 @@ def _rebuild(
         return pa.array(full, mask=null, from_pandas=False).cast(kind)
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"{name}: values that fit {kind} expected after the change; {error}") from error
+
+
+def check_positive(value: float, name: str) -> None:
+    """Raise a ValueError for a size of 0 or less."""
+    if value <= 0:
+        raise ValueError(f"{name} must be > 0, got {value}; 0 changes nothing")

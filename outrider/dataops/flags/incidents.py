@@ -409,8 +409,8 @@ class IncidentBook:
             f"more than {self.rule.per_hour} incidents within an hour: further ones of {names} are told here "
             f"together, from slice {first.slice!r} on"
         )
-        row = self._new("further slices", "", FLOOD, level, flags, first.first_record, now_us, note)
-        self._tell(connection, row, {"note": note})
+        made = self._new("further slices", "", FLOOD, level, flags, first.first_record, now_us, note)
+        self._tell(connection, made, {"note": note})
         return ()
 
     def _new(

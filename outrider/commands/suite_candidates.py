@@ -245,7 +245,7 @@ def _printable(value: Any) -> str:
 
 
 def label_value(text: str) -> Any:
-    """Label as JSON says it, else the text."""
+    """Label that a text spells as JSON, else the text."""
     try:
         return json_format.loads(text)
     except ValueError:

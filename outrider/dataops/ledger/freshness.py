@@ -12,19 +12,27 @@ from .backfill import CHAMPION, gaps
 
 @dataclass(frozen=True, slots=True)
 class FreshnessView:
-    """Figures of the last minute that had records."""
+    """Figures of the last minute that had records.
+
+    Attributes
+    ----------
+    slo_s
+        Objective; None where the model has none.
+    p50_s, p99_s
+        Quantiles of the age at verdict in seconds.
+    share
+        Of the records that are admitted, in (0, 1].
+    measure
+        What is shed now: ``none``, ``live_tests``, ``challengers``, ``judges``, ``sampling`` or ``skip``.
+    """
 
     model: str
     slo_s: float | None
-    """Objective; None where the model has none."""
     records: int
     p50_s: float
     p99_s: float
-    """``p50_s`` and ``p99_s``: quantiles of the age at verdict in seconds."""
     share: float
-    """Of the records that are admitted, in (0, 1]."""
     measure: str
-    """What is shed now: ``none``, ``live_tests``, ``challengers``, ``judges``, ``sampling`` or ``skip``."""
     at_us: int
 
 
@@ -42,18 +50,25 @@ def read(connection: Connection, model: str) -> FreshnessView | None:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveStanding:
-    """Cost of a model's objective so far."""
+    """Cost of a model's objective so far.
+
+    Attributes
+    ----------
+    latest
+        None before the first record.
+    backfilled, shed
+        Skipped records that were judged later, and records that were not judged.
+    waiting
+        Skipped records that are not judged yet.
+    skipped_us
+        When a backlog was skipped last: windows began anew then; None if never.
+    """
 
     latest: FreshnessView | None
-    """None before the first record."""
     backfilled: int
     shed: int
-    """``backfilled`` and ``shed``: skipped records that were judged later, and records that were not
-    judged."""
     waiting: int
-    """Skipped records that are not judged yet."""
     skipped_us: int | None
-    """When a backlog was skipped last: windows began anew then; None if never."""
 
 
 def standing(connection: Connection, model: str) -> ObjectiveStanding:

@@ -146,7 +146,9 @@ def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
 
 
 def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Frame whose texts no spreadsheet runs: a quote before signs that begin a formula.
+    """Frame whose texts no spreadsheet runs as formulas.
+
+    A quote stands before signs that begin one.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
         return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
 
     texts = frame.select_dtypes(exclude="number")
-    safe = {name: texts[name].astype(object).map(quoted) for name in texts}
+    safe: dict[str, Any] = {str(name): texts[name].astype(object).map(quoted) for name in texts}
     return frame.assign(**safe).rename(columns=quoted)
 
 

@@ -61,7 +61,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    r"""Formatter of lines of text, those of a record behind its first indented.
+    r"""Formatter of text lines; continuation lines are indented.
 
     What a sender made up is in some messages: it can neither look like a line nor steer a terminal.
 

@@ -8,8 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+from playwright.sync_api import sync_playwright
 
 from outrider.monitor.client import find_key
+from tests.requirements import require_program
 from tests.soak import PATIENCE_S, promised
 
 from .service import Service, outrider, wait_until, write_project
@@ -143,3 +145,32 @@ def test_a_host_on_the_command_line_closes_the_metrics_and_warns_without_tls(tmp
     with Service(config) as service:
         assert httpx.get(f"{address(service)}/metrics").status_code == 200
         assert service.log.read_text().count("without TLS") == 1
+
+
+def test_a_browser_logs_in_works_and_is_sent_to_the_login_when_its_session_ends(tmp_path: Path) -> None:
+    chromium = require_program("chromium", "apt-get install -y chromium")
+    with Service(write_project(tmp_path)) as service, sync_playwright() as playwright:
+        url = address(service)
+        service.post([{"id": "a", "inputs": {"x": 0.95}}])
+        service.wait_judged(1)
+        key = service.run_command("keys", "create", "--name", "anna", "--scope", "read")["key"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.goto(f"{url}/m/toy")
+        page.fill("#key", "or_guess")
+        page.click("button")
+        page.wait_for_selector("text=This key is not known")
+        page.fill("#key", key)
+        page.click("button")
+        page.wait_for_selector("text=Records judged")
+        assert page.url == f"{url}/m/toy"
+        page.goto(f"{url}/sessions")
+        page.wait_for_selector("text=this one")
+        page.goto(f"{url}/m/toy")
+        service.run_command("keys", "revoke", "anna")
+        page.wait_for_selector("#key")  # the page, which refreshes itself, says it by itself
+        assert [line for line in said if "Content Security Policy" in line] == []
+        browser.close()

@@ -199,8 +199,9 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     """Incidents of every model."""
     flags = settings.flags
     rule = IncidentRule(
-        flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
-    )
+        flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s,
+        flags.incidents_per_hour,
+    )  # fmt: skip
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 

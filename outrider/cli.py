@@ -35,7 +35,7 @@ COMMANDS: dict[str, str] = {
     "login": "Print a link that opens the page once.",
     "sessions": "List open sessions of browsers; end one.",
     "keys": "List keys; make, limit and revoke them.",
-    "log": "Show who changed what, newest first.",
+    "log": "Show changes and the keys that asked for them, newest first.",
     "pause": "Pause shadow models or live tests; capture goes on.",
     "resume": "Resume paused work.",
     "backup": "Copy the data folder while the service runs.",

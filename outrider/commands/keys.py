@@ -82,7 +82,7 @@ def create(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a key and print it; it is shown this once."""
+    """Make a key, shown this once."""
     body = {"name": name, "scopes": [one.value for one in scope]}
     made = connect(config).post("/v1/keys", body | _wanted(records_per_s, burst, bytes_per_day))
     if json:
@@ -101,7 +101,7 @@ def limit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Set a key's limits; what is not named has none."""
+    """Set a key's limits, none where not named."""
     body = _wanted(records_per_s, burst, bytes_per_day)
     found = connect(config).post(f"/v1/keys/{name}/limits", body)
     if json:

@@ -1,4 +1,4 @@
-"""``outrider log``: who changed what."""
+"""``outrider log``: changes with the keys that asked for them."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def log(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show changes and who asked for them, newest first.
+    """Show changes and the keys that asked for them, newest first.
 
     Records and labels that senders deliver stand in the journal, not here.
     """

@@ -9,7 +9,10 @@ from .output import Config, Json, as_json
 
 
 def login(config: Config = None, json: Json = False) -> None:
-    """Print a link that opens the page once, with the rights of the key here."""
+    """Print a link that opens the page once.
+
+    The browser has the rights of the key that asks.
+    """
     api = connect(config)
     made = _ask(api)
     page = api.url + made["path"]
@@ -22,7 +25,7 @@ def login(config: Config = None, json: Json = False) -> None:
 
 
 def one_time_link(api: Api) -> tuple[str, str]:
-    """Address that opens the page once, and when it dies unused."""
+    """Address that opens the page once, and its end."""
     made = _ask(api)
     return api.url + made["path"], made["until"]
 

@@ -86,7 +86,7 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
 
 
 def without_tls(settings: "Settings") -> str | None:
-    """Warning for a service that strangers may reach, and no proxy with TLS stands before; None otherwise."""
+    """Warning for a service that strangers reach without TLS, else None."""
     from outrider.monitor.http.hosts import is_loopback
 
     server = settings.server

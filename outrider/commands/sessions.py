@@ -32,7 +32,7 @@ def _group() -> None:
 
 @app.command("list")
 def list_sessions(config: Config = None, json: Json = False) -> None:
-    """Show open sessions, newest first: those of the key here, for admins all."""
+    """Show open sessions of the key here, newest first; for admins all."""
     found = connect(config).get("/v1/sessions")
     if json:
         as_json(found)

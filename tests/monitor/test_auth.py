@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outrider.dataops.access.store import LINK_US, MOST_SESSIONS, AccessStore, Limits, digest_of
+from outrider.dataops.access.store import LINK_US, MOST_SESSIONS, AccessStore, KeyLimits, digest_of
 from outrider.errors import ConfigError
 from outrider.monitor.http.auth import KeyGate, session_cookie
 from outrider.monitor.http.hosts import HostNames, TrustedProxies
@@ -45,8 +45,8 @@ def holder_of(keyring: Keyring, key: str) -> Holder:
     return found
 
 
-def make(keyring: Keyring, name: str, *scopes: Any, limits: Limits | None = None) -> str:
-    key = keyring.add_key(name, scopes=scopes, limits=limits or Limits(), by="owner")
+def make(keyring: Keyring, name: str, *scopes: Any, limits: KeyLimits | None = None) -> str:
+    key = keyring.add_key(name, scopes=scopes, limits=limits or KeyLimits(), by="owner")
     assert key is not None
     return key
 
@@ -107,7 +107,7 @@ def test_a_key_is_in_force_until_it_is_revoked_in_every_process(tmp_path: Path) 
     here, there = keyring_in(tmp_path), Keyring.of_folder(tmp_path)
     key = make(here, "anna", "label", "ingest")
     assert make(here, "ben", "read") != key
-    assert here.add_key("anna", scopes=["read"], limits=Limits(), by="owner") is None
+    assert here.add_key("anna", scopes=["read"], limits=KeyLimits(), by="owner") is None
     assert holder_of(here, key).rights == {"ingest", "label", "read"}
     there.refresh()
     assert holder_of(there, key).name == "anna"
@@ -140,7 +140,7 @@ def test_another_key_file_ends_the_key_before_it_and_its_sessions(tmp_path: Path
 def test_a_revoked_sender_key_loses_its_file_and_the_next_start_makes_another(tmp_path: Path) -> None:
     keyring = keyring_in(tmp_path)
     old = (tmp_path / "key.ingest").read_text().strip()
-    keyring.limit_key("ingest", Limits(records_per_s=5))
+    keyring.limit_key("ingest", KeyLimits(records_per_s=5))
     assert keyring.revoke_key("ingest", by="owner")
     assert not (tmp_path / "key.ingest").exists()
     keyring.close()
@@ -249,7 +249,7 @@ def test_the_log_of_writes_is_only_added_to(keyring: Keyring, tmp_path: Path) ->
 
 def test_a_meter_holds_a_key_to_its_records_and_bytes() -> None:
     now, epoch = [0.0], [86_400.0 * 3 - 10]
-    limits = Limits(records_per_s=100, burst_records=200, bytes_per_day=1000)
+    limits = KeyLimits(records_per_s=100, burst_records=200, bytes_per_day=1000)
     meter = Meter("web", limits, now=lambda: now[0], epoch=lambda: epoch[0])
     accepted = 0
     for _ in range(1000):  # ten seconds, a request of 7 records every 10 ms: seven times what it may
@@ -275,7 +275,7 @@ def test_a_meter_holds_a_key_to_its_records_and_bytes() -> None:
 
 def test_counted_bytes_outlast_a_restart(tmp_path: Path) -> None:
     keyring = keyring_in(tmp_path)
-    key = make(keyring, "web", "ingest", limits=Limits(bytes_per_day=1000))
+    key = make(keyring, "web", "ingest", limits=KeyLimits(bytes_per_day=1000))
     before = holder_of(keyring, key)
     assert before.meter is not None
     before.meter.admit()
@@ -287,7 +287,7 @@ def test_counted_bytes_outlast_a_restart(tmp_path: Path) -> None:
     assert after is not None
     with pytest.raises(QuotaExceeded):
         after.take(101)
-    keyring.limit_key("web", Limits(bytes_per_day=2000))
+    keyring.limit_key("web", KeyLimits(bytes_per_day=2000))
     more = holder_of(keyring, key).meter
     assert more is not None
     more.take(1100)

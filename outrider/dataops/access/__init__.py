@@ -1,4 +1,4 @@
-"""Who may do what: keys, sessions and one-time links, the log of writes, files of the owner alone.
+"""Access: keys, sessions, one-time links, log of writes, private files.
 
 May import no other room.
 """

@@ -1,4 +1,4 @@
-"""Data folders that nobody but their owner may read.
+"""Data folders that their owner alone may read.
 
 Standard library only: the supervisor uses it.
 """
@@ -16,14 +16,15 @@ OTHERS = 0o077
 
 
 def keep_files_private() -> None:
-    """Give what this process and its children make to their owner alone, from the first moment."""
+    """Set the umask of this process and its children to 077."""
     os.umask(UMASK)
 
 
 def make_private(folder: Path) -> int:
-    """Take a folder, and all in it, from everybody but its owner; the number of changed paths.
+    """Take a folder with its content from everybody but its owner.
 
-    Links are not followed, and what cannot be changed is named in the log.
+    Answers with the number of changed paths. Links are not followed, and what cannot be changed is named in
+    the log.
     """
     changed = 0
     for path in (folder, *folder.rglob("*")):

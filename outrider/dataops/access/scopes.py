@@ -10,7 +10,7 @@ _LADDER: tuple[Right, ...] = ("read", "label", "review", "promote")
 
 
 def rights_of(scopes: Iterable[Right]) -> frozenset[Right]:
-    """Scopes with everything that they include.
+    """Scopes with all that each includes.
 
     ``read``, ``label``, ``review`` and ``promote`` include those before them, ``admin`` everything;
     ``ingest`` stands alone.

@@ -22,8 +22,8 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a key may send; None for no limit.
+class KeyLimits:
+    """Bounds on the traffic of a key; None for no limit.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class KeyRow:
     day_bytes: int
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> KeyLimits:
         """Its limits."""
-        return Limits(self.records_per_s, self.burst_records, self.bytes_per_day)
+        return KeyLimits(self.records_per_s, self.burst_records, self.bytes_per_day)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class WriteRow:
 
 
 def digest_of(secret: str | bytes) -> str:
-    """SHA-256 of a secret of 256 random bits, which needs no slower one."""
+    """SHA-256 of a secret: 256 random bits need no slower digest."""
     return sha256(secret.encode("utf-8", "replace") if isinstance(secret, str) else secret).hexdigest()
 
 
 class AccessStore:
-    """Keys and what belongs to them, in a database that may not be there yet.
+    """Keys, sessions, links and log, in a database that may come later.
 
     Safe to use from several threads.
 
@@ -119,7 +119,7 @@ class AccessStore:
             self._connection = None
 
     def version(self) -> int | None:
-        """Number that grows with every change of keys and sessions; None without a database."""
+        """Number of changes of keys and sessions; None without a database."""
         try:
             found = self._rows("SELECT value FROM meta WHERE key = ?", _VERSION)
             self._rows("SELECT 1 FROM api_key LIMIT 1")
@@ -139,7 +139,7 @@ class AccessStore:
         ]
 
     def add_key(
-        self, name: str, digest: str, *, scopes: Sequence[str], limits: Limits, by: str, now_us: int
+        self, name: str, digest: str, *, scopes: Sequence[str], limits: KeyLimits, by: str, now_us: int
     ) -> bool:
         """Add a key; False where another of the name is in force."""
         try:
@@ -150,7 +150,7 @@ class AccessStore:
         return True
 
     def set_file_key(self, name: str, digest: str, *, scopes: Sequence[str], file: str, now_us: int) -> None:
-        """Have a file's key in force, in the place of the one that it held before."""
+        """Have a file's key in force, in place of its former one."""
         with self._change() as connection:
             before = connection.execute(
                 "SELECT digest, records_per_s, burst_records, bytes_per_day FROM api_key "
@@ -166,11 +166,11 @@ class AccessStore:
                 "UPDATE api_key SET revoked_us = NULL, revoked_by = '' WHERE digest = ?", (digest,)
             )
             if told.rowcount == 0:
-                limits = Limits(*before[1:]) if before else Limits()
+                limits = KeyLimits(*before[1:]) if before else KeyLimits()
                 self._insert(connection, name, digest, scopes, limits, "serve", now_us, file=file)
 
-    def limit_key(self, name: str, limits: Limits) -> bool:
-        """Set the limits of a key in force; False where there is none."""
+    def limit_key(self, name: str, limits: KeyLimits) -> bool:
+        """Set the limits of a key; False where none is in force."""
         with self._change() as connection:
             told = connection.execute(
                 "UPDATE api_key SET records_per_s = ?, burst_records = ?, bytes_per_day = ? "
@@ -180,7 +180,7 @@ class AccessStore:
         return told.rowcount > 0
 
     def revoke_key(self, name: str, *, by: str, now_us: int) -> bool:
-        """Revoke a key, its sessions and links; False where none of the name is in force."""
+        """Revoke a key, its sessions and links; False without one."""
         with self._change() as connection:
             for table in ("browser_session", "login_link"):
                 connection.execute(
@@ -197,7 +197,10 @@ class AccessStore:
     def note_use(
         self, keys: Sequence[tuple[int, int, int, int]], sessions: Sequence[tuple[int, str]]
     ) -> None:
-        """Write when keys (time, day, bytes of the day, id) and sessions (time, id) were used."""
+        """Write the last use of keys and sessions.
+
+        Of a key: time, day, bytes of the day, id. Of a session: time, id.
+        """
         with self._transaction() as connection:
             connection.executemany(
                 "UPDATE api_key SET used_us = ?, day = ?, day_bytes = ? WHERE id = ?", keys
@@ -210,7 +213,7 @@ class AccessStore:
         name: str,
         digest: str,
         scopes: Sequence[str],
-        limits: Limits,
+        limits: KeyLimits,
         by: str,
         now_us: int,
         *,
@@ -236,7 +239,7 @@ class AccessStore:
         return [SessionRow(*row) for row in self._rows(query, now_us)]
 
     def add_session(self, row: SessionRow) -> None:
-        """Add a session; the oldest of its key end where there are too many."""
+        """Add a session; of too many the oldest end."""
         with self._change() as connection:
             connection.execute("DELETE FROM browser_session WHERE until_us <= ?", (row.created_us,))
             connection.execute(
@@ -255,7 +258,7 @@ class AccessStore:
             return connection.execute("DELETE FROM browser_session WHERE id = ?", (id_,)).rowcount > 0
 
     def make_link(self, key_digest: str, *, now_us: int) -> tuple[str, int] | None:
-        """Token of a one-time link for a key, and when it dies; None where the key is not in force."""
+        """Token and end of a one-time link; None for a revoked key."""
         token, until_us = secrets.token_urlsafe(24), now_us + LINK_US
         with self._transaction() as connection:
             connection.execute("DELETE FROM login_link WHERE until_us < ?", (now_us - _DAY_US,))
@@ -267,7 +270,7 @@ class AccessStore:
         return (token, until_us) if told.rowcount > 0 else None
 
     def use_link(self, token: str, *, now_us: int) -> int | None:
-        """Id of the key whose link is used now, for the first and only time; None otherwise."""
+        """Use a fresh link; the id of its key, else None."""
         with self._transaction() as connection:
             found = connection.execute(
                 "UPDATE login_link SET used_us = ? WHERE digest = ? AND used_us IS NULL AND until_us > ? "
@@ -288,7 +291,7 @@ class AccessStore:
             )
 
     def list_writes(self, *, limit: int, before: int | None = None, key: str | None = None) -> list[WriteRow]:
-        """Changes, newest first, those before an id."""
+        """Changes before an id, newest first."""
         query = (
             f"SELECT {_names(WriteRow)} FROM write_log "
             "WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR key = ?2) ORDER BY id DESC LIMIT ?3"

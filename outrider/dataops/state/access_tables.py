@@ -34,7 +34,7 @@ class ApiKey(SQLModel, table=True):
 
 
 class BrowserSession(SQLModel, table=True):
-    """Session of a browser, which may what its key may."""
+    """Session of a browser, with the rights of its key."""
 
     __tablename__ = "browser_session"
     id: str = Field(primary_key=True)

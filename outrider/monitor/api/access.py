@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from outrider.dataops.access.scopes import Right
-from outrider.dataops.access.store import KeyRow, Limits, WriteRow
+from outrider.dataops.access.store import KeyLimits, KeyRow, WriteRow
 from outrider.errors import NotFound
 from outrider.monitor.http.auth import LOGIN
 from outrider.monitor.http.common import RequestBody, iso, timed
@@ -29,7 +29,7 @@ Name: TypeAlias = Annotated[str, Path(max_length=64)]
 
 
 class KeyFacts(TypedDict):
-    """Key, never its secret; limits are null where it has none."""
+    """Key without its secret; a limit is null where there is none."""
 
     name: str
     scopes: list[str]
@@ -58,7 +58,7 @@ class NewKey(KeyFacts):
 
 
 class Link(TypedDict):
-    """One-time link: its path, and when it dies unused."""
+    """One-time link: its path, and its end."""
 
     path: str
     until: Time
@@ -84,22 +84,22 @@ class Sessions(TypedDict):
 
 
 class Writes(TypedDict):
-    """Changes, newest first; ``before`` asks for those before them."""
+    """Changes, newest first; ``before`` asks for older ones."""
 
     writes: list[WriteFacts]
     before: int | None
 
 
 class LimitsWanted(RequestBody):
-    """Limits of a key; null for none."""
+    """KeyLimits of a key; null for none."""
 
     records_per_s: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
     burst_records: int | None = Field(default=None, ge=1, le=10**9)
     bytes_per_day: int | None = Field(default=None, ge=0, le=_MOST_BYTES)
 
-    def limits(self) -> Limits:
+    def limits(self) -> KeyLimits:
         """As the store takes them."""
-        return Limits(self.records_per_s, self.burst_records, self.bytes_per_day)
+        return KeyLimits(self.records_per_s, self.burst_records, self.bytes_per_day)
 
 
 class KeyWanted(LimitsWanted):

@@ -1,4 +1,4 @@
-"""The gate in front of all routes: who comes, from where, and what they may."""
+"""The gate before all routes: keys, sessions, scopes, names."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class KeyGate:
-    """ASGI middleware that lets nothing through without key or session, or beyond their scopes.
+    """ASGI middleware that asks every request for its key and scope.
 
     What lets a browser in also sets ``scope["state"]["csrf_token"]`` for the pages. A browser's unsafe
     request needs the CSRF token as a form field or a header. Changes are in the log before they are answered.
@@ -224,13 +224,13 @@ def unauthorized() -> Problem:
 
 
 def forbidden(key: str, missing: frozenset[str]) -> Problem:
-    """The 403 of a key without the scope that a route asks for."""
+    """The 403 of a key without the scope of a route."""
     needed = " or ".join(sorted(missing))
     return problem(403, f"key {key!r} lacks the scope {needed}", key=key, scope=needed)
 
 
 def session_cookie(session: str, *, secure: bool) -> str:
-    """Set-Cookie header of a session; of its end where it is empty."""
+    """Set-Cookie header of a session; an empty one ends there."""
     flags = "; Secure" if secure else ""
     kept_s = SESSION_S if session else 0
     return f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={kept_s}{flags}"

@@ -1,4 +1,4 @@
-"""Names that the service goes by, and the proxies it believes."""
+"""Names of the service, and proxies that are believed."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -86,7 +86,7 @@ class TrustedProxies:
         return peer
 
     def is_tls(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """True where a proxy of ours says that the browser came by TLS."""
+        """True where a proxy of ours says that TLS was used."""
         said = headers.get(b"x-forwarded-proto", b"").rpartition(b",")[2].strip().lower()
         return said == b"https" and self._contains(_peer(scope))
 

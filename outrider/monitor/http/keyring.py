@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from outrider.dataops.access.scopes import Right, rights_of
-from outrider.dataops.access.store import AccessStore, KeyRow, Limits, SessionRow, WriteRow, digest_of
+from outrider.dataops.access.store import AccessStore, KeyLimits, KeyRow, SessionRow, WriteRow, digest_of
 from outrider.errors import ConfigError
 
 from .quotas import DAY_S, Meter
@@ -66,7 +66,7 @@ def new_key() -> str:
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """Key in force, and what it may do.
+    """Key in force with its rights.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Browser in force, which may what its key may."""
+    """Session in force, with the rights of its key."""
 
     row: SessionRow
     holder: Holder
@@ -111,7 +111,7 @@ class FileKey:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What is in force: replaced as a whole, so that a request sees one state."""
+    """Keys and sessions in force: replaced as a whole, so that a request sees one state."""
 
     version: int | None = None
     keys: dict[bytes, Holder] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Keyring:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Keyring":
-        """Keyring of a data folder, whose key files are made where there are none.
+        """Keyring of a data folder; missing key files are made.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class Keyring:
         return self._by_key(key.encode("utf-8", "replace"))
 
     def by_cookie(self, cookie: str) -> Session | None:
-        """Session of a browser, while it lasts."""
+        """Session of a browser, until its end."""
         digest = _digest(cookie)
         found = self._held.sessions.get(digest)
         if found is None or not hmac.compare_digest(found.row.digest, digest.hex()):
@@ -199,21 +199,21 @@ class Keyring:
 
     # ---- changes
 
-    def add_key(self, name: str, *, scopes: Sequence[Right], limits: Limits, by: str) -> str | None:
+    def add_key(self, name: str, *, scopes: Sequence[Right], limits: KeyLimits, by: str) -> str | None:
         """Make a key; None where another of the name is in force."""
         key, now = new_key(), self.now_us()
         is_new = self.store.add_key(name, digest_of(key), scopes=scopes, limits=limits, by=by, now_us=now)
         self.refresh()
         return key if is_new else None
 
-    def limit_key(self, name: str, limits: Limits) -> bool:
+    def limit_key(self, name: str, limits: KeyLimits) -> bool:
         """Set the limits of a key; False where there is none."""
         is_known = self.store.limit_key(name, limits)
         self.refresh()
         return is_known
 
     def revoke_key(self, name: str, *, by: str) -> bool:
-        """Revoke a key with its sessions, and its file; False where there is none."""
+        """Revoke a key, its sessions and file; False without one."""
         file = next((each.file for each in self._files if each.name == name), None)
         if self._folder is not None and file is not None:  # first: a file brings its key back with each start
             (self._folder / file).unlink(missing_ok=True)
@@ -233,7 +233,7 @@ class Keyring:
         return cookie
 
     def use_link(self, token: str) -> Holder | None:
-        """Holder of the key that a fresh one-time link was made for; the link is used then."""
+        """Use a fresh link; the holder of its key, else None."""
         key_id = self.store.use_link(token, now_us=self.now_us())
         return next((one for one in self._held.keys.values() if one.id == key_id), None)
 
@@ -265,7 +265,7 @@ class Keyring:
     # ---- once a second
 
     def refresh(self) -> None:
-        """Take up what the store holds, where it changed."""
+        """Take up the store's keys and sessions after a change."""
         with self._changing:
             if (version := self.store.version()) is None:
                 return
@@ -284,7 +284,7 @@ class Keyring:
                 self._held = self._read(version)
 
     def note_use(self, *, at_once: bool = False) -> None:
-        """Write the last use of keys and sessions, of each once a minute at most."""
+        """Write the last uses, of each key and session once a minute."""
         now, held = self.now_us(), self._held
         keys, sessions = list(held.keys.values()), list(held.sessions.values())
         both: list[Holder | Session] = [*keys, *sessions]
@@ -352,7 +352,7 @@ def _holder_of(file: FileKey) -> Holder:
 def _holder(row: KeyRow, before: Holder | None) -> Holder:
     scopes: list[Right] = row.scopes.split()  # type: ignore[assignment]  # stored from the type
     meter = before.meter if before else None
-    if row.limits == Limits():
+    if row.limits == KeyLimits():
         meter = None
     elif meter is None or meter.limits != row.limits:
         day, size = (meter.day, meter.day_bytes) if meter else (row.day, row.day_bytes)

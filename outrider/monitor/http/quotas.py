@@ -1,10 +1,10 @@
-"""Limits of a key: records a second, bytes a day."""
+"""KeyLimits of a key: records a second, bytes a day."""
 
 import math
 import time
 from collections.abc import Callable
 
-from outrider.dataops.access.store import Limits
+from outrider.dataops.access.store import KeyLimits
 
 from .problem import Problem, ProblemError, problem
 
@@ -14,11 +14,11 @@ DAY_S = 86_400
 
 
 class QuotaExceeded(ProblemError):  # noqa: N818 - reads as the state it is
-    """A key has sent what it may send for now."""
+    """A key has reached its limit for now."""
 
 
 class Meter:
-    """What a key has sent, held to its limits: once per request, never per record.
+    """Traffic of a key, held to its limits once per request.
 
     A token bucket: a request is let in while a token is left, and takes one per record that was accepted. A
     large one may go into debt, which later ones wait for: over time a key sends no more than its rate.
@@ -37,7 +37,7 @@ class Meter:
     Examples
     --------
     >>> clock = [0.0]
-    >>> meter = Meter("web", Limits(records_per_s=10, burst_records=20), now=lambda: clock[0])
+    >>> meter = Meter("web", KeyLimits(records_per_s=10, burst_records=20), now=lambda: clock[0])
     >>> meter.admit(); meter.spend(40)
     >>> try: meter.admit()
     ... except QuotaExceeded as error: error.problem.headers
@@ -49,7 +49,7 @@ class Meter:
     def __init__(
         self,
         name: str,
-        limits: Limits,
+        limits: KeyLimits,
         *,
         now: Callable[[], float] = time.monotonic,
         epoch: Callable[[], float] = time.time,
@@ -78,7 +78,7 @@ class Meter:
             raise self._too_many_bytes(most_bytes)
 
     def take(self, size: int) -> None:
-        """Count the bytes of a body, or raise QuotaExceeded (429) where they are more than are left."""
+        """Count the bytes of a body, or raise QuotaExceeded (429)."""
         most = self.limits.bytes_per_day
         if most is not None:
             if self._bytes_today() + size > most:

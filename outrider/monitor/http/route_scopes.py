@@ -1,4 +1,4 @@
-"""Scope of every route: without one here no key opens it."""
+"""Scope of every route; a route without one is closed."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -132,7 +132,7 @@ ROUTES: Mapping[str, str] = {
 
 
 class Intake(Protocol):
-    """Tells its requests, as those of `outrider.monitor.intake.protocols` do."""
+    """Test for requests, as `outrider.monitor.intake.protocols` have one."""
 
     name: str
 
@@ -142,7 +142,7 @@ class Intake(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScopedRoute:
-    """Route with the scopes that it asks for.
+    """Route with its scopes.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class ScopedRoute:
     is_intake: bool = False
 
     def missing(self, rights: frozenset[Right]) -> frozenset[Right] | None:
-        """Scopes of which one is lacking, or None where it is open to these rights."""
+        """Scopes of which these rights lack one, else None."""
         return next((scopes for scopes in self.needs if not scopes & rights), None)
 
 

@@ -1,4 +1,4 @@
-"""Senders of requests, and the sessions that they may see."""
+"""Senders of requests, and sessions that each may see."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,10 @@ class AccessPages:
     _attempts: LoginAttempts = field(default_factory=LoginAttempts)
 
     def show_login(self, request: Request, token: str = "") -> Response:
-        """Page of the login, in the place of what a stranger asked for too; or the end of a one-time link."""
+        """Page of the login; with a token, the end of a link.
+
+        The gate has strangers see it in the place of any other page.
+        """
         refusal: Problem | None = getattr(request.state, "refusal", None)
         visitor = visitor_of(request)
         if refusal is not None and refusal.status != 401:

@@ -271,6 +271,8 @@ class AccessStore:
 
     def use_link(self, token: str, *, now_us: int) -> int | None:
         """Use a fresh link; the id of its key, else None."""
+        if not self._rows("SELECT 1 FROM login_link WHERE digest = ?", digest_of(token)):
+            return None  # guesses of strangers take no lock that others write under
         with self._transaction() as connection:
             found = connection.execute(
                 "UPDATE login_link SET used_us = ? WHERE digest = ? AND used_us IS NULL AND until_us > ? "

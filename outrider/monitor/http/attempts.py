@@ -1,5 +1,6 @@
 """Attempts to log in: failures of an address are bounded."""
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class LoginAttempts:
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._lock = threading.Lock()
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
     def wait_s(self, address: str) -> int:
@@ -40,10 +42,11 @@ class LoginAttempts:
     def failed(self, address: str) -> None:
         """Count a failure."""
         site = _site(address)
-        self._failures[site] = [*self._recent(address), self._now()][-MOST:]
-        self._failures.move_to_end(site)
-        if len(self._failures) > MOST_ADDRESSES:
-            self._failures.popitem(last=False)
+        with self._lock:
+            self._failures[site] = [*self._recent(address), self._now()][-MOST:]
+            self._failures.move_to_end(site)
+            if len(self._failures) > MOST_ADDRESSES:
+                self._failures.popitem(last=False)
 
     def _recent(self, address: str) -> list[float]:
         since = self._now() - WITHIN_S

@@ -104,7 +104,8 @@ class KeyGate:
             await self._app(scope, receive, send)
             return
         if b"host" in headers and not self._names.has(headers[b"host"]):
-            await send_problem(send, _misdirected(headers[b"host"]))
+            is_browser = is_open or b"cookie" in headers or _wants_page(headers)
+            await send_problem(send, _misdirected(headers[b"host"]) if is_browser else unauthorized())
             return
         if self._proxies.is_tls(scope, headers):
             scope["scheme"] = "https"

@@ -21,6 +21,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
 Model = Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")]
 FORMATS = (".parquet", ".csv", ".jsonl")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @app.command()
@@ -141,9 +142,29 @@ def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
     if to.suffix == ".parquet":
         frame.to_parquet(to, index=False)
     elif to.suffix == ".csv":
-        frame.to_csv(to, index=False)
+        without_formulas(frame).to_csv(to, index=False)
     else:
         frame.to_json(to, orient="records", lines=True)
+
+
+def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Frame whose texts no spreadsheet runs as formulas.
+
+    A quote stands before signs that begin one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> without_formulas(pd.DataFrame({"text": ["=1+1", "ok"], "x": [-1, 2]})).values.tolist()
+    [["'=1+1", -1], ['ok', 2]]
+    """
+
+    def quoted(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
+
+    texts = frame.select_dtypes(exclude="number")
+    safe: dict[str, Any] = {str(name): texts[name].astype(object).map(quoted) for name in texts}
+    return frame.assign(**safe).rename(columns=quoted)
 
 
 def _check_format(to: Path) -> None:

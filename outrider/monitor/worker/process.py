@@ -168,6 +168,9 @@ class Worker:
         self._host.start()
         for name in self.context.pipelines:
             self._recovery.register(name, self._host.errors.get(name, []))
+        if self._host.interrupted is not None:
+            self._recovery.blame(self._host.interrupted)
+        for name in self.context.pipelines:
             self._recovery.restore(name)
         self._refresh(force=True)
         for name in self.context.pipelines:
@@ -227,7 +230,8 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    progress = settings.data_folder / "run" / "assertions"
+    host = HostClient(options.config, deadline_s=settings.host.deadline_s, progress=progress)
     objects = LocalObjects(settings.data_folder / "objects")
     engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:

@@ -358,3 +358,37 @@ def test_cookies_are_secure_behind_a_configured_proxy_with_tls(tmp_path: Path) -
     assert {one["address"] for one in sessions} == {"9.9.9.9", "127.0.0.1"}
     assert server.ask("GET", "/login", base="http://evil.example").status_code == 421
     server.process.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//v1/keys", "/v1/keys/", "/v1//keys", "/V1/KEYS", "/v1/keys%20", "/v1/keys%00", "/v1/keys;x=1",
+        "/v1/./keys", "/m/x/../../v1/keys", "/static/../v1/keys", "/static/%2e%2e/v1/keys", "/healthz/../v1/keys",
+        "/v1/labels/../keys", "/v2/models/../../v1/keys", "/login/../v1/keys", "/v1/%6b%65%79%73/x/../",
+    ],
+)  # fmt: skip
+def test_no_odd_path_leads_a_reader_or_a_stranger_to_the_keys(server: Server, path: str) -> None:
+    reader = server.make_key("anna", "read", "ingest")
+    override = {"x-http-method-override": "GET", "x-original-url": "/v1/keys", "x-rewrite-url": "/v1/keys"}
+    for method in ("GET", "HEAD", "POST", "PUT", "OPTIONS"):
+        for key in (reader, ""):
+            answer = server.ask(method, path, key, headers=override)
+            assert answer.status_code in (400, 401, 403, 404, 405), (method, key)
+            assert '"scopes"' not in answer.text
+
+
+def test_a_session_is_ended_by_its_button(server: Server) -> None:
+    anna = server.make_key("anna", "read")
+    here, there = (logged_in(server.process.keyring, anna) for _ in range(2))
+    page = server.ask("GET", "/sessions", headers=PAGE | here).text
+    actions = re.findall(r'action="(/sessions/\w+/end)"', page)
+    assert len(actions) == 2
+    for action in actions:
+        form = f"csrf_token={here['x-csrf-token']}"
+        ended = server.ask("POST", action, headers={"cookie": here["cookie"]} | FORM, content=form)
+        if ended.status_code == 401:  # its own was the first
+            break
+        assert (ended.status_code, ended.headers["location"]) == (303, "/sessions")
+    assert 401 in {server.ask("GET", "/sessions", headers=one).status_code for one in (here, there)}
+    assert server.log()[0]["action"] == "POST /sessions/{session}/end"

@@ -12,21 +12,20 @@ import typer
 from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model, record_tables
-from .output import Config, Json, as_json
+from .output import Config, Json, ModelArgument, tell
 
 if TYPE_CHECKING:
     import pandas as pd
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
-Model = Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")]
 FORMATS = (".parquet", ".csv", ".jsonl")
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @app.command()
 def flags(
-    model: Model = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
+    model: ModelArgument = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
 ) -> None:
     """Export every flag with its record's slice, prediction and label.
 
@@ -46,7 +45,7 @@ def flags(
 
 @app.command("weak-labels")
 def weak_labels(
-    model: Model = None,
+    model: ModelArgument = None,
     to: To = Path("weak-labels.parquet"),
     assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
     min_confidence: Annotated[
@@ -78,7 +77,9 @@ def weak_labels(
 
 
 @app.command()
-def records(model: Model = None, to: To = Path("records"), config: Config = None, json: Json = False) -> None:
+def records(
+    model: ModelArgument = None, to: To = Path("records"), config: Config = None, json: Json = False
+) -> None:
     """Export the journal's records into a folder of Parquet files.
 
     One per run of blocks with one schema.
@@ -122,10 +123,7 @@ def dashboards(
         with resources.as_file(file) as path:
             shutil.copyfile(path, to / file.name)
         written.append(str(to / file.name))
-    if json:
-        as_json({"files": sorted(written)})
-    else:
-        typer.echo("\n".join(sorted(written)))
+    tell({"files": sorted(written)}, "\n".join(sorted(written)), json=json)
 
 
 def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
@@ -173,7 +171,4 @@ def _check_format(to: Path) -> None:
 
 
 def _done(to: Path, count: int, what: str, *, json: bool) -> None:
-    if json:
-        as_json({"to": str(to), what: count})
-    else:
-        typer.echo(f"{count} {what} written to {to}")
+    tell({"to": str(to), what: count}, f"{count} {what} written to {to}", json=json)

@@ -6,15 +6,10 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from .api import connect
-from .assertions import ListByDefault
-from .output import Config, Json, as_json, table
+from .default_group import listing
+from .output import Config, Json, as_json, table, tell
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List keys (the default); make, limit and revoke them.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = listing("List keys (the default); make, limit and revoke them.")
 COLUMNS = {
     "name": "key",
     "scopes": "scopes",
@@ -47,11 +42,6 @@ Burst: TypeAlias = Annotated[
 BytesPerDay: TypeAlias = Annotated[
     int | None, typer.Option("--bytes-per-day", min=0, help="Bytes of records and labels a day (UTC).")
 ]
-
-
-@app.callback()
-def _group() -> None:
-    """List keys (the default); make, limit and revoke them."""
 
 
 @app.command("list")
@@ -104,20 +94,14 @@ def limit(
     """Set a key's limits, none where not named."""
     body = _wanted(records_per_s, burst, bytes_per_day)
     found = connect(config).post(f"/v1/keys/{name}/limits", body)
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"key {found['name']}: {_limits(found) or 'no limits'}")
+    tell(found, f"key {found['name']}: {_limits(found) or 'no limits'}", json=json)
 
 
 @app.command()
 def revoke(name: Name, config: Config = None, json: Json = False) -> None:
     """Revoke a key, its sessions and links, at once."""
     found = connect(config).post(f"/v1/keys/{name}/revoke", {})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"key {found['name']} is revoked, and its sessions have ended")
+    tell(found, f"key {found['name']} is revoked, and its sessions have ended", json=json)
 
 
 def _wanted(records_per_s: float | None, burst: int | None, bytes_per_day: int | None) -> dict[str, Any]:

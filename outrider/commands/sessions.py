@@ -5,15 +5,10 @@ from typing import Annotated
 import typer
 
 from .api import connect
-from .assertions import ListByDefault
-from .output import Config, Json, as_json, table
+from .default_group import listing
+from .output import Config, Json, as_json, table, tell
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List open sessions of browsers (the default); end one.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = listing("List open sessions of browsers (the default); end one.")
 COLUMNS = {
     "id": "session",
     "key": "key",
@@ -23,11 +18,6 @@ COLUMNS = {
     "address": "from",
     "agent": "browser",
 }
-
-
-@app.callback()
-def _group() -> None:
-    """List open sessions of browsers (the default); end one."""
 
 
 @app.command("list")
@@ -48,7 +38,4 @@ def end(
 ) -> None:
     """End a session at once."""
     found = connect(config).post(f"/v1/sessions/{session}/end", {})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"session {found['id']} of key {found['key']} has ended")
+    tell(found, f"session {found['id']} of key {found['key']} has ended", json=json)

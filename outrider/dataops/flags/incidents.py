@@ -1,10 +1,8 @@
 """Incidents: flags of one assertion and slice since one onset.
 
-Each is announced once.
-
-An assertion that fires a little all the time is no news. What opens an incident: the first flag of a
-``critical`` assertion; of a ``warning``, enough flags within a window and a share of the records well above
-what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
+Each is announced once. An assertion that fires a little all the time is no news. What opens an incident: the
+first flag of a ``critical`` assertion; of a ``warning``, enough flags within a window and a share of the
+records well above what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
 
 Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
 tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
@@ -109,10 +107,8 @@ class _Onsets:
 class IncidentBook:
     """Incidents of one model, opened, followed and resolved.
 
-    In the worker's transactions.
-
-    What is usual changes by the minute only, so it is read once in a minute; everything else stands in the
-    database.
+    In the worker's transactions. What is usual changes by the minute only, so it is read once in a minute;
+    everything else stands in the database.
     """
 
     model: str
@@ -208,9 +204,8 @@ class IncidentBook:
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
         """Shift open incidents over a step of the clock.
 
-        The clock was set ``by_us`` at block ``seq``.
-
-        What is not over yet lasts as long as it would have; the border is told once for all models.
+        The clock was set ``by_us`` at block ``seq``. What is not over yet lasts as long as it would have; the
+        border is told once for all models.
         """
         own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.status != "resolved")
         connection.execute(update(_INCIDENT).where(own).values(last_flag_us=_INCIDENT.c.last_flag_us + by_us))

@@ -44,13 +44,7 @@ from .sketches import SketchRow
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
-    """Verdicts of a live test in a unit, for failure rates.
-
-    Attributes
-    ----------
-    seq, failed, weight, keys
-        Journal block, verdict, 1 / probability of having been asked, and id of each record, shape (n,).
-    """
+    """Verdicts of a live test in a unit, for failure rates."""
 
     test: str
     revision: str
@@ -62,6 +56,8 @@ class LiveVerdicts:
     failed: NDArray[np.bool_]
     weight: NDArray[np.float64]
     keys: NDArray[np.object_]
+    """``seq``, ``failed``, ``weight`` and ``keys``: journal block, verdict, 1 / probability of having been
+    asked, and id of each record, shape (n,)."""
 
 
 @dataclass(slots=True, kw_only=True)

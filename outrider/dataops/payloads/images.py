@@ -57,10 +57,9 @@ def decode_image(
 ) -> NDArray[np.float32]:
     """Decode an image into a tensor of ``form.shape``.
 
-    The first frame of several, scaled without keeping proportions.
-
-    Resizing is bilinear with antialiasing, as in Pillow. The rotation that EXIF may ask for is not applied:
-    loaders of training data do not apply it either, unless told.
+    The first frame of several, scaled without keeping proportions. Resizing is bilinear with antialiasing, as
+    in Pillow. The rotation that EXIF may ask for is not applied: loaders of training data do not apply it
+    either, unless told.
 
     Parameters
     ----------

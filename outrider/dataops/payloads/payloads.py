@@ -46,18 +46,12 @@ def rows_at_once(forms: Mapping[str, PayloadForm], *, payload_bytes: int, may_fe
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Batch with decoded payloads.
-
-    Attributes
-    ----------
-    batch
-        The same rows; null where a payload could not be opened.
-    faults
-        Row to the reason for which one of its payloads could not be opened.
-    """
+    """Batch with decoded payloads."""
 
     batch: Batch
+    """The same rows; null where a payload could not be opened."""
     faults: dict[int, str] = field(default_factory=dict)
+    """Row to the reason for which one of its payloads could not be opened."""
 
     @property
     def well(self) -> NDArray[np.intp]:
@@ -77,8 +71,6 @@ class Payloads:
     ----------
     forms
         Declared columns; what is not declared stays bytes.
-    store
-        Reads references.
     deadline_s
         For one payload, from when its turn comes.
     max_pixels

@@ -68,11 +68,6 @@ def endpoints(settings: Settings) -> list[Endpoint]:
     return found
 
 
-def targets(settings: Settings) -> list[outbox.WebhookTarget]:
-    """Webhook targets for transactions that cause events."""
-    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
-
-
 def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:
     """POST one message; returns the status, which is 2xx.
 

@@ -1,9 +1,8 @@
 """Worker.
 
-Reads the journal from its cursors, judges unit by unit, commits each in one transaction.
-
-It is crash-only: whatever fails outside user code ends the process, and the next one continues from the
-committed cursors; windows continue from their last checkpoint and the blocks behind it.
+Reads the journal from its cursors, judges unit by unit, commits each in one transaction. It is crash-only:
+whatever fails outside user code ends the process, and the next one continues from the committed cursors;
+windows continue from their last checkpoint and the blocks behind it.
 """
 
 import argparse
@@ -63,8 +62,6 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
-    engines
-        Where the versions answer.
     """
 
     def __init__(

@@ -103,6 +103,18 @@ def test_keys_of_the_files_are_in_force_without_a_database(tmp_path: Path) -> No
     assert holder_of(keyring, sender).id > 0
 
 
+def test_a_database_that_cannot_be_read_keeps_nobody_with_a_file_key_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.joinpath("state.db").write_bytes(b"no database" * 1000)
+    keyring = Keyring.of_folder(tmp_path)
+    assert "those of the files are in force alone" in caplog.text
+    assert holder_of(keyring, owner_key(tmp_path)).rights >= {"admin"}
+    with pytest.raises(sqlite3.DatabaseError):
+        keyring.refresh()
+    keyring.close()
+
+
 def test_a_key_is_in_force_until_it_is_revoked_in_every_process(tmp_path: Path) -> None:
     here, there = keyring_in(tmp_path), Keyring.of_folder(tmp_path)
     key = make(here, "anna", "label", "ingest")

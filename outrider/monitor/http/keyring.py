@@ -151,7 +151,10 @@ class Keyring:
         self._changing = threading.Lock()
         self._is_synced = False
         self._held = _Held(None, {_digest(each.key): _holder_of(each) for each in self._files})
-        self.refresh()
+        try:
+            self.refresh()
+        except sqlite3.Error:  # records are taken all the same; it is read again every second
+            log.exception("keys and sessions cannot be read: those of the files are in force alone")
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Keyring":

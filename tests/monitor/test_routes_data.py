@@ -18,7 +18,6 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import GateSettings, ModelSettings
@@ -95,9 +94,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
     thread.start()
-    app = build_app(
-        keyring=Keyring("key"), fault=lambda: None, routers=[data_routes(engine, settings, objects)]
-    )
+    app = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
     yield Client(app)
     shop.stop.set()
     thread.join()

@@ -16,7 +16,7 @@ import pytest
 
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, Counts
-from outrider.monitor.http.auth import load_or_create_key
+from outrider.monitor.http.keyring import load_or_create_key
 from tests.soak import PATIENCE_S, rounds
 
 from .rounds import Forker

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from outrider.errors import JournalFull
 from outrider.monitor.http.limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
+from outrider.monitor.http.quotas import Meter, QuotaExceeded
 from outrider.monitor.http.responses import send_bytes
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.logs import RecordLog
@@ -186,7 +187,10 @@ class HotRoutes:
         receive: Receive,
         take: Callable[[int], None],
     ) -> SenderReply:
+        meter: Meter | None = scope.get("state", {}).get("meter")
         try:
+            if meter is not None:
+                meter.admit()
             body = await read_body(
                 receive,
                 headers,
@@ -195,15 +199,20 @@ class HotRoutes:
                 take=take,
             )
             self._bytes.inc(len(body))
+            if meter is not None:
+                meter.take(len(body))
             arrival = Arrival(
                 scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us()
             )
             reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
             if intake.name != "labels":
-                reason = {413: "too_large", 429: "busy"}.get(error.problem.status, "malformed")
+                kinds = {413: "too_large", 429: "quota" if isinstance(error, QuotaExceeded) else "busy"}
+                reason = kinds.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
             raise
+        if meter is not None:
+            meter.spend(decoded.accepted)
         is_records = reading.kind == "records"
         if is_records:
             for rejection in decoded.rejected:

@@ -6,7 +6,6 @@ Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or a
 import argparse
 import contextlib
 import gc
-import ipaddress
 import logging
 import os
 import shutil
@@ -22,9 +21,12 @@ import uvicorn
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
-from outrider.monitor.api.v2 import OPEN, v2_routes
-from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.api.v2 import v2_routes
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
@@ -51,6 +53,8 @@ from .app import build_app
 
 log = logging.getLogger(__name__)
 
+OPEN_FILES = ("/static/outrider.css", "/static/logo.svg")
+"""What the page of the login shows."""
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _MOST_PAUSE_S = 60.0
@@ -77,7 +81,7 @@ class ServerProcess:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
         self._expiry: threading.Thread | None = None
-        self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
+        self.keyring = Keyring.of_folder(settings.data_folder)
         self.journal = SqliteJournal(
             settings.journal_path,
             max_bytes=storage.journal_max_bytes,
@@ -118,7 +122,6 @@ class ServerProcess:
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self._api = build_app(
-            keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
             routers=[
@@ -134,15 +137,16 @@ class ServerProcess:
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
         self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
+        intakes: list[base.IntakeProtocol] = [
+            Native("records", decoder),
+            Native("labels", decoder),
+            *mirrors,
+            self.otlp.traces,
+            self.otlp.logs,
+        ]
         hot = HotRoutes(
             self._api,
-            intakes=[
-                Native("records", decoder),
-                Native("labels", decoder),
-                *mirrors,
-                self.otlp.traces,
-                self.otlp.logs,
-            ],
+            intakes=intakes,
             decoder=decoder,
             writer=self.writer,
             limits=BodyLimits(
@@ -156,10 +160,13 @@ class ServerProcess:
         self.app: ASGIApp = KeyGate(
             hot,
             self.keyring,
+            routes=RouteScopes(intakes),
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
             ),
+            names=HostNames([settings.server.host, *settings.server.names]),
+            proxies=TrustedProxies(settings.server.trusted_proxies),
         )
 
     def announce_routers(self) -> None:
@@ -171,7 +178,7 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health):
+            for router in all_routers(self.settings, self.collector.health, self.keyring):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (
@@ -209,6 +216,7 @@ class ServerProcess:
         self.writer.close()
         if self._expiry is not None:
             self._expiry.join(2.0)
+        self.keyring.close()
         self.journal.close()
 
 
@@ -265,6 +273,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
         if stopped.wait(1.0):
             return
         intake.observe()
+        _follow_keys(intake.keyring)
         try:
             intake.otlp.release()
         except Exception:
@@ -274,6 +283,15 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
             stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so
             server.should_exit = True
             return
+
+
+def _follow_keys(keyring: Keyring) -> None:
+    """Take up keys that changed, and note which were used; a busy database is asked again in a second."""
+    try:
+        keyring.refresh()
+        keyring.note_use()
+    except Exception:
+        log.exception("keys and sessions cannot be read anew; those of before stay in force")
 
 
 def _settle_garbage() -> None:
@@ -305,19 +323,10 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
 
 
 def _open_paths(settings: Settings) -> frozenset[str]:
-    paths = {"/healthz", "/readyz", "/login", *OPEN}
-    if settings.server.metrics_open and _is_loopback(settings.server.host):
+    paths = set(OPEN_FILES)
+    if settings.server.metrics_open and is_loopback(settings.server.host):
         paths.add("/metrics")
     return frozenset(paths)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -12,6 +12,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for text in value:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
+    return value
+
+
 class ServerSettings(Section):
     """Address of the API and the page."""
 
@@ -19,6 +28,18 @@ class ServerSettings(Section):
     port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
     log_format: Literal["text", "json"] = Field(default="text", description="of every process, on stderr")
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="names for browsers, beside localhost, host and bare addresses",
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(), description="networks (CIDR) of proxies whose X-Forwarded-Proto and -For are believed"
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _networks(value)
 
 
 PRESSURE_SHARE = 0.8
@@ -71,12 +92,7 @@ class IntakeSettings(Section):
     @field_validator("keyless_networks")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
-            try:
-                ipaddress.ip_network(text)
-            except ValueError as error:
-                raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
-        return value
+        return _networks(value)
 
 
 class HostSettings(Section):

@@ -47,6 +47,7 @@ from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
 
 from .app import build_app
+from .connections import Connections, connections_that_fit
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,12 @@ class ServerProcess:
         )
         self.metrics = new_metrics(models=settings.models)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
+        closed = self.metrics.counter("outrider_connections_closed_total")
+        self.connections = Connections(
+            settings.connections,
+            total=connections_that_fit(settings.connections.total),
+            closed=lambda cause: closed.labels(cause=cause).inc(),
+        )
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
             self.journal.schemas(),
@@ -196,6 +203,7 @@ class ServerProcess:
         limit = self.settings.storage.journal_max_bytes
         self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
+        self.metrics.gauge("outrider_connections").set(len(self.connections))
 
     def close(self) -> None:
         """Write the queue and release the journal."""
@@ -210,13 +218,12 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
     config = uvicorn.Config(
         intake.app,
         loop="uvloop",
-        http="httptools",
+        http=intake.connections.protocol(),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=30,
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = uvicorn.Server(config)

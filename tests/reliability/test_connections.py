@@ -2,12 +2,19 @@
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 
+from outrider.monitor.http.limits import Receive, Scope, Send
+from outrider.monitor.http.responses import send_bytes
+from outrider.monitor.server.connections import Connections
+from outrider.monitor.settings.sections import ConnectionSettings
+from tests.end_to_end.service import wait_until
 from tests.soak import PATIENCE_S
 
 from .beset import CLOSED, MIB, Pair, pair
@@ -187,9 +194,7 @@ def test_an_answer_is_given_up_when_nobody_reads_it_but_not_when_it_is_read_slow
             time.sleep(0.2)
         assert read > len(body)
         wait_until(lambda: len(connections) == 0, "end of the answer that nobody reads")
-        with pytest.raises(CLOSED):
-            while unread.recv(MIB):
-                pass
+        assert len(rest(unread)) < len(body)
 
 
 def test_keep_alive_lasts_as_long_as_requests_come(services: Pair) -> None:
@@ -205,30 +210,32 @@ def test_keep_alive_lasts_as_long_as_requests_come(services: Pair) -> None:
 
 def test_eleven_hundred_silent_sockets_at_1024_descriptors_keep_nobody_out(tmp_path: Path) -> None:
     config = CONFIG.replace("[connections]", "[connections]\nper_address = 1000")
-    with running(tmp_path / "p", config, descriptors=1024) as service:
-        silent = [service.connect() for _ in range(1100)]
+    with running(tmp_path / "p", config, descriptors=1024) as service, contextlib.ExitStack() as opened:
+        for _ in range(1100):
+            opened.enter_context(service.connect())
         for number in range(20):
             assert service.get("/healthz") == 200
             assert service.send(f"r{number}") == 202
-        for connection in silent:
-            connection.close()
         assert service.stored() == 20
 
 
 def test_at_the_bound_the_oldest_silent_one_goes_and_the_busy_stay(tmp_path: Path) -> None:
     config = CONFIG.replace("[connections]", "[connections]\nper_address = 8").replace("_s = ", "_s = 10")
-    with running(tmp_path / "p", config) as service:
+    with running(tmp_path / "p", config) as service, contextlib.ExitStack() as opened:
         bearer = b"Authorization: Bearer " + service.key.encode() + b"\r\n"
         body = b'{"model": "toy", "id": "b%d", "inputs": {"x": 1}}'
         start = POST + bearer + b"Content-Type: application/json\r\nConnection: close\r\n"
         start += b"Content-Length: %d\r\n\r\n" % len(body % 0)
 
+        def connect() -> socket.socket:
+            return opened.enter_context(service.connect())
+
         def busy(number: int) -> socket.socket:
-            connection = service.connect()
+            connection = connect()
             connection.sendall(start + (body % number)[:20])
             return connection
 
-        silent = [service.connect() for _ in range(2)]
+        silent = [connect() for _ in range(2)]
         time.sleep(0.1)
         senders = [busy(number) for number in range(7)]
         assert rest(silent[0]) == b""
@@ -238,12 +245,11 @@ def test_at_the_bound_the_oldest_silent_one_goes_and_the_busy_stay(tmp_path: Pat
         assert {service.get(path) for path in ("/healthz", "/readyz", "/metrics")} == {200}
         assert service.get("/v1/flags") == 503
         assert service.send("late") == 503
-        hold = [service.connect() for _ in range(40)]  # more than the extra ones
+        for _ in range(40):  # more than the extra ones
+            connect()
         assert service.get("/healthz") == 200
         for number, connection in enumerate(senders):
             connection.sendall((body % number)[20:])
             assert rest(connection).startswith(b"HTTP/1.1 202")
         assert service.send("later") == 202
         assert service.stored() == 9
-        for connection in hold:
-            connection.close()

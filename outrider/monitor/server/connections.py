@@ -30,7 +30,7 @@ _LEAST = 64
 _PIPELINED = 32
 """Requests that may wait for their turn on one connection."""
 _SWEEP_S = 1.0
-_LINGER_S = 5.0
+_LINGER_S = 2.0
 """Time for a refused sender to read why."""
 _LET_FALL_BYTES = 1_048_576
 """Of a refused sender, that still writes and so has not read why."""

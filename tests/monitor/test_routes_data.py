@@ -82,7 +82,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     settings = Settings(
         base=tmp_path,
         models={"m": model, "f": ModelSettings(predictor="model.py:predict")},
-        limits=LimitSettings(dataset_body_bytes=100_000),
+        limits=LimitSettings(dataset_bytes=100_000),
     )
     objects = LocalObjects(tmp_path / "objects")
     with write(engine) as connection:

@@ -23,7 +23,8 @@ from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import OPEN, v2_routes
 from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
-from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.http.bodies import WholeBodies
+from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
@@ -45,6 +46,7 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
 from .connections import Connections, connections_that_fit
@@ -103,6 +105,9 @@ class ServerProcess:
             max_columns=limits.columns,
             max_depth=limits.depth,
             max_elements=limits.elements,
+            max_bytes=max(
+                limits.body_bytes, *(m.intake.body_bytes or 0 for m in settings.models.values()), 0
+            ),
         )
         waits = {name: settings.join_s(name) for name in settings.models}
         joiner = Joiner(
@@ -139,8 +144,9 @@ class ServerProcess:
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
         self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
+        budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
-            self._api,
+            WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
             intakes=[
                 Native("records", decoder),
                 Native("labels", decoder),
@@ -153,9 +159,10 @@ class ServerProcess:
             limits=BodyLimits(
                 limits.body_bytes,
                 limits.ratio,
+                limits.parsed_bytes,
                 {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
             ),
-            budget=ByteBudget(limits.queue_bytes),
+            budget=budget,
             metrics=self.metrics,
         )
         self.app: ASGIApp = KeyGate(
@@ -297,6 +304,20 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
                 accepted.labels(model=model).inc(records)
 
     return observe
+
+
+def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
+    """Bounds of the bodies of queries, commands and pages, by path."""
+    outcomes = BodyBounds(limits.body_bytes, limits.ratio)
+    others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
+
+    def of_path(path: str) -> BodyBounds | None:
+        if path.startswith("/v1/datasets/"):
+            return None  # streams to disk
+        is_outcomes = path.startswith("/v1/suites/") and path.endswith("/outcomes")
+        return outcomes if is_outcomes else others
+
+    return of_path
 
 
 def _open_paths(settings: Settings) -> frozenset[str]:

@@ -52,7 +52,11 @@ class LimitSettings(Section):
     queue_bytes: int = Field(
         default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
     )
-    dataset_body_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset")
+    dataset_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset, on disk")
+    request_bytes: int = Field(default=1_048_576, ge=1024, description="body of any other route")
+    parsed_bytes: int = Field(
+        default=201_326_592, ge=1_048_576, description="objects of a JSON body in memory, by its punctuation"
+    )
 
 
 class ConnectionSettings(Section):

@@ -149,6 +149,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
     """Add the route that commits."""
     limits = settings.limits
 
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
     bounds = BodyBounds(limits.dataset_bytes, limits.ratio, "limits.dataset_bytes")
 
     async def body_of(request: Request) -> AsyncIterator[BinaryIO]:
@@ -263,11 +264,8 @@ def _small(body: BinaryIO, most: int) -> bytes:
     body.seek(0)
     content = body.read(most + 1)
     if len(content) > most:
-        raise ProblemError(
-            problem(
-                413, f"the body has more than {most} bytes (limits.request_bytes); a table is sent as Arrow"
-            )
-        )
+        detail = f"JSON of more than {most} bytes (limits.request_bytes); a table is sent as Arrow"
+        raise ProblemError(problem(413, detail))
     return content
 
 

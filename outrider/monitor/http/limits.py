@@ -288,11 +288,8 @@ def _check(inflated: int, sent: int, bounds: BodyBounds) -> None:
     if inflated > bounds.max_bytes:
         raise _too_large(f"more than {bounds.max_bytes} bytes after decompression", bounds)
     if inflated > _FREE_BYTES and inflated > sent * bounds.max_ratio:
-        raise ProblemError(
-            problem(
-                413, f"the body inflates more than {bounds.max_ratio} times (limits.ratio): send it plain"
-            )
-        )
+        detail = f"the body inflates more than {bounds.max_ratio} times (limits.ratio): send it plain"
+        raise ProblemError(problem(413, detail))
 
 
 def _too_large(what: str, bounds: BodyBounds) -> ProblemError:

@@ -4,6 +4,7 @@ Whole, bounded, and checked before any value is touched.
 """
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -169,9 +170,10 @@ def _opened(array: pa.Array, field: pa.Field) -> pa.Array:
 def _check_names(schema: pa.Schema, kind: Kind) -> None:
     known = [*(LABEL_SYSTEM if kind == "labels" else SYSTEM), "model"]
     parts = _PARTS[kind]
-    for name in schema.names:
+    times = Counter(schema.names)
+    for name, count in times.items():
         part, dot, rest = name.partition(".")
-        if schema.names.count(name) > 1:
+        if count > 1:
             raise bad(f"column {name!r} stands twice")
         if name in known or (part in parts and dot and rest):
             continue
@@ -180,7 +182,7 @@ def _check_names(schema: pa.Schema, kind: Kind) -> None:
         hint = f"; did you mean {suggestion[:256]!r}?" if suggestion else ""
         choices = ", ".join([*known, *(f"{p}.*" for p in parts)])
         raise bad(f"column {name[:256]!r} is none of {choices}{hint}")
-    if not any(name.partition(".")[0] in parts for name in schema.names):
+    if not any(name.partition(".")[0] in parts for name in times):
         raise bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
 
 

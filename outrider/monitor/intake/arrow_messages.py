@@ -171,7 +171,7 @@ def _check_inflated(inflated: int, sent: int, bounds: Inflation) -> None:
         raise _large(f"its buffers inflate to more than {bounds.max_bytes} bytes (limits.dataset_bytes)")
     if inflated > _FREE_BYTES and inflated > sent * bounds.max_ratio:
         raise _large(
-            f"its buffers inflate more than {bounds.max_ratio} times (limits.ratio): send them plain"
+            f"its buffers inflate more than {bounds.max_ratio} times (limits.ratio): send plain ones"
         )
 
 

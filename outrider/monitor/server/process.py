@@ -99,15 +99,19 @@ class ServerProcess:
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
         )
+        bodies = BodyLimits(
+            limits.body_bytes,
+            limits.ratio,
+            limits.parsed_bytes,
+            {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+        )
         decoder = Decoder(
             book,
             max_records=limits.records,
             max_columns=limits.columns,
             max_depth=limits.depth,
             max_elements=limits.elements,
-            max_bytes=max(
-                limits.body_bytes, *(m.intake.body_bytes or 0 for m in settings.models.values()), 0
-            ),
+            max_bytes=bodies.most_bytes,
         )
         waits = {name: settings.join_s(name) for name in settings.models}
         joiner = Joiner(
@@ -156,12 +160,7 @@ class ServerProcess:
             ],
             decoder=decoder,
             writer=self.writer,
-            limits=BodyLimits(
-                limits.body_bytes,
-                limits.ratio,
-                limits.parsed_bytes,
-                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
-            ),
+            limits=bodies,
             budget=budget,
             metrics=self.metrics,
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.http.auth import load_or_create_key
+from tests.databases import place_database
 from tests.soak import PATIENCE_S
 
 from .rounds import Forker
@@ -100,6 +101,9 @@ def running(
     """An intake: with slow commits, few descriptors, or pages and queries too."""
     folder.mkdir(exist_ok=True)
     (folder / "outrider.toml").write_text(config, encoding="utf-8")
+    if is_whole:
+        (folder / "outrider-data").mkdir(mode=0o700)
+        place_database(folder / "outrider-data" / "state.db")
     order = {"commit_s": commit_s, "descriptors": descriptors, "is_whole": is_whole}
     with Forker() as forker:
         started = forker.ask(config=str(folder / "outrider.toml"), **order)

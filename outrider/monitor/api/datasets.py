@@ -273,14 +273,14 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
     """Refuse what is no table, or would be too large a one, before any of it is unpacked."""
     most, decoded = limits.dataset_bytes, 0
     try:
-        with mmap.mmap(body.fileno(), 0, access=mmap.ACCESS_READ) as pages, memoryview(pages) as stream:
-            check_messages(stream, Inflation(most, limits.ratio))
-            body.seek(0)
-            with pa.ipc.open_stream(pa.PythonFile(body, "r")) as reader:
-                check_schema(reader.schema)
-                for batch in reader:
-                    batch.validate(full=True)
-                    decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
+        stream = memoryview(mmap.mmap(body.fileno(), 0, access=mmap.ACCESS_READ))
+        check_messages(stream, Inflation(most, limits.ratio))
+        body.seek(0)
+        with pa.ipc.open_stream(pa.PythonFile(body, "r")) as reader:
+            check_schema(reader.schema)
+            for batch in reader:
+                batch.validate(full=True)
+                decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 

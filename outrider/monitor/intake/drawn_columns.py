@@ -242,9 +242,7 @@ class DrawnColumns:
 
 def _check_aside(aside: int, cells: int) -> None:
     if aside > cells:
-        detail = (
-            "too many fields without a column for so many records in one request (limits.columns); send fewer"
-        )
+        detail = "too many fields without a column (limits.columns) for so many records at once; send fewer"
         raise ProblemError(problem(413, detail))
 
 

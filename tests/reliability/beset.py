@@ -53,9 +53,11 @@ class Pair:
         stop = threading.Event()
 
         def ask() -> None:
-            while not stop.wait(0.01):
+            while True:
                 for pulse in pulses:
                     pulse.ask()
+                if stop.wait(0.01):
+                    return
 
         before = self.attacked.resident_bytes
         self.attacked.forget_most()

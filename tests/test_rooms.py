@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_import_order import IMPORTS, PACKAGE, ROOT
+from tests.test_import_order import PACKAGE, ROOT, imports
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FILES = 30
@@ -50,7 +50,7 @@ def imported_by(room: Path) -> dict[str, str]:
     floor = f"outrider.{room.parent.name}."
     return {
         found.module.split(".")[2]: str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.path.is_relative_to(room)
         and found.path != room / "__main__.py"  # the way in: `python -m` of a process
         and found.module.startswith(floor)

@@ -25,10 +25,9 @@ _MIN_SIDE = 4
 def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compact values of an input before and after its change.
 
-    JSON-able, together below about 20 kB per field.
-
-    An image, and any tensor of more than 256 numbers, becomes ``{"tensor": description, "shape": […]}``, with
-    ``png`` (base64) in the first image that was changed, or ``line``, at most 128 numbers, in a series.
+    JSON-able, together below about 20 kB per field. An image, and any tensor of more than 256 numbers,
+    becomes ``{"tensor": description, "shape": […]}``, with ``png`` (base64) in the first image that was
+    changed, or ``line``, at most 128 numbers, in a series.
     """
     changed = [name for name in now if was.get(name) != now[name]]
     images = [name for name in (*changed, *now) if image_of(now[name]) is not None]

@@ -42,8 +42,6 @@ def compare_models(
     ----------
     cases
         Records for INV and DIR tests that have no cases of their own.
-    names
-        What the models are called in reports.
 
     Examples
     --------

@@ -19,11 +19,6 @@ _ALIKE = 0.5  # share of common letters from which a word counts as altered, not
 def text_diff(before: str, after: str) -> list[Piece]:
     """Pieces in both texts, removed, or added, in order of reading.
 
-    Parameters
-    ----------
-    before, after
-        Two texts of any length.
-
     Returns
     -------
     list of (str, str)

@@ -25,9 +25,8 @@ OTHER_INPUTS = "its inputs have other columns than those of the first test"
 class FailedRows:
     """Rows with ``inputs.*`` and ``label.*``, from failed cases.
 
-    ``test`` names the test of each; ``left_out`` counts the cases without a row, by reason.
-
-    ``weak`` tells which labels are the model's own answers to unchanged inputs, shape (rows,).
+    ``test`` names the test of each; ``left_out`` counts the cases without a row, by reason. ``weak`` tells
+    which labels are the model's own answers to unchanged inputs, shape (rows,).
     """
 
     batch: Batch | None

@@ -21,24 +21,17 @@ LEAST_ROWS = 30
 
 @dataclass(frozen=True, slots=True)
 class GroupRate:
-    """One metric of one group with its 95 % interval.
-
-    Attributes
-    ----------
-    group
-        ``sex=Male``; several columns are separated by a comma, a missing value is ``sex=(missing)``.
-    value
-        NaN where no record counts; ``low`` and ``high`` are then the ends of what is possible.
-    rows
-        Records that it rests on: for ``tpr`` the positive ones of the group, for ``ppv`` those selected.
-    """
+    """One metric of one group with its 95 % interval."""
 
     group: str
+    """``sex=Male``; several columns are separated by a comma, a missing value is ``sex=(missing)``."""
     metric: Metric
     value: float
+    """NaN where no record counts; ``low`` and ``high`` are then the ends of what is possible."""
     low: float
     high: float
     rows: int
+    """Records that it rests on: for ``tpr`` the positive ones of the group, for ``ppv`` those selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +40,22 @@ class GroupGap:
 
     The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
     highest was found in the same records.
-
-    Attributes
-    ----------
-    value
-        Highest less lowest, in [0, 1]; NaN with fewer than two groups that count.
-    ratio
-        Lowest over highest, in [0, 1]; the "four-fifths rule" asks for 0.8. NaN where the highest is 0.
-    highest, lowest
-        Groups; empty with fewer than two that count.
-    left_out
-        Groups that do not count because too few records of theirs are known.
     """
 
     metric: Metric
     value: float
+    """Highest less lowest, in [0, 1]; NaN with fewer than two groups that count."""
     low: float
     high: float
     ratio: float
+    """Lowest over highest, in [0, 1]; the "four-fifths rule" asks for 0.8. NaN where the highest is 0."""
     ratio_low: float
     ratio_high: float
     highest: str
     lowest: str
+    """``highest`` and ``lowest``: groups; empty with fewer than two that count."""
     left_out: tuple[str, ...] = ()
+    """Groups that do not count because too few records of theirs are known."""
 
 
 @dataclass(frozen=True, slots=True)

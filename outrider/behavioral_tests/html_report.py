@@ -60,8 +60,6 @@ def html_report(
     ----------
     outcomes
         Of one model; with ``comparison`` those of the challenger.
-    title
-        Heading, for example the model's name.
     comparison
         Of two models on the same tests; shown above the tests.
 

@@ -1,10 +1,8 @@
 """Word lists for templates.
 
-Names, places, professions, religions, adjectives, terms for fairness tests.
-
-Sources and licences stand in ``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists
-are plain Python sequences given to :func:`template`; :func:`load_csv` and :func:`load_columns` read them
-from files.
+Names, places, professions, religions, adjectives, terms for fairness tests. Sources and licences stand in
+``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists are plain Python sequences given
+to :func:`template`; :func:`load_csv` and :func:`load_columns` read them from files.
 """
 
 import csv
@@ -24,25 +22,18 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Origin of a lexicon.
-
-    Attributes
-    ----------
-    columns
-        What :func:`lexicon` and :func:`records` can be asked for.
-    origin
-        Version of the source.
-    sha256
-        Digest of the file.
-    """
+    """Origin of a lexicon."""
 
     name: str
     file: str
     columns: tuple[str, ...]
+    """What :func:`lexicon` and :func:`records` can be asked for."""
     source: str
     licence: str
     origin: str
+    """Version of the source."""
     sha256: str
+    """Digest of the file."""
 
 
 @cache

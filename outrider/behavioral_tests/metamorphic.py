@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Level, Predictor
+from outrider.assertions.bets import check_confidence
 
 from .cases import CasesLike, to_cases
 from .examples import Examples, input_digests
@@ -20,7 +21,7 @@ from .expect.rule import scope_of
 from .judging import Aggregate
 from .outcome import Kind, Outcome
 from .perturb.perturbation import Perturbation, apply
-from .running import Stop, check_aggregate, check_confidence, check_rates, check_stop, run
+from .running import Stop, check_aggregate, check_rates, check_stop, run
 from .sampling import generator
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.bets import check_confidence
 
 from .cases import CasesLike, to_cases
 from .examples import Examples
 from .expect import Expectation, equal
 from .judging import Aggregate
 from .outcome import Kind, Outcome
-from .running import Stop, check_aggregate, check_confidence, check_rates, check_stop, run
+from .running import Stop, check_aggregate, check_rates, check_stop, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,7 +213,6 @@ def worst_examples(
     worst: NDArray[np.intp],
     *,
     numbers: NDArray[np.intp] | None = None,
-    limit: int = EXAMPLES,
 ) -> tuple[Example, ...]:
     """The failed cases that were violated most, each by its worst row.
 
@@ -227,7 +226,7 @@ def worst_examples(
         Number of each case within the test, where it is another than its place here.
     """
     failed = np.flatnonzero((severity > 0) & (worst >= 0))
-    failed = failed[np.argsort(-severity[failed], kind="stable")][:limit]
+    failed = failed[np.argsort(-severity[failed], kind="stable")][:EXAMPLES]
     shown = failed if numbers is None else numbers[failed]
     rows = worst[failed]
     names = [name for name in examples.batch.names if name == "id" or name.startswith(_SHOWN)]

@@ -1,7 +1,7 @@
 """Capability x test type matrix of outcomes, as data and text."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .example_text import example_lines
@@ -85,19 +85,7 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "passed": "passed" in statuses and statuses <= {"passed", "skipped"},
         "tests": [outcome.to_dict() for outcome in outcomes],
         "matrix": {
-            capability: {
-                kind: {
-                    "tests": cell.tests,
-                    "cases": cell.cases,
-                    "failures": cell.failures,
-                    "low": cell.low,
-                    "high": cell.high,
-                    "status": cell.status,
-                    "figures": cell.figures,
-                    "figures_failed": cell.figures_failed,
-                }
-                for kind, cell in kinds.items()
-            }
+            capability: {kind: asdict(cell) for kind, cell in kinds.items()}
             for capability, kinds in matrix(outcomes).items()
         },
     }

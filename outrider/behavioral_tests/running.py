@@ -66,12 +66,6 @@ def check_rates(**rates: float) -> None:
             raise ValueError(f"{name} is a rate in [0, 1], got {value}")
 
 
-def check_confidence(confidence: float) -> None:
-    """Raise a ValueError for a confidence that no interval can have."""
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-
-
 def check_aggregate(aggregate: Aggregate) -> None:
     """Raise a ValueError for an unknown way to combine verdicts."""
     if not callable(aggregate) and aggregate not in ("all", "all_except_first", "any", "mean"):
@@ -108,10 +102,9 @@ def judged(test: Declared, answered: Examples) -> Outcome:
 def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, *, seed: int = 0) -> Outcome:
     """Outcome of a test that stops at a certain verdict.
 
-    As soon as the verdict on all its cases is certain at its confidence.
-
-    The cases are asked in an order that belongs to the seed and the test's name, in blocks that grow by half,
-    so that a model is asked about batches and at most a third of the questions are too many.
+    As soon as the verdict on all its cases is certain at its confidence. The cases are asked in an order that
+    belongs to the seed and the test's name, in blocks that grow by half, so that a model is asked about
+    batches and at most a third of the questions are too many.
     """
     order = generator(seed, test.name, "order").permutation(examples.cases)
     answers: list[dict[str, NDArray[Any]]] = []

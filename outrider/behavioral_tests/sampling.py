@@ -22,14 +22,10 @@ def sample_rows(
 
     Parameters
     ----------
-    test
-        Name of the test.
     ids
         Record ids, shape (n,).
     rate
         Share of records wanted, in [0, 1]; or one for each record, shape (n,).
-    seed
-        Of the deployment.
 
     Returns
     -------

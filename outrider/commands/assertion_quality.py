@@ -7,13 +7,12 @@ import typer
 
 from .api import connect, one_model
 from .durations import seconds
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelArgument, ModelOption, as_json, table, tell
 
 Name = Annotated[str, typer.Argument(help="Name of the assertion or live test.")]
-Model = Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")]
 
 
-def show(name: Name, model: Model = None, config: Config = None, json: Json = False) -> None:
+def show(name: Name, model: ModelOption = None, config: Config = None, json: Json = False) -> None:
     """Show every figure of one assertion."""
     api = connect(config)
     found = api.get(f"/v1/assertions/{one_model(api, model)}/{name}")
@@ -53,11 +52,7 @@ def show(name: Name, model: Model = None, config: Config = None, json: Json = Fa
     )
 
 
-def overlap(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def overlap(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """Show which assertions fire on the same records, most alike first."""
     api = connect(config)
     found = api.get("/v1/overlaps", model=one_model(api, model))
@@ -81,7 +76,7 @@ def suspend(
     until: Annotated[str | None, typer.Option(help="End, ISO 8601; without one until resumed.")] = None,
     for_: Annotated[str | None, typer.Option("--for", help="90s, 30m, 2h or 1d.")] = None,
     reason: Annotated[str, typer.Option(help="Reason, shown on the page.")] = "",
-    model: Model = None,
+    model: ModelOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -92,20 +87,14 @@ def suspend(
     api = connect(config)
     body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}
     found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/suspend", body)
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{name} {state_text(found)}")
+    tell(found, f"{name} {state_text(found)}", json=json)
 
 
-def resume(name: Name, model: Model = None, config: Config = None, json: Json = False) -> None:
+def resume(name: Name, model: ModelOption = None, config: Config = None, json: Json = False) -> None:
     """Let a suspended assertion judge again."""
     api = connect(config)
     found = api.post(f"/v1/assertions/{one_model(api, model)}/{name}/resume", {})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{name} is active")
+    tell(found, f"{name} is active", json=json)
 
 
 def listed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,48 +1,22 @@
 """``outrider assertions``: lists a service's assertions; group of their commands."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from .api import connect, one_model
 from .assertion_quality import listed, overlap, resume, show, suspend
 from .calibrating import calibrate
+from .default_group import listing
 from .learning import accept, learn
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelArgument, as_json, table, tell
 
-DEFAULT = "list"
-
-
-class ListByDefault(TyperGroup):
-    """Group whose default is ``list``: ``outrider assertions churn`` lists churn's."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command before arguments that name no command."""
-        named = bool(args) and (args[0] in self.commands or args[0] == "--help")
-        return super().parse_args(ctx, args if named else [DEFAULT, *args])
+app = listing("List a running service's assertions (the default), and manage them.")
 
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List a running service's assertions (the default), and manage them.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-@app.callback()
-def _group() -> None:
-    """List a running service's assertions (the default), and manage them."""
-
-
-@app.command(DEFAULT)
-def list_assertions(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+@app.command("list")
+def list_assertions(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """List assertions and live tests with their counts, rates and precision."""
     api = connect(config)
     found = api.get("/v1/assertions", model=one_model(api, model))
@@ -84,7 +58,8 @@ def catalogue(
     from outrider.assertions.catalogue import entries, markdown
 
     to.write_text(markdown(), encoding="utf-8")
-    if json:
-        as_json({"file": str(to), "assertions": [entry.name for entry in entries()]})
-    else:
-        typer.echo(f"{len(entries())} assertions written to {to}")
+    tell(
+        {"file": str(to), "assertions": [entry.name for entry in entries()]},
+        f"{len(entries())} assertions written to {to}",
+        json=json,
+    )

@@ -5,30 +5,16 @@ from typing import Annotated
 import typer
 
 from .api import connect, one_model
-from .assertions import ListByDefault
-from .output import Config, Json, as_json, table
+from .default_group import listing
+from .output import Config, Json, ModelArgument, ModelOption, as_json, table, tell
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List the columns of a model (the default); drop learned ones.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = listing("List the columns of a model (the default); drop learned ones.")
 COLUMNS = {"name": "column", "type": "type", "state": "state", "values": "values"}
 RARE = {"name": "rare field", "values": "values"}
 
 
-@app.callback()
-def _group() -> None:
-    """List the columns of a model (the default); drop learned ones."""
-
-
 @app.command("list")
-def list_columns(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def list_columns(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """Show columns with their types, and rare fields.
 
     Rare fields share one JSON column.
@@ -47,7 +33,7 @@ def list_columns(
 @app.command()
 def forget(
     names: Annotated[list[str], typer.Argument(help="Full names, such as attrs.clinic.")],
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -57,7 +43,4 @@ def forget(
     """
     api = connect(config)
     found = api.post("/v1/columns/forget", {"model": one_model(api, model), "names": names})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{found['model']}: forgotten {', '.join(found['forgotten'])}")
+    tell(found, f"{found['model']}: forgotten {', '.join(found['forgotten'])}", json=json)

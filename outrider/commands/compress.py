@@ -8,7 +8,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Config, Json, as_json, table, write_file
+from .output import Config, Json, ModelArgument, as_json, table, write_file
 
 if TYPE_CHECKING:
     from outrider.dataops.compression.compress import Compressed
@@ -28,7 +28,7 @@ COLUMNS = {
 
 
 def compress(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    model: ModelArgument = None,
     slo: Annotated[
         str,
         typer.Option(

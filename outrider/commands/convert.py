@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json, write_file
+from .output import Json, tell, write_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,10 +44,7 @@ def convert(
         told = _onnx(made, to, sample, [name for name in inputs.split(",") if name], tolerance)
     else:
         raise ConfigError(f"--to: NAME.onnx or NAME.safetensors expected, got {to.name}")
-    if json:
-        as_json({"file": str(to), **told})
-    else:
-        typer.echo(told["summary"])
+    tell({"file": str(to), **told}, told["summary"], json=json)
     if not told["written"]:
         raise typer.Exit(1)
 

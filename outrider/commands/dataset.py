@@ -9,7 +9,7 @@ from outrider.errors import ServerError
 
 from .api import connect
 from .dataset_check import check
-from .output import Config, Json, as_json, table
+from .output import Config, Json, as_json, table, tell
 
 app = typer.Typer(no_args_is_help=True, help="Import, commit, list and read dataset versions.")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -115,10 +115,9 @@ def rows(
 
     found = from_ipc(connect(config).get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
     write_parquet(found, output)
-    if json:
-        as_json({"file": str(output), "rows": found.num_rows})
-    else:
-        typer.echo(f"{found.num_rows} rows written to {output}")
+    tell(
+        {"file": str(output), "rows": found.num_rows}, f"{found.num_rows} rows written to {output}", json=json
+    )
 
 
 app.command()(check)

@@ -12,20 +12,20 @@ import typer
 from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model, record_tables
-from .output import Config, Json, as_json
+from .output import Config, Json, ModelArgument, tell
 
 if TYPE_CHECKING:
     import pandas as pd
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
-Model = Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")]
 FORMATS = (".parquet", ".csv", ".jsonl")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @app.command()
 def flags(
-    model: Model = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
+    model: ModelArgument = None, to: To = Path("flags.parquet"), config: Config = None, json: Json = False
 ) -> None:
     """Export every flag with its record's slice, prediction and label.
 
@@ -45,7 +45,7 @@ def flags(
 
 @app.command("weak-labels")
 def weak_labels(
-    model: Model = None,
+    model: ModelArgument = None,
     to: To = Path("weak-labels.parquet"),
     assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
     min_confidence: Annotated[
@@ -77,7 +77,9 @@ def weak_labels(
 
 
 @app.command()
-def records(model: Model = None, to: To = Path("records"), config: Config = None, json: Json = False) -> None:
+def records(
+    model: ModelArgument = None, to: To = Path("records"), config: Config = None, json: Json = False
+) -> None:
     """Export the journal's records into a folder of Parquet files.
 
     One per run of blocks with one schema.
@@ -121,10 +123,7 @@ def dashboards(
         with resources.as_file(file) as path:
             shutil.copyfile(path, to / file.name)
         written.append(str(to / file.name))
-    if json:
-        as_json({"files": sorted(written)})
-    else:
-        typer.echo("\n".join(sorted(written)))
+    tell({"files": sorted(written)}, "\n".join(sorted(written)), json=json)
 
 
 def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
@@ -141,9 +140,29 @@ def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
     if to.suffix == ".parquet":
         frame.to_parquet(to, index=False)
     elif to.suffix == ".csv":
-        frame.to_csv(to, index=False)
+        without_formulas(frame).to_csv(to, index=False)
     else:
         frame.to_json(to, orient="records", lines=True)
+
+
+def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Frame whose texts no spreadsheet runs as formulas.
+
+    A quote stands before signs that begin one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> without_formulas(pd.DataFrame({"text": ["=1+1", "ok"], "x": [-1, 2]})).values.tolist()
+    [["'=1+1", -1], ['ok', 2]]
+    """
+
+    def quoted(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) else value
+
+    texts = frame.select_dtypes(exclude="number")
+    safe: dict[str, Any] = {str(name): texts[name].astype(object).map(quoted) for name in texts}
+    return frame.assign(**safe).rename(columns=quoted)
 
 
 def _check_format(to: Path) -> None:
@@ -152,7 +171,4 @@ def _check_format(to: Path) -> None:
 
 
 def _done(to: Path, count: int, what: str, *, json: bool) -> None:
-    if json:
-        as_json({"to": str(to), what: count})
-    else:
-        typer.echo(f"{count} {what} written to {to}")
+    tell({"to": str(to), what: count}, f"{count} {what} written to {to}", json=json)

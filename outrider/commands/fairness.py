@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect, one_model
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelArgument, as_json, table
 
 COLUMNS = {
     "selection_rate": "selected",
@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def fairness(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    model: ModelArgument = None,
     by: Annotated[
         list[str] | None, typer.Option(help="Column that names the group, such as sex; several intersect.")
     ] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .api import connect, one_model
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelArgument, as_json, table
 
 COLUMNS = {
     "record_id": "record",
@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def flags(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    model: ModelArgument = None,
     assertion: Annotated[str | None, typer.Option(help="Only this assertion or live test.")] = None,
     slot: Annotated[str | None, typer.Option(help="champion, or the version of a challenger.")] = None,
     level: Annotated[str | None, typer.Option(help="info, warning or critical.")] = None,

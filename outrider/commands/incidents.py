@@ -5,16 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect
-from .assertions import ListByDefault
+from .default_group import listing
 from .durations import seconds
 from .output import Config, Json, as_json, table
 
-app = typer.Typer(
-    cls=ListByDefault,
-    help="List incidents (the default); acknowledge, mute or resolve them.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = listing("List incidents (the default); acknowledge, mute or resolve them.")
 COLUMNS = {
     "id": "incident",
     "status": "status",
@@ -29,11 +24,6 @@ COLUMNS = {
 }
 Incident = Annotated[str, typer.Argument(help="Id of the incident.")]
 Note = Annotated[str, typer.Option(help="Note for others.")]
-
-
-@app.callback()
-def _group() -> None:
-    """List incidents (the default); acknowledge, mute or resolve them."""
 
 
 @app.command("list")

@@ -1,11 +1,9 @@
 """``outrider judges``: the judges of a running service."""
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from .api import connect, one_model
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelArgument, as_json, table
 
 COLUMNS = {
     "name": "judge",
@@ -18,11 +16,7 @@ COLUMNS = {
 }
 
 
-def judges(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def judges(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
     """List judges with their cost and agreement with human labels."""
     api = connect(config)
     found = api.get("/v1/judges", model=one_model(api, model))

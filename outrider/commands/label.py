@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect
-from .output import Config, Json, as_json, table
+from .output import Config, Json, as_json, table, tell
 
 app = typer.Typer(no_args_is_help=True, help="Show the label queue, request labels, or give labels.")
 COLUMNS = {
@@ -81,10 +81,7 @@ def give(
         "source": source,
     }
     found = connect(config).post("/v1/labels", body)
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{record}: {field} = {parsed(value)!r} taken")
+    tell(found, f"{record}: {field} = {parsed(value)!r} taken", json=json)
 
 
 def parsed(value: str) -> Any:

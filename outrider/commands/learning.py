@@ -9,7 +9,7 @@ import typer
 from outrider.errors import ConfigError, OutriderError
 
 from .api import Api, connect
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelOption, as_json, table, tell
 
 if TYPE_CHECKING:
     from outrider.assertions import Batch
@@ -100,7 +100,7 @@ def accept(
     to: Annotated[
         Path | None, typer.Option(help="Python file; by default the last assertion file of the model.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -126,10 +126,11 @@ def accept(
     chosen = [proposal for proposal in found if not names or proposal.name in names]
     path = to or _file_of(config, model)
     changed = _keep(chosen, path)
-    if json:
-        as_json({"file": str(path), "accepted": [proposal.name for proposal in chosen], "changed": changed})
-    else:
-        typer.echo(f"{path}: {len(chosen)} proposals {'written' if changed else 'already there'}")
+    tell(
+        {"file": str(path), "accepted": [proposal.name for proposal in chosen], "changed": changed},
+        f"{path}: {len(chosen)} proposals {'written' if changed else 'already there'}",
+        json=json,
+    )
 
 
 def _keep(proposals: "list[Proposal]", path: Path) -> bool:

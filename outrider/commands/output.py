@@ -15,16 +15,16 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write the result 
 Config: TypeAlias = Annotated[
     Path | None, typer.Option(help="Configuration file.", show_default="outrider.toml")
 ]
+_ONE_MODEL = "Model; may be left out when there is one."
+ModelArgument: TypeAlias = Annotated[str | None, typer.Argument(help=_ONE_MODEL)]
+ModelOption: TypeAlias = Annotated[str | None, typer.Option(help=_ONE_MODEL)]
 
 
 _WIDE = 500  # letters
 
 
 def console() -> "Console":
-    """Console for tables, as wide as the terminal.
-
-    In a file or a pipe no line is cut off or broken.
-    """
+    """Console for tables, as wide as the terminal. In a file or a pipe no line is cut off or broken."""
     from rich.console import Console
 
     found = Console()
@@ -46,11 +46,13 @@ def as_json(value: Any) -> None:
     typer.echo(json_format.dumps(value, indent=2))
 
 
-def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
-    """Print rows as a table.
+def tell(found: Any, text: str, *, json: bool) -> None:
+    """Print an answer as text, or as JSON where wanted."""
+    typer.echo(json_format.dumps(found, indent=2) if json else text)
 
-    ``columns`` maps keys to headings; ``empty`` is printed when there is none.
-    """
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
+    """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none."""
     from rich.table import Table
 
     found = list(rows)

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from .api import connect
-from .output import Config, Json, as_json
+from .output import Config, Json, tell
 
 
 class What(StrEnum):
@@ -34,13 +34,12 @@ def pause(
     """
     body = {"what": what.value, "model": model, "who": _user() if who is None else who}
     row = connect(config).post("/v1/pauses", body)
-    if json:
-        as_json(row)
-    else:
-        typer.echo(
-            f"{what.value} of {model or 'every model'}: paused since {row['since']}"
-            f"{' by ' + row['who'] if row['who'] else ''}; capture goes on"
-        )
+    tell(
+        row,
+        f"{what.value} of {model or 'every model'}: paused since {row['since']}"
+        f"{' by ' + row['who'] if row['who'] else ''}; capture goes on",
+        json=json,
+    )
 
 
 def _user() -> str:

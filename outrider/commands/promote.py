@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .api import connect
-from .output import Config, Json, as_json
+from .output import Config, Json, tell
 
 
 def promote(
@@ -24,7 +24,8 @@ def promote(
     """
     body = {"version": version, "force": force, "reason": reason}
     found = connect(config).post(f"/v1/models/{model}/promote", body)
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{model}: version {found['version']} is champion; it replaced {found['replaced'] or '-'}")
+    tell(
+        found,
+        f"{model}: version {found['version']} is champion; it replaced {found['replaced'] or '-'}",
+        json=json,
+    )

@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import ConfigError, ServerError
 
-from .output import Config, Json, as_json
+from .output import Config, Json, tell
 
 POLL_S = 0.1
 
@@ -42,10 +42,7 @@ def reload(
     if state.problem:
         raise ConfigError(f"refused, the last good configuration stays:\n{state.problem}")
     at = datetime.fromtimestamp(state.loaded_s, UTC).isoformat(timespec="seconds")
-    if json:
-        as_json({"loaded": at})
-    else:
-        typer.echo(f"applied at {at}: the processes restart, capture goes on")
+    tell({"loaded": at}, f"applied at {at}: the processes restart, capture goes on", json=json)
 
 
 def _pid(path: Any) -> int:

@@ -1,6 +1,6 @@
 """``outrider replay``: judge stored traffic again, comparing revisions, or send files."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -136,7 +136,6 @@ def replay(
     With files or folders: send their records to the running service. A name that is a configured model is the
     model; write ./NAME for a folder of that name.
     """
-    from outrider.assertions import load_assertions
     from outrider.monitor.settings.config import find_config, load_settings
 
     if paths := _files(what or [], config):
@@ -165,15 +164,7 @@ def replay(
     settings = load_settings(find_config(config).resolve())
     name, chosen = _model(settings, model)
     files = assertions or [settings.path(file) for file in chosen.assertions]
-    judges = [judge for file in files for judge in load_assertions(file)]
-    others = load_assertions(against) if against else None
-    if only:
-        unknown = sorted(set(only) - {judge.name for judge in judges})
-        if unknown:
-            known = ", ".join(judge.name for judge in judges)
-            raise typer.BadParameter(f"--only: no assertion {', '.join(unknown)}; there are {known}")
-        judges = [judge for judge in judges if judge.name in only]
-        others = None if others is None else [judge for judge in others if judge.name in only]
+    judges, others = _loaded(files, against, only or ())
     report = _run(settings, name, judges, others, _time(since), slot, ask_again=ask_again, write=write)
     if json:
         as_json(report)
@@ -181,6 +172,26 @@ def replay(
         _say(report, write=write)
     if check and any(row["only_before"] or row["only_after"] for row in report["assertions"]):
         raise typer.Exit(1)
+
+
+def _loaded(
+    files: list[Path], against: Path | None, only: Collection[str]
+) -> "tuple[list[Assertion], list[Assertion] | None]":
+    """Assertions to judge with, and those to compare with; of the names in ``only`` where it has any."""
+    from outrider.assertions import load_assertions
+
+    judges = [judge for file in files for judge in load_assertions(file)]
+    others = load_assertions(against) if against else None
+    if not only:
+        return judges, others
+    if unknown := sorted(set(only) - {judge.name for judge in judges}):
+        known = ", ".join(judge.name for judge in judges)
+        raise typer.BadParameter(f"--only: no assertion {', '.join(unknown)}; there are {known}")
+    return _named(judges, only), others and _named(others, only)
+
+
+def _named(judges: "list[Assertion]", names: Collection[str]) -> "list[Assertion]":
+    return [judge for judge in judges if judge.name in names]
 
 
 def _say(report: dict[str, Any], *, write: bool) -> None:

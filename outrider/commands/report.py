@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect, one_model
-from .output import Config, Json, as_json, table, write_file
+from .output import Config, Json, ModelArgument, as_json, table, write_file
 
 _AGREEMENT = {
     "measure": "by",
@@ -30,7 +30,7 @@ _VERSIONS = {
 
 
 def report(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    model: ModelArgument = None,
     html: Annotated[Path | None, typer.Option(help="Write one HTML file, too.")] = None,
     config: Config = None,
     json: Json = False,

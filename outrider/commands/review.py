@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from .api import Api, connect, one_model
-from .output import Config, Json, as_json
+from .output import Config, Json, ModelArgument, as_json
 
 ANSWERS = {"y": True, "n": False}
 
 
 def review(
-    model: Annotated[str | None, typer.Argument(help="Model; may be left out when there is one.")] = None,
+    model: ModelArgument = None,
     assertion: Annotated[str | None, typer.Option(help="Only flags of this assertion.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many flags, newest first.")] = 20,
     flag: Annotated[str | None, typer.Option(help="Review this flag, by its id; needs --answer.")] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .api import connect
-from .output import Config, Json, as_json
+from .output import Config, Json, tell
 
 
 def rollback(
@@ -18,7 +18,4 @@ def rollback(
 ) -> None:
     """Make the version that the champion replaced champion again."""
     found = connect(config).post(f"/v1/models/{model}/rollback", {"reason": reason})
-    if json:
-        as_json(found)
-    else:
-        typer.echo(f"{model}: version {found['version']} is champion again")
+    tell(found, f"{model}: version {found['version']} is champion again", json=json)

@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json
+from .output import Json, as_json, tell
 from .suite_files import SuiteOut, check_name
 
 if TYPE_CHECKING:
@@ -62,13 +62,12 @@ def generate(
         "repeated": sum(each.repeated for each in found),
         "malformed": sum(each.malformed for each in found),
     }
-    if json:
-        as_json(told)
-    else:
-        typer.echo(
-            f"{output}: {added} new candidates (left out: {told['repeated']} repeated, {told['malformed']} "
-            f"malformed); none counts before `outrider test review {output}`"
-        )
+    tell(
+        told,
+        f"{output}: {added} new candidates (left out: {told['repeated']} repeated, {told['malformed']} "
+        f"malformed); none counts before `outrider test review {output}`",
+        json=json,
+    )
 
 
 def review(
@@ -135,7 +134,7 @@ def _manner(like: str | None, label: str | None, capability: str) -> "list[Writt
     from outrider.behavioral_tests.suite_file.exporting import written_test
 
     if like is None:
-        answer = UNSET if label is None else _value(label)
+        answer = UNSET if label is None else label_value(label)
         if answer is UNSET:
             raise typer.BadParameter("--label is needed with --prompt alone: the right answer of the cases")
         return [WrittenTest(name="generated", kind="MFT", capability=capability, labels=answer, cases=[])]
@@ -195,7 +194,7 @@ def _said(
         identity, separator, answer = text.partition("=")
         if not separator or not answer:
             raise typer.BadParameter(f"--label: ID=ANSWER expected, got {text!r}")
-        yield place(identity), ReviewDecision(accept=True, label=_value(answer))
+        yield place(identity), ReviewDecision(accept=True, label=label_value(answer))
 
 
 def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, ReviewDecision]":
@@ -220,7 +219,7 @@ def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, R
             elif said[:1] == "l":
                 typer.echo("  right answer: ", err=True, nl=False)
                 if answer := input().strip():  # none is a slip of the finger: the candidate waits on
-                    decisions[test.name, case.id] = ReviewDecision(accept=True, label=_value(answer))
+                    decisions[test.name, case.id] = ReviewDecision(accept=True, label=label_value(answer))
         except EOFError:
             break
     return decisions
@@ -245,8 +244,8 @@ def _printable(value: Any) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
-def _value(text: str) -> Any:
-    """A label as JSON says it, else the text."""
+def label_value(text: str) -> Any:
+    """Label that a text spells as JSON, else the text."""
     try:
         return json_format.loads(text)
     except ValueError:

@@ -1,6 +1,5 @@
 """``outrider test add``: flagged records become cases of a suite file."""
 
-import json as json_format
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,7 +12,8 @@ from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError
 
 from .api import Api, connect, one_model
 from .durations import seconds
-from .output import Config, Json, as_json, table
+from .output import Config, Json, ModelOption, as_json, table
+from .suite_candidates import label_value
 from .suite_files import Seed, check_name
 
 QUERY = {"assertion", "level", "slot", "since", "limit"}
@@ -37,7 +37,7 @@ def add(
     records: Annotated[
         list[str] | None, typer.Option("--record", help="Record id (may be repeated).")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Model; may be left out when there is one.")] = None,
+    model: ModelOption = None,
     mode: Annotated[
         As, typer.Option("--as", help="mft: with the right answer; inv: with a changed copy.")
     ] = As.MFT,
@@ -180,13 +180,7 @@ def perturbation(name: str, field: str | None) -> Any:
 
 
 def _value(text: str | None) -> Any:
-    """A label as JSON says it, else the text."""
-    if text is None:
-        return None
-    try:
-        value = json_format.loads(text)
-    except ValueError:
-        return text
-    if value is None:
+    value = None if text is None else label_value(text)
+    if value is None and text is not None:
         raise OutriderError("--label null is no answer: leave the option out")
     return value

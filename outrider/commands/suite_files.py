@@ -8,7 +8,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json
+from .output import Json, as_json, tell
 
 if TYPE_CHECKING:
     from outrider.behavioral_tests import Suite
@@ -79,10 +79,11 @@ def examples(
             "no test asks anything: name suite files, or folders with test_*.py or *.suite.json"
         )
     rows = write_examples(asked, output)
-    if json:
-        as_json({"file": str(output), "examples": rows, "tests": len(asked), "seed": seed})
-    else:
-        typer.echo(f"{output}: {rows} examples of {len(asked)} tests; predict them in this order")
+    tell(
+        {"file": str(output), "examples": rows, "tests": len(asked), "seed": seed},
+        f"{output}: {rows} examples of {len(asked)} tests; predict them in this order",
+        json=json,
+    )
 
 
 def suites_of(paths: list[Path] | None) -> "list[Suite]":

@@ -68,10 +68,7 @@ def _fits(test: BehavioralTest, pattern: str) -> bool:
 
 
 def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
-    """Yield tests, with a progress bar on stderr.
-
-    On a terminal only; the bar says which test is running.
-    """
+    """Yield tests, with a progress bar on stderr. On a terminal only; the bar says which test is running."""
     console = Console(stderr=True)
     if silent or not console.is_terminal:
         yield from tests
@@ -88,10 +85,7 @@ def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
 
 
 def without_cases(tests: Iterable[BehavioralTest]) -> int:
-    """Print and return the number of tests without own cases.
-
-    On stderr.
-    """
+    """Print on stderr, and return, the number of tests without own cases."""
     count = sum(test.cases is None for test in tests)
     if count:
         sys.stderr.write(

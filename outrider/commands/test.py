@@ -1,21 +1,23 @@
 """``outrider test``: run suites without pytest, with subcommands to edit."""
 
-import json as json_format
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from outrider.behavioral_tests import report, runner
+from outrider.behavioral_tests import Outcome, Suite, report, runner
 from outrider.behavioral_tests.compare import compare_models
+from outrider.behavioral_tests.comparison import Comparison
 from outrider.behavioral_tests.html_report import html_report
 from outrider.behavioral_tests.running import Stop
 from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
 from .default_group import DEFAULT, DefaultGroup
+from .output import as_json
 from .publish import publish, version_of
 from .suite_candidates import generate, review
 from .suite_cases import add
@@ -131,12 +133,12 @@ def run(
         if cases is None:
             without_cases(tests)
         seen = watched(tests, silent=json)
+        comparison = None
         if compare:
             models = load_predictor(compare[0]), load_predictor(compare[1])
             comparison = compare_models(seen, *models, cases=cases, seed=seed, names=compare)
             outcomes = [row.challenger for row in comparison.rows if row.challenger is not None]
         else:
-            comparison = None
             predictor = predictor_of(model, predictions, suites, seed=seed)
             outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
@@ -144,21 +146,28 @@ def run(
         if failed_to is not None:
             commit_failed(chosen, outcomes, failed_to, reference=model, weak_labels=weak_labels)
         if html is not None:
-            title = (
-                f"{compare[0]} → {compare[1]}" if compare else f"Behavioral tests of {predictions or model}"
-            )
+            title = " → ".join(compare) if compare else f"Behavioral tests of {predictions or model}"
             html.parent.mkdir(parents=True, exist_ok=True)
             html.write_text(html_report(outcomes, title=title, comparison=comparison), encoding="utf-8")
         if publishes:
             where = publish(outcomes, model, target=version, source="cli")
             typer.echo(f"published as {where}", err=True)
+    _show(outcomes, comparison, suites, only or (), json=json)
+    raise typer.Exit(runner.exit_code(outcomes) if comparison is None else comparison.exit_code)
+
+
+def _show(
+    outcomes: Sequence[Outcome],
+    comparison: Comparison | None,
+    suites: Sequence[Suite],
+    only: Sequence[str],
+    *,
+    json: bool,
+) -> None:
     if json:
-        found = report.to_json(outcomes) if comparison is None else comparison.to_json()
-        typer.echo(json_format.dumps(found, indent=2))
+        as_json(report.to_json(outcomes) if comparison is None else comparison.to_json())
     elif comparison is not None:
         show_comparison(comparison)
     else:
-        show_outcomes(
-            outcomes, sum(suite.candidates for suite in suites), empty=why_nothing(suites, only or ())
-        )
-    raise typer.Exit(runner.exit_code(outcomes) if comparison is None else comparison.exit_code)
+        candidates = sum(suite.candidates for suite in suites)
+        show_outcomes(outcomes, candidates, empty=why_nothing(suites, only))

@@ -26,28 +26,20 @@ PREFIX = "judge."
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply to one question.
-
-    Attributes
-    ----------
-    outcome
-        ``answered``; ``invalid`` when the answer is not of the judge's schema; ``unavailable`` when
-        none came.
-    answer
-        Value per field; empty unless answered.
-    text
-        What the judge wrote, kept where it could not be used.
-    spent
-        Whether the question counts against the budget: it was answered, or its deadline passed.
-    """
+    """Reply to one question."""
 
     outcome: str
+    """``answered``; ``invalid`` when the answer is not of the judge's schema; ``unavailable`` when none
+    came."""
     answer: Mapping[str, Any]
+    """Value per field; empty unless answered."""
     text: str = ""
+    """What the judge wrote, kept where it could not be used."""
     detail: str = ""
     tokens: int = 0
     seconds: float = 0.0
     spent: bool = True
+    """Whether the question counts against the budget: it was answered, or its deadline passed."""
 
 
 def slot_of(judge: str) -> str:
@@ -126,9 +118,7 @@ def labelled_pairs(
 ) -> list[tuple[str, str]]:
     """Pairs of judge's value and label, as comparable texts.
 
-    Of each record that has both; texts are equal where the values are.
-
-    Of several labels the latest counts.
+    Of each record that has both; texts are equal where the values are. Of several labels the latest counts.
 
     Parameters
     ----------

@@ -91,28 +91,27 @@ def backoff_s(attempts: int) -> int:
     return BACKOFF_S[min(attempts, len(BACKOFF_S)) - 1]
 
 
-def claim(connection: Connection, *, now_us: int, limit: int = 16) -> list[Message]:
-    """Claim due messages, oldest first, as attempted and scheduled again.
+def claim(connection: Connection, url: str, *, now_us: int) -> Message | None:
+    """Claim an address's oldest due message, as attempted.
 
-    The next attempt is already written when the request goes out: a crash in between delivers twice,
+    The next attempt is already scheduled when the request goes out: a crash in between delivers twice,
     never not at all.
     """
-    due = connection.execute(
+    row = connection.execute(
         select(_OUTBOX)
-        .where(_OUTBOX.c.delivered_us.is_(None), _OUTBOX.c.next_attempt_us <= now_us)
+        .where(_OUTBOX.c.delivered_us.is_(None), _OUTBOX.c.next_attempt_us <= now_us, _OUTBOX.c.url == url)
         .order_by(_OUTBOX.c.next_attempt_us, _OUTBOX.c.id)
-        .limit(limit)
-    ).all()
-    messages = [Message(row.id, row.event, row.url, row.payload, row.attempts + 1) for row in due]
-    for message in messages:
-        connection.execute(
-            update(_OUTBOX)
-            .where(_OUTBOX.c.id == message.id)
-            .values(
-                attempts=message.attempts, next_attempt_us=now_us + backoff_s(message.attempts) * 1_000_000
-            )
-        )
-    return messages
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    attempts = row.attempts + 1
+    connection.execute(
+        update(_OUTBOX)
+        .where(_OUTBOX.c.id == row.id)
+        .values(attempts=attempts, next_attempt_us=now_us + backoff_s(attempts) * 1_000_000)
+    )
+    return Message(row.id, row.event, row.url, row.payload, attempts)
 
 
 def delivered(connection: Connection, message_id: str, *, now_us: int) -> None:
@@ -127,14 +126,11 @@ def failed(connection: Connection, message_id: str, error: str) -> None:
     connection.execute(update(_OUTBOX).where(_OUTBOX.c.id == message_id).values(last_error=error[:500]))
 
 
-def next_due_us(connection: Connection) -> int | None:
-    """Time of the next attempt, None when everything is delivered."""
-    return connection.scalar(
-        select(_OUTBOX.c.next_attempt_us)
-        .where(_OUTBOX.c.delivered_us.is_(None))
-        .order_by(_OUTBOX.c.next_attempt_us)
-        .limit(1)
-    )
+def due_urls(connection: Connection, *, now_us: int) -> list[str]:
+    """Addresses with due messages, the longest wait first."""
+    due = (_OUTBOX.c.delivered_us.is_(None), _OUTBOX.c.next_attempt_us <= now_us)
+    found = select(_OUTBOX.c.url).where(*due).group_by(_OUTBOX.c.url)
+    return list(connection.scalars(found.order_by(func.min(_OUTBOX.c.next_attempt_us))))
 
 
 def count_events(connection: Connection) -> tuple[int, int, int]:

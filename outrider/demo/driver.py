@@ -91,19 +91,15 @@ class Sender:
 
     def _play(self, connection: http.client.HTTPConnection, track: Track) -> None:
         for frame, image in enumerate(track.frames):
-            body = {
+            record = {
                 "id": track.record_id(frame),
                 "card": track.card,
                 "track": track.id,
                 "device": track.device,
-                "image": image.astype(float).round(3).tolist(),
             }
+            body = record | {"image": image.astype(float).round(3).tolist()}
             answer = _ask(connection, "/predict", body)
-            line = {
-                "id": body["id"],
-                "card": track.card,
-                "track": track.id,
-                "device": track.device,
+            line = record | {
                 "fault": track.fault,
                 "digit": track.digit,
                 "phase": track.phase,

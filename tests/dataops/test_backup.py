@@ -198,6 +198,23 @@ def test_a_manifest_cannot_lead_out_of_the_folder(data: Data, tmp_path: Path) ->
         restore(tmp_path / "copy", tmp_path / "new", progress=silent)
 
 
+def test_links_of_a_backup_are_refused_and_odd_modes_left_behind(data: Data, tmp_path: Path) -> None:
+    data.step(1)
+    data.back_up(tmp_path / "backup")
+    objects = sorted(file for file in (tmp_path / "backup").rglob("*") if file.is_file())
+    for file in objects:
+        file.chmod(0o6777)
+    restore(tmp_path / "backup", tmp_path / "restored", progress=silent)
+    modes = {file.stat().st_mode & 0o7777 for file in (tmp_path / "restored").rglob("*") if file.is_file()}
+    assert modes == {0o600}
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "backup" / "state.db").rename(elsewhere)
+    (tmp_path / "backup" / "state.db").symlink_to(elsewhere)
+    with pytest.raises(BackupDamaged, match=r"state\.db is or lies behind a symbolic link"):
+        restore(tmp_path / "backup", tmp_path / "again", progress=silent)
+    assert not (tmp_path / "again").exists()
+
+
 def test_damaged_objects_are_named_and_kept(data: Data, tmp_path: Path) -> None:
     data.step(1)
     digest = data.objects.put(b"weights")

@@ -1,6 +1,7 @@
 """Flags become one incident per assertion, slice and onset, and each is told once."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ class Traffic:
         self.seq = 0
         self.now_us = START_US
 
-    def minute(self, flags: int, *, level: str = "warning", records: int = 100, part: str = "a") -> None:
+    def minute(
+        self, flags: int, *, level: str = "warning", records: int = 100, part: str = "a", assertion: str = "x"
+    ) -> None:
         self.seq += 1
         self.now_us += 60_000_000
         effects = Effects(
@@ -39,10 +42,24 @@ class Traffic:
             key = f"r{self.seq}-{row}"
             append(effects.records, ("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0, False))
             if row < flags:
-                identity = flag_id("m", "1", "x", "rev", key)
+                identity = flag_id("m", "1", assertion, "rev", key)
                 append(
                     effects.flags,
-                    (identity, "m", key, "x", "rev", "champion", "1", 1.0, level, None, self.seq, row, 0),
+                    (
+                        identity,
+                        "m",
+                        key,
+                        assertion,
+                        "rev",
+                        "champion",
+                        "1",
+                        1.0,
+                        level,
+                        None,
+                        self.seq,
+                        row,
+                        0,
+                    ),
                 )
         with write(self.engine) as connection:
             found = count_flags(connection, effects, FlagBudget())
@@ -102,6 +119,44 @@ def test_slices_have_incidents_of_their_own(traffic: Traffic) -> None:
     traffic.minute(10, part="a")
     traffic.minute(10, part="b")
     assert [row.slice for row in traffic.incidents()] == ["a", "b"]
+
+
+def test_slices_that_a_sender_invents_are_one_incident_beyond_the_hourly_number(engine: Engine) -> None:
+    traffic = Traffic(engine, replace(RULE, per_hour=5))
+    for number in range(40):
+        traffic.minute(1, level="critical", part=f"clinic {number}")
+    found = traffic.incidents()
+    assert [row.slice for row in found] == [*(f"clinic {number}" for number in range(5)), ""]
+    assert (found[-1].kind, found[-1].level, found[-1].flags) == ("flood", "critical", 35)
+    assert "of x are told here together, from slice 'clinic 5' on" in found[-1].note
+    opened = [told for event, told in traffic.told() if event == "incident.opened"]
+    assert [told["slice"] for told in opened] == [row.slice for row in found]
+    assert opened[-1]["note"] == found[-1].note
+    traffic.quiet(301)
+    assert {row.status for row in traffic.incidents()} == {"resolved"}
+    traffic.now_us += 3_600_000_000
+    traffic.minute(1, level="critical", part="another")
+    assert [row.slice for row in traffic.incidents()][-1] == "another"
+
+
+def test_a_flood_hides_no_other_assertion_and_ends_when_its_mute_does(engine: Engine) -> None:
+    traffic = Traffic(engine, replace(RULE, per_hour=2))
+    for number in range(4):
+        traffic.minute(1, level="critical", part=str(number))
+    traffic.minute(1, level="critical", part="a", assertion="y")
+    assert [(row.assertion, row.kind) for row in traffic.incidents()][2:] == [
+        ("further slices", "flood"),
+        ("y", "flags"),
+    ]
+    (flood,) = [row for row in traffic.incidents() if row.kind == "flood"]
+    with write(engine) as connection:
+        stored_incidents.mute(
+            connection, flood.id, until_us=traffic.now_us + 90_000_000, now_us=traffic.now_us
+        )
+    for number in range(4, 7):
+        traffic.minute(1, level="critical", part=str(number))
+    floods = [row for row in traffic.incidents() if row.kind == "flood"]
+    assert [(row.status, row.flags) for row in floods] == [("resolved", 3), ("open", 2)]
 
 
 def test_what_is_usual_again_resolves_although_flags_go_on(traffic: Traffic) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from outrider.assertions import Batch
 from outrider.dataops.payloads.columns import PAYLOAD, Payload, PayloadForm, parse_form, payload_array
-from outrider.dataops.payloads.images import decode_image
+from outrider.dataops.payloads.images import DecodeGate, decode_image
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.payloads.payloads import Crew, Payloads, PayloadTask, rows_at_once
 from outrider.dataops.payloads.roots import Folder, PayloadError, parse_roots, root_of
@@ -349,3 +349,33 @@ def test_equal_payloads_are_equal_records_and_others_are_not() -> None:
     assert one != other
     assert PAYLOAD.num_fields == 4
     assert pa.types.is_struct(PAYLOAD)
+
+
+def test_images_are_unpacked_one_behind_the_other_where_together_they_are_too_much() -> None:
+    gate = DecodeGate(8 * 1000)
+    inside: list[int] = []
+    most: list[int] = []
+
+    def unpack(pixels: int) -> None:
+        with gate.room(pixels):
+            inside.append(pixels)
+            most.append(sum(inside))
+            time.sleep(0.001)
+            inside.remove(pixels)
+
+    sizes = [600, 300, 300, 5000, 400, 700] * 5
+    threads = [threading.Thread(target=unpack, args=(size,)) for size in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == len(sizes)
+    assert {size for size in most if size > 1000} <= {5000}, "of any size one goes alone"
+
+
+def test_an_image_that_fails_gives_its_room_back() -> None:
+    gate = DecodeGate(8)
+    with pytest.raises(RuntimeError), gate.room(100):
+        raise RuntimeError
+    with gate.room(100):
+        pass

@@ -1,6 +1,11 @@
 """Requests that come before the queries and pages wait for them."""
 
 import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -8,6 +13,10 @@ from fastapi import APIRouter
 
 from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server import app as application
+from outrider.monitor.server import process, routers
+from outrider.monitor.settings.config import load_settings
+from tests.databases import place_database
+from tests.end_to_end.service import wait_until, write_project
 
 LATE = APIRouter()
 
@@ -56,3 +65,51 @@ def test_what_loads_too_long_is_told_when_to_come_back(monkeypatch: pytest.Monke
     monkeypatch.setattr(application, "_LOAD_S", 0.05)
     answer = answers("/v1/late", is_finished=False)["/v1/late"]
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = routers.all_routers
+    failures = iter([ImportError("no module named 'orjson'")])
+    is_mended = threading.Event()
+
+    def all_routers(*given: Any) -> list[APIRouter]:
+        if not is_mended.is_set():
+            raise next(failures, MemoryError("still"))
+        return whole(*given)
+
+    monkeypatch.setattr(routers, "all_routers", all_routers)
+    monkeypatch.setattr(process, "_settle_garbage", lambda: None)
+    config = write_project(tmp_path)
+    (tmp_path / "outrider-data").mkdir()
+    place_database(tmp_path / "outrider-data" / "state.db")
+    intake = process.ServerProcess(load_settings(config))
+    intake.writer.start()
+    intake.announce_routers()
+    stopped = threading.Event()
+    keeper = threading.Thread(target=process._keep, args=(intake, None, stopped))
+    keeper.start()
+    try:
+        wait_until(lambda: get(intake.app, "/readyz").status_code == 503, "an unready service")
+        assert "no module named 'orjson'" in get(intake.app, "/readyz").json()["detail"]
+        assert get(intake.app, "/healthz").status_code == 200
+        key = (tmp_path / "outrider-data" / "key").read_text().strip()
+        began = time.monotonic()
+        assert "cannot be offered" in get(intake.app, "/v1/models", key).json()["detail"]
+        assert time.monotonic() - began < application._LOAD_S, "nobody waits for what has failed"
+        is_mended.set()
+        wait_until(lambda: get(intake.app, "/readyz").status_code == 200, "a ready service")
+        assert get(intake.app, "/v1/models", key).status_code == 200
+    finally:
+        stopped.set()
+        keeper.join()
+        intake.close()
+
+
+def get(app: Callable[..., Any], path: str, key: str = "") -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return await client.get(path, headers={"authorization": f"Bearer {key}"})
+
+    return asyncio.run(ask())

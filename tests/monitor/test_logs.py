@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.process.logs import JsonLines, RecordLog
+from outrider.monitor.process.logs import JsonLines, RecordLog, TextLines
 from tests.end_to_end.service import write_project
 
 from .workbench import workbench
@@ -33,6 +33,16 @@ def lines() -> Any:
     log.propagate = False
     yield log, lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     log.removeHandler(handler)
+
+
+def test_what_a_sender_made_up_stays_in_its_line_and_steers_no_terminal() -> None:
+    forged = "r1\n2026-01-01 intake INFO all is well\r\x1b[2J\u2028\x85"
+    text = logging.makeLogRecord({"msg": "refused: %s", "args": (forged,), "levelname": "WARNING"})
+    first, second = TextLines("%(levelname)s %(message)s").format(text).splitlines()
+    assert first == "WARNING refused: r1"
+    assert second == r"    2026-01-01 intake INFO all is well\r\x1b[2J\u2028\x85"
+    (line,) = JsonLines("intake").format(text).splitlines()
+    assert json.loads(line)["message"] == f"refused: {forged}"
 
 
 def test_a_line_has_model_record_id_and_reason(lines: Any) -> None:

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from outrider.assertions import Batch
+from outrider.monitor.host import client
 from outrider.monitor.host.client import HostClient
+from outrider.monitor.host.progress import TaskProgress
 from tests.forked import LightPopen
 
 CHECKS = """
 import ctypes, os, time
-from outrider.assertions import assertion
+from outrider.assertions import Findings, assertion
 
 HERE, CALLS = os.getcwd(), []
 
@@ -55,6 +57,10 @@ def hangs(batch):
 @assertion
 def ends(batch):
     os._exit(7)
+
+@assertion
+def says_much(batch):
+    return Findings([0], [1.0], evidence=[{"text": "x" * 2_000_000}])
 
 @assertion
 def closes(batch):
@@ -110,3 +116,30 @@ def test_a_task_that_dies_behind_results_not_yet_sent_is_named(host: HostClient,
     found, failures = judged(host, "first", bad, "last")
     assert found == {"first": 0, "last": 0}
     assert failures == [(bad, "died")]
+
+
+def test_a_result_larger_than_the_worker_would_hold_fails_its_task_alone(
+    host: HostClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MOST_RESULT_BYTES", 1_000_000)
+    found, failures = judged(host, "first", "says_much", "last")
+    assert found == {"first": 0, "last": 0}
+    assert failures == [("says_much", "died")]
+
+
+def test_the_process_behind_an_interrupted_request_asks_one_by_one(host: HostClient, tmp_path: Path) -> None:
+    file = tmp_path / "run" / "progress"
+    before = TaskProgress(path=file)
+    assert TaskProgress.interrupted(file) is None
+    before.ask("m", ["first", "last"])
+    config = tmp_path / "outrider.toml"
+    after = HostClient(config, deadline_s=1.0, popen=LightPopen, progress=file)
+    assert after.interrupted is not None
+    assert (after.interrupted, after.interrupted.culprit) == (("m", ("first", "last")), None)
+    assert judged(after, "first", "moves", "last") == ({"first": 0, "moves": 0, "last": 0}, [])
+    assert TaskProgress.interrupted(file) is None, "what was finished blames nobody"
+    before = TaskProgress(path=file)
+    before.ask("m", ["last"])
+    again = HostClient(config, deadline_s=1.0, popen=LightPopen, progress=file)
+    assert again.interrupted is not None
+    assert again.interrupted.culprit == "last"

@@ -30,13 +30,13 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
+from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.evidence import shadow_evidence
 from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
-from outrider.monitor.trainer.webhooks import targets
 from tests.databases import migrated_for
 from tests.soak import PATIENCE_S
 
@@ -128,7 +128,7 @@ def context(tmp_path: Path) -> Iterator[JobContext]:
         models.register_initial(
             connection, objects, model="sign", version="1", content=weights, is_weights=True, now_us=1
         )
-    yield JobContext(settings, engine, objects, journal, targets(settings), poll_s=0.01)
+    yield JobContext(settings, engine, objects, journal, targets_of(settings), poll_s=0.01)
     journal.close()
     engine.dispose()
 

@@ -1,5 +1,6 @@
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,8 +15,17 @@ from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sections import WebhookSettings
-from outrider.monitor.trainer.webhooks import Endpoint, Refused, deliver_due, endpoints, resolve, send
+from outrider.monitor.trainer.webhooks import (
+    Endpoint,
+    Refused,
+    deliver,
+    deliver_until,
+    endpoints,
+    resolve,
+    send,
+)
 from tests.databases import migrated
+from tests.soak import PATIENCE_S
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -76,7 +86,7 @@ def test_a_message_is_retried_with_one_id_until_it_is_taken(engine: Engine, rece
         )
     delivered = []
     for _ in range(4):
-        delivered.append(deliver_due(engine, [hook]))
+        delivered.append(deliver(engine, hook.url, hook))
         with write(engine) as connection:
             connection.execute(text("UPDATE outbox SET next_attempt_us = 0"))  # as if the backoff were over
     assert delivered == [0, 0, 1, 0]
@@ -103,9 +113,37 @@ def test_nobody_listening_is_noted_and_tried_again(engine: Engine) -> None:
             targets=[outbox.WebhookTarget(hook.url, hook.events)],
             now_us=now_us(),
         )
-    assert deliver_due(engine, [hook]) == 0
+    assert deliver(engine, hook.url, hook) == 0
     with engine.connect() as connection:
         assert "Refused" in (connection.scalar(text("SELECT last_error FROM outbox")) or "")
+
+
+def test_an_address_that_never_answers_holds_up_itself_alone(engine: Engine, receiver: Receiver) -> None:
+    receiver.statuses.clear()
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        slow = Endpoint(
+            f"http://127.0.0.1:{silent.getsockname()[1]}/", outbox.EVENTS, SECRET, allow_private=True
+        )
+        quick = Endpoint(receiver.url, outbox.EVENTS, SECRET, allow_private=True)
+        for hook in [slow] * 40 + [quick] * 5:
+            with write(engine) as connection:
+                target = outbox.WebhookTarget(hook.url, hook.events)
+                outbox.enqueue(connection, "model.promoted", {}, targets=[target], now_us=now_us())
+        thread = threading.Thread(target=deliver_until, args=(engine, [slow, quick], stop))
+        thread.start()
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while len(receiver.received) < 5 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            stop.set()
+        with engine.connect() as connection:
+            query = text("SELECT count(*) FROM outbox WHERE url = :url AND attempts > 0")
+            tried = connection.scalar(query, {"url": slow.url})
+    thread.join()
+    assert len(receiver.received) == 5
+    assert tried < 5, "the address that says nothing has had its own turns alone"
 
 
 @pytest.mark.parametrize(

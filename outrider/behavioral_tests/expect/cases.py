@@ -1,8 +1,7 @@
 """Expectations of whole cases.
 
-Judged are all answers to the examples of a case, the original's first.
-
-A case whose first answer is missing is not applicable; one that lacks another answer failed.
+Judged are all answers to the examples of a case, the original's first. A case whose first answer is missing
+is not applicable; one that lacks another answer failed.
 """
 
 from typing import Any
@@ -72,9 +71,8 @@ def spread(field: str = "score", *, at_most: float) -> Rule:
 def ordered(field: str = "score", *, direction: Direction, tolerance: float = 0.0) -> Rule:
     """Expect a case's answers to move in ``direction`` only.
 
-    In the order written; a step against it up to ``tolerance`` is allowed.
-
-    For cases that go from little to much: ``["I like it", "I like it a lot", "I love it"]``.
+    In the order written; a step against it up to ``tolerance`` is allowed. For cases that go from little to
+    much: ``["I like it", "I like it a lot", "I love it"]``.
 
     Examples
     --------

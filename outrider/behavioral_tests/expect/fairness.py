@@ -25,11 +25,10 @@ def group_gap(
 ) -> Rule:
     """Expect groups to differ in a metric by at most ``at_most``.
 
-    With ``min_ratio``, the lowest has at least that share of the highest.
-
-    A test with this expectation is one case: all its examples together. Its outcome carries the metric of
-    every group and the gap, each with a 95 % interval. With fewer than two groups that count it is not
-    applicable, and the test is skipped: it does not pass.
+    With ``min_ratio``, the lowest has at least that share of the highest. A test with this expectation is one
+    case: all its examples together. Its outcome carries the metric of every group and the gap, each with a 95
+    % interval. With fewer than two groups that count it is not applicable, and the test is skipped: it does
+    not pass.
 
     Parameters
     ----------

@@ -42,10 +42,9 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
 def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """Answers of a field, or of one element of a vector.
 
-    ``name[1]`` is one element, ``name[label]`` that of the original's class.
-
-    Where ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is that,
-    and minus that where the class is not the original's (as CheckList has it).
+    ``name[1]`` is one element, ``name[label]`` that of the original's class. Where ``name`` holds one number
+    per row, the confidence in the predicted class, ``name[label]`` is that, and minus that where the class is
+    not the original's (as CheckList has it).
 
     Parameters
     ----------
@@ -156,10 +155,9 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
     """Severities with missing answers judged last, shape (rows,).
 
-    NaN where the original lacks an answer, 1.0 where only the new one does.
-
-    Where the original (or the label) is missing there is nothing to hold the answer against: not applicable.
-    Where only the answer under test is missing, the model failed to give one: 1.0.
+    NaN where the original lacks an answer, 1.0 where only the new one does. Where the original (or the label)
+    is missing there is nothing to hold the answer against: not applicable. Where only the answer under test
+    is missing, the model failed to give one: 1.0.
     """
     return np.where(missing(was), np.nan, np.where(missing(now), 1.0, severity))
 

@@ -58,9 +58,8 @@ def _answers(before: Batch, after: Batch, field: str) -> tuple[NDArray[Any], NDA
 def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> Rule:
     """Expect the class to stay, or its score within ``tolerance``.
 
-    The score is that of the original class.
-
-    CheckList's ``INV``: a class that flips on the edge between two equally likely ones is no failure.
+    The score is that of the original class. CheckList's ``INV``: a class that flips on the edge between two
+    equally likely ones is no failure.
 
     Parameters
     ----------

@@ -183,9 +183,8 @@ def single(expectation: Expectation) -> Rule:
 def pairwise(expectation: Expectation) -> Rule:
     """Judge every example beside the first of its case.
 
-    The first beside itself, in an MFT too.
-
-    A written case of an original alone, which INV and DIR skip else, is asked and judged.
+    The first beside itself, in an MFT too. A written case of an original alone, which INV and DIR skip else,
+    is asked and judged.
     """
     if scope_of(expectation) != "row":
         raise TypeError("pairwise takes an expectation of rows")

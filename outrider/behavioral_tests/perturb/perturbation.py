@@ -66,8 +66,6 @@ def column(name: str, change: Change) -> Perturbation:
 
     Parameters
     ----------
-    name
-        Input field, such as ``"text"``.
     change
         Function of (values, rng). Values are what is not null, shape (n, …); it returns as many, of the
         same shape and a type that fits the column.
@@ -244,3 +242,9 @@ def _rebuild(
         return pa.array(full, mask=null, from_pandas=False).cast(kind)
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"{name}: values that fit {kind} expected after the change; {error}") from error
+
+
+def check_positive(value: float, name: str) -> None:
+    """Raise a ValueError for a size of 0 or less."""
+    if value <= 0:
+        raise ValueError(f"{name} must be > 0, got {value}; 0 changes nothing")

@@ -44,17 +44,14 @@ def paired_difference(
 ) -> tuple[float, float]:
     """Interval of the difference of two models' failure rates.
 
-    The other model's less the one's, on the same cases.
-
-    Wald's interval with one case more in either count and two more in all. It covers better than the plain
-    one where models hardly differ, and never shrinks to nothing when they do not differ at all.
+    The other model's less the one's, on the same cases. Wald's interval with one case more in either count
+    and two more in all. It covers better than the plain one where models hardly differ, and never shrinks to
+    nothing when they do not differ at all.
 
     Parameters
     ----------
     only_one, only_other
         Cases that one model alone failed.
-    cases
-        All cases that both were judged on.
 
     Returns
     -------

@@ -23,10 +23,8 @@ State = Literal["added", "changed", "present"]
 def add_case(path: Path, test: WrittenTest) -> State:
     """Put the one case of ``test`` into its suite file.
 
-    The test of that name is made where there is none.
-
-    The same case again changes nothing; one of the same id replaces the other. Several processes may add to
-    one file at a time.
+    The test of that name is made where there is none. The same case again changes nothing; one of the same id
+    replaces the other. Several processes may add to one file at a time.
 
     Raises
     ------

@@ -252,24 +252,31 @@ def _expect_of_rows(
     """Rule and aggregation where each answer is judged by itself."""
     own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(told)
     _check_slices(told, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
-    if own_labels and _compares(told):
+    compares = _compares(told)
+    if own_labels and compares:
         raise _NotCarried("pairs are compared, and the examples of a case have labels of their own")
-    has_original = line.type != "MFT"
-    skips_first = line.aggregate.endswith("_except_first")
-    all_have_copies = has_original and not has_lone
     if line.aggregate.startswith("any"):
-        if skips_first and not all_have_copies:
-            raise ValueError(
-                f"test {line.name!r}: any_except_first needs an original and copies in each case"
-            )
-        return (spec if skips_first or not has_original else {"single": spec}), "any"
-    if all_have_copies and not own_labels and (skips_first or _is_met_by_itself(told)):
-        return spec, "all"
-    if not has_original and not skips_first and not _compares(told):
+        return _any_row(line, spec, has_lone=has_lone), "any"
+    skips_first = line.aggregate.endswith("_except_first")
+    if line.type == "MFT":
+        is_plain = not skips_first and not compares
+    else:
+        is_plain = not has_lone and not own_labels and (skips_first or _is_met_by_itself(told))
+    if is_plain:
         return spec, "all"
     if has_lone and own_labels:
         raise _NotCarried("some cases are an original alone, and the examples have labels of their own")
-    return {"pairwise" if has_lone or _compares(told) else "single": spec}, line.aggregate
+    return {"pairwise" if has_lone or compares else "single": spec}, line.aggregate
+
+
+def _any_row(line: _Line, spec: Spec, *, has_lone: bool) -> Spec:
+    """Rule where one answer of a case is enough."""
+    has_original = line.type != "MFT"
+    if not line.aggregate.endswith("_except_first"):
+        return {"single": spec} if has_original else spec
+    if has_lone or not has_original:
+        raise ValueError(f"test {line.name!r}: any_except_first needs an original and copies in each case")
+    return spec
 
 
 def _rule(line: _Line, spec: Spec) -> Rule:

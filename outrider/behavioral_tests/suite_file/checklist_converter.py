@@ -231,10 +231,14 @@ def _comparison(fn: Any, at: int) -> Optional[Tuple[str, Any]]:
     if kind == "argument":
         is_label = at == 1 and len(names) > 3 and value == names[3] and op in _COMPARED
         return (op, _Argument()) if is_label else None
+    return _constant_comparison(op, value) if kind == "constant" else None
+
+
+def _constant_comparison(op: str, value: Any) -> Optional[Tuple[str, Any]]:
     value = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else _plain(value)
     plain = value if op in ("in", "not in") else [value]
     is_plain = isinstance(plain, list) and all(isinstance(each, (str, bool, int, float)) for each in plain)
-    return (op, value) if op and is_plain and kind == "constant" else None
+    return (op, value) if op and is_plain else None
 
 
 def _loaded(fn: Any, step: Any) -> List[Tuple[str, Any]]:

@@ -25,27 +25,18 @@ NOT_DONE = -1
 
 @dataclass(frozen=True, slots=True)
 class FileBlock:
-    """Rows of one file for one route.
-
-    Parameters
-    ----------
-    route
-        Where they go.
-    rows
-        A table under full names, or objects of JSON.
-    places
-        Line or row of each, from 1.
-    done
-        Rows of the file that are behind it when this block is taken, or ``NOT_DONE``.
-    share
-        How much of the file that is, in 0 to 1.
-    """
+    """Rows of one file for one route."""
 
     route: Route
+    """Where they go."""
     rows: pa.Table | Sequence[Any]
+    """A table under full names, or objects of JSON."""
     places: Sequence[int]
+    """Line or row of each, from 1."""
     done: int
+    """Rows of the file that are behind it when this block is taken, or ``NOT_DONE``."""
     share: float
+    """How much of the file that is, in 0 to 1."""
 
     def __len__(self) -> int:
         return len(self.rows)

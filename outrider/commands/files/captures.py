@@ -21,19 +21,14 @@ class Unreadable(ValueError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class CaptureNames:
-    """Names for values that come without any, by their position.
-
-    Parameters
-    ----------
-    inputs, outputs
-        As many as there are values; else they are called ``input_0`` … and ``target``, or ``output_0`` ….
-    target
-        Name of a single output.
-    """
+    """Names for values that come without any, by their position."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    """``inputs`` and ``outputs``: as many as there are values; else they are called ``input_0`` … and
+    ``target``, or ``output_0`` …."""
     target: str = "label"
+    """Name of a single output."""
 
 
 def is_sagemaker(item: Mapping[str, Any]) -> bool:
@@ -161,12 +156,12 @@ def _rows(side: Mapping[str, Any], names: Sequence[str], called: str, single: st
         raise Unreadable(f"encoding: CSV, JSON or BASE64 expected, got {encoding!r:.80}")
     if not isinstance(data, str):
         raise Unreadable(f"data: text expected, got {type(data).__name__}")
-    values: list[Any]
-    if encoding == "CSV":
-        values = [[_number(cell) for cell in row] for row in csv.reader(io.StringIO(data)) if row]
-    else:
-        values = _json_rows(data, lines="jsonlines" in content)
+    values = _csv_rows(data) if encoding == "CSV" else _json_rows(data, lines="jsonlines" in content)
     return [_fields(value, names, called, single) for value in values]
+
+
+def _csv_rows(text: str) -> list[Any]:
+    return [[_number(cell) for cell in row] for row in csv.reader(io.StringIO(text)) if row]
 
 
 def _json_rows(text: str, *, lines: bool) -> list[Any]:

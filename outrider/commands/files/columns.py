@@ -25,28 +25,20 @@ _UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_00
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Roles of the files' columns.
-
-    Parameters
-    ----------
-    inputs, outputs, attrs, labels
-        Columns by their names in the file. With ``inputs``, what is named nowhere is left out; without, it is
-        an input.
-    system
-        System column (``id``, ``entity``, …) to its name in the file.
-    mapped
-        Full name (``inputs.age``) to the name in the file.
-    text
-        Columns of CSV files that are texts, whatever they look like.
-    """
+    """Roles of the files' columns."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     attrs: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    """``inputs``, ``outputs``, ``attrs`` and ``labels``: columns by their names in the file. With ``inputs``,
+    what is named nowhere is left out; without, it is an input."""
     system: Mapping[str, str] = field(default_factory=dict)
+    """System column (``id``, ``entity``, …) to its name in the file."""
     mapped: Mapping[str, str] = field(default_factory=dict)
+    """Full name (``inputs.age``) to the name in the file."""
     text: tuple[str, ...] = ()
+    """Columns of CSV files that are texts, whatever they look like."""
 
     @property
     def named(self) -> dict[str, str]:

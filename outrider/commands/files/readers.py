@@ -52,19 +52,13 @@ _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of reading files.
-
-    Parameters
-    ----------
-    names, captures
-        What columns, and values without names, are called.
-    rows
-        Of one block.
-    """
+    """Options of reading files."""
 
     names: Names
     captures: CaptureNames
+    """``names`` and ``captures``: what columns, and values without names, are called."""
     rows: int = 1000
+    """Of one block."""
 
 
 def ending_of(path: Path) -> str | None:

@@ -30,11 +30,6 @@ def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progr
 
     Objects are hard-linked where the file system allows it, they never change; everything else is copied.
 
-    Parameters
-    ----------
-    release
-        Version of Outrider, noted in the manifest.
-
     Raises
     ------
     OutriderError

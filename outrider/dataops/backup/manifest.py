@@ -37,29 +37,20 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Contents of the copies of a backup's two databases.
-
-    Parameters
-    ----------
-    journal_uuid
-        Identity that both carry.
-    journal_last_seq, blocks, records
-        Of the journal.
-    revision
-        Schema of ``state.db``.
-    cursors
-        Per ``model/slot``; none lies behind ``journal_last_seq``.
-    tables
-        Rows of every table of ``state.db``.
-    """
+    """Contents of the copies of a backup's two databases."""
 
     journal_uuid: str
+    """Identity that both carry."""
     journal_last_seq: int
     blocks: int
     records: int
+    """``journal_last_seq``, ``blocks`` and ``records``: of the journal."""
     revision: str
+    """Schema of ``state.db``."""
     cursors: Mapping[str, int]
+    """Per ``model/slot``; none lies behind ``journal_last_seq``."""
     tables: Mapping[str, int]
+    """Rows of every table of ``state.db``."""
 
 
 @dataclass(frozen=True, slots=True)

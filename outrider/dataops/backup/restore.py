@@ -51,9 +51,13 @@ def _copy(source: Path, part: Path, manifest: Manifest, progress: Progress) -> N
         path = source / entry.path
         if not (part / entry.path).resolve().is_relative_to(part.resolve()):
             wrong.append(f"{entry.path} leads out of the folder")
+        elif path.resolve() != source.resolve() / entry.path:
+            wrong.append(f"{entry.path} is or lies behind a symbolic link, which no backup writes")
         elif not path.is_file():
             wrong.append(f"{entry.path} is missing")
         elif (digest := copy_hashed(path, part / entry.path)) != entry.sha256:
             wrong.append(f"{entry.path} has SHA-256 {digest}, {entry.sha256} was written")
+        else:
+            (part / entry.path).chmod(0o600)  # whatever the backup's own modes are: nothing of it is run
     if wrong:
         raise BackupDamaged(f"{source} is damaged, nothing was restored:\n" + "\n".join(wrong))

@@ -36,42 +36,30 @@ AGAIN_ROWS = 17
 
 @dataclass(frozen=True, slots=True)
 class CompressionTask:
-    """Compression task: a champion and the references for its variants.
-
-    Attributes
-    ----------
-    source, weights
-        The champion as it is loaded; weights are None where they lie in the folder that the source names.
-    name
-        ``model@version`` of the champion.
-    folder
-        What relative paths of the source are relative to.
-    records
-        Stored traffic on which variants are judged.
-    traffic
-        Older traffic that is distilled on; may be empty.
-    student
-        ``file.py:callable`` of a smaller module, or folder of a smaller Hugging Face model; None for none.
-    given
-        Weights that somebody made elsewhere, by name, as safetensors of the champion's architecture.
-    ruler
-        What of two answers counts as different.
-    cases
-        Records for behavioral tests that have none of their own.
-    """
+    """Compression task: a champion and the references for its variants."""
 
     source: Source
     weights: bytes | None
+    """``source`` and ``weights``: the champion as it is loaded; weights are None where they lie in the folder
+    that the source names."""
     name: str
+    """``model@version`` of the champion."""
     folder: Path
+    """What relative paths of the source are relative to."""
     records: Batch
+    """Stored traffic on which variants are judged."""
     traffic: Batch | None = None
+    """Older traffic that is distilled on; may be empty."""
     student: str | None = None
+    """``file.py:callable`` of a smaller module, or folder of a smaller Hugging Face model; None for none."""
     given: Mapping[str, Path] = field(default_factory=dict)
+    """Weights that somebody made elsewhere, by name, as safetensors of the champion's architecture."""
     ruler: Ruler = field(default_factory=Ruler)
+    """What of two answers counts as different."""
     assertions: Sequence[Assertion] = ()
     suites: Sequence[Suite] = ()
     cases: Batch | None = None
+    """Records for behavioral tests that have none of their own."""
     distilling: Distilling = field(default_factory=Distilling)
     effort: Effort = field(default_factory=Effort)
     device: str = "cpu"

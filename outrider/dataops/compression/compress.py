@@ -20,21 +20,7 @@ BUDGET = 12
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """Compression of one champion: variants tried, and result.
-
-    Attributes
-    ----------
-    found
-        Variants in the order in which they were tried.
-    chosen
-        The best that keeps every bound, here and in the fresh process; None where none does.
-    confirmed
-        Its figures in the fresh process, on records that the search did not see.
-    source, weights
-        What the chosen one is made of; weights are None where they are those of the champion's folder.
-    refused
-        Why variants that passed here were refused there, by name.
-    """
+    """Compression of one champion: variants tried, and result."""
 
     name: str
     device: str
@@ -42,11 +28,17 @@ class Compressed:
     slo: Slo
     champion: Evaluated
     found: Sequence[Evaluated]
+    """Variants in the order in which they were tried."""
     chosen: Evaluated | None
+    """The best that keeps every bound, here and in the fresh process; None where none does."""
     confirmed: Confirmed | None
+    """Its figures in the fresh process, on records that the search did not see."""
     refused: dict[str, list[str]]
+    """Why variants that passed here were refused there, by name."""
     source: Source | None = None
     weights: bytes | None = field(default=None, repr=False)
+    """``source`` and ``weights``: what the chosen one is made of; weights are None where they are those of
+    the champion's folder."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON can carry."""

@@ -19,13 +19,7 @@ PENALTY = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A variant with its figures; ``failure`` says why there are none.
-
-    Attributes
-    ----------
-    zeros
-        Share of zeros among the weights of a pruned variant that is run dense.
-    """
+    """A variant with its figures; ``failure`` says why there are none."""
 
     variant: Variant
     cost: Cost | None = None
@@ -33,6 +27,7 @@ class Evaluated:
     flips: Flips | None = None
     suites: SuiteVerdict | None = None
     zeros: float = 0.0
+    """Share of zeros among the weights of a pruned variant that is run dense."""
     failure: str = ""
 
     @property

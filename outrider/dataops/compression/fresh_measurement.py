@@ -32,17 +32,12 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Figures from a fresh process, on records unseen by the search.
-
-    Attributes
-    ----------
-    resident_mb
-        Memory that the process gained by loading the version and answering once; nan where nobody says.
-    """
+    """Figures from a fresh process, on records unseen by the search."""
 
     cost: Cost
     likeness: Likeness
     resident_mb: float
+    """Memory that the process gained by loading the version and answering once; nan where nobody says."""
 
     @property
     def figures(self) -> dict[str, float | None]:

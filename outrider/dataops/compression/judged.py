@@ -22,36 +22,25 @@ Fired = dict[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Records on which an assertion fires for one model only.
-
-    Attributes
-    ----------
-    rate
-        Their share, less ``noise``, at least 0.0.
-    noise
-        The same share between the champion and itself in batches of another size.
-    worst
-        Assertion that flips most often, and how often it fires for champion and variant; empty without flips.
-    """
+    """Records on which an assertion fires for one model only."""
 
     rate: float
+    """Their share, less ``noise``, at least 0.0."""
     noise: float
+    """The same share between the champion and itself in batches of another size."""
     worst: str = ""
+    """Assertion that flips most often, and how often it fires for champion and variant; empty without
+    flips."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteVerdict:
-    """Behavioral tests of a variant against the champion's.
-
-    Attributes
-    ----------
-    regressions
-        Tests that it fails more often beyond chance (McNemar, Holm over all tests), and tests that cannot be
-        run on it; as ``suite: test``.
-    """
+    """Behavioral tests of a variant against the champion's."""
 
     tests: int
     regressions: tuple[str, ...]
+    """Tests that it fails more often beyond chance (McNemar, Holm over all tests), and tests that cannot be
+    run on it; as ``suite: test``."""
 
 
 def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
@@ -95,9 +84,8 @@ def run_suites(
 ) -> list[Outcome]:
     """Outcomes of all tests.
 
-    Every case is asked, whatever ``stop`` says, so that models can be compared.
-
-    Tests without cases of their own are left out unless ``cases`` are given.
+    Every case is asked, whatever ``stop`` says, so that models can be compared. Tests without cases of their
+    own are left out unless ``cases`` are given.
     """
     found = []
     for test in (test for suite in suites for test in suite.tests):

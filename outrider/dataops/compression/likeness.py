@@ -12,31 +12,21 @@ from outrider.assertions.wilson import wilson_interval
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Agreement of a variant with the champion on the same records.
-
-    Attributes
-    ----------
-    measure
-        What is compared: ``label``, else ``text``, else ``score``; see `outrider.assertions.differences`.
-    agreement
-        1 less the share of records answered differently beyond ``noise``, at most 1.0.
-    low
-        Lower end of its 95 % interval (Wilson, of records chosen before), the noise taken as it was found.
-    same
-        Share of records answered alike, nothing subtracted.
-    noise
-        Mean share of records that champion and variant answer differently in batches of another size.
-    score_delta
-        Mean absolute difference of ``score``; nan without one.
-    """
+    """Agreement of a variant with the champion on the same records."""
 
     measure: str
+    """What is compared: ``label``, else ``text``, else ``score``; see `outrider.assertions.differences`."""
     rows: int
     agreement: float
+    """1 less the share of records answered differently beyond ``noise``, at most 1.0."""
     low: float
+    """Lower end of its 95 % interval (Wilson, of records chosen before), the noise taken as it was found."""
     same: float
+    """Share of records answered alike, nothing subtracted."""
     noise: float
+    """Mean share of records that champion and variant answer differently in batches of another size."""
     score_delta: float
+    """Mean absolute difference of ``score``; nan without one."""
 
 
 def likeness(champion: Batch, again: Batch, variant: Batch, variant_again: Batch, ruler: Ruler) -> Likeness:

@@ -26,8 +26,6 @@ def best_first(
     score
         Of what an evaluation found, higher is better; None where it could not be evaluated, which costs
         nothing of the budget and leads nowhere.
-    budget
-        Evaluations.
 
     Returns
     -------

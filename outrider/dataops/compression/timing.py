@@ -30,30 +30,22 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Figures of one model on one device.
-
-    Attributes
-    ----------
-    p50_ms, p99_ms
-        From one record to its outputs, by the clock, encoding included; ``calls`` of them were timed.
-    rows_per_s
-        Through the module alone, in batches of ``Effort.batch_rows``.
-    speed
-        The champion's time over this one's, median of pairs of passes that were measured in turn: CPU seconds
-        of the thread on a CPU, by the clock on other devices. 1.0 for the champion itself.
-    latency_speed
-        The same of calls with one record.
-    memory_bytes
-        Parameters and buffers as they are held.
-    """
+    """Figures of one model on one device."""
 
     p50_ms: float
     p99_ms: float
+    """``p50_ms`` and ``p99_ms``: from one record to its outputs, by the clock, encoding included; ``calls``
+    of them were timed."""
     calls: int
     rows_per_s: float
+    """Through the module alone, in batches of ``Effort.batch_rows``."""
     speed: float
+    """The champion's time over this one's, median of pairs of passes that were measured in turn: CPU seconds
+    of the thread on a CPU, by the clock on other devices. 1.0 for the champion itself."""
     latency_speed: float
+    """The same of calls with one record."""
     memory_bytes: int
+    """Parameters and buffers as they are held."""
 
 
 def measure(

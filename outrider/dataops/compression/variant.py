@@ -18,22 +18,15 @@ SAME = "same"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Composition of prune, distil and quantise, in this order.
-
-    Attributes
-    ----------
-    weights
-        ``same`` as the champion's, one of :data:`PRUNINGS`, ``student`` for the smaller architecture, or the
-        name of weights that were given.
-    is_distilled
-        Whether these weights then learned the champion's answers to stored traffic; a student always did.
-    recipe
-        Steps at load.
-    """
+    """Composition of prune, distil and quantise, in this order."""
 
     weights: str = SAME
+    """``same`` as the champion's, one of :data:`PRUNINGS`, ``student`` for the smaller architecture, or the
+    name of weights that were given."""
     is_distilled: bool = False
+    """Whether these weights then learned the champion's answers to stored traffic; a student always did."""
     recipe: tuple[str, ...] = ()
+    """Steps at load."""
 
     @property
     def name(self) -> str:

@@ -146,11 +146,6 @@ def as_mft(
 ) -> WrittenTest:
     """A test whose one case is the record with its right answer.
 
-    Parameters
-    ----------
-    batch
-        The record alone.
-
     Raises
     ------
     NoAnswer

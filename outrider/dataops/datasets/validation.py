@@ -24,25 +24,17 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for a model's data.
-
-    Attributes
-    ----------
-    target
-        Label field that every row must have.
-    classes
-        Its allowed values; empty when it has no fixed set.
-    inputs
-        Input fields that may not be null.
-    expectations
-        The user's own: ``{"type": "expect_…", "kwargs": {…}}``. A tensor column ``inputs.image`` is offered
-        as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``.
-    """
+    """Rules for a model's data."""
 
     target: str = "label"
+    """Label field that every row must have."""
     classes: Sequence[int | str] = ()
+    """Its allowed values; empty when it has no fixed set."""
     inputs: Sequence[str] = ()
+    """Input fields that may not be null."""
     expectations: Sequence[Mapping[str, Any]] = ()
+    """The user's own: ``{"type": "expect_…", "kwargs": {…}}``. A tensor column ``inputs.image`` is offered as
+    ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
 
 
 @dataclass(frozen=True, slots=True)

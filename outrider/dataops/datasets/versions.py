@@ -1,15 +1,14 @@
 """Dataset versions.
 
-Immutable Parquet files named by their digest, a manifest each, provenance per row.
-
-A version is a list of files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`)
-stands under the number of the version that *added* its file, at its position in that file, and is written
-in the transaction that commits the version, together with lineage and outbox.
+Immutable Parquet files named by their digest, a manifest each, provenance per row. A version is a list of
+files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`) stands under the number
+of the version that *added* its file, at its position in that file, and is written in the transaction that
+commits the version, together with lineage and outbox.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -184,18 +183,7 @@ def commit(
     version = Version(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
     )
-    connection.execute(
-        insert(_VERSION).values(
-            dataset=version.dataset,
-            number=number,
-            model=version.model,
-            parent=expected,
-            digest=version.digest,
-            rows=version.rows,
-            manifest=manifest,
-            created_us=now_us,
-        )
-    )
+    connection.execute(insert(_VERSION).values(asdict(version)))
     connection.execute(
         insert(_ROW),
         [

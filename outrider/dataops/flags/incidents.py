@@ -1,13 +1,14 @@
 """Incidents: flags of one assertion and slice since one onset.
 
-Each is announced once.
-
-An assertion that fires a little all the time is no news. What opens an incident: the first flag of a
-``critical`` assertion; of a ``warning``, enough flags within a window and a share of the records well above
-what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
+Each is announced once. An assertion that fires a little all the time is no news. What opens an incident: the
+first flag of a ``critical`` assertion; of a ``warning``, enough flags within a window and a share of the
+records well above what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
 
 Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
 tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
+
+Of one model so many open within an hour, and the first of each assertion: further onsets, such as of slices
+that a sender invents, are one more incident together.
 
 Clocks have incidents too: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
@@ -31,9 +32,11 @@ from .stored_incidents import IncidentRow, resolve
 
 CHAMPION = "champion"
 LIVE = "live_test"
+FLOOD = "flood"
 EVENT_TIME = "event_time"
 CLOCK = "clock"
 _CLOCK_ID = "inc_clock_"
+_HOUR_US = 3_600_000_000
 _INCIDENT = table_of(Incident)
 _FLAGS = table_of(FlagCount)
 _RECORDS = table_of(RecordCount)
@@ -48,6 +51,7 @@ class IncidentRule:
     window_s: float = 300.0
     baseline_s: float = 86_400.0
     quiet_s: float = 900.0
+    per_hour: int = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +94,21 @@ def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bo
 
 
 @dataclass(slots=True)
+class _Onsets:
+    """Onsets of one unit: the flags around them, and those that have no incident of their own."""
+
+    recent: Mapping[tuple[str, str], Figures]
+    opened: Tally[str] | None = None
+    """Incidents of the last hour by assertion, once there is an onset."""
+    folded: list[tuple[NewFlags, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class IncidentBook:
     """Incidents of one model, opened, followed and resolved.
 
-    In the worker's transactions.
-
-    What is usual changes by the minute only, so it is read once in a minute; everything else stands in the
-    database.
+    In the worker's transactions. What is usual changes by the minute only, so it is read once in a minute;
+    everything else stands in the database.
     """
 
     model: str
@@ -142,16 +154,16 @@ class IncidentBook:
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
         self._follow_clocks(connection, rows, ahead, now_us, seq)
         unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
-        recent = self._recent(connection, groups, now_us)
+        onsets = _Onsets(self._recent(connection, groups, now_us))
         extended: list[dict[str, object]] = []
         for key, members in groups.items():
             flags = sum(new.flags for new in members)
             row = unresolved.pop(key, None)
             if row is None:
-                self._open(connection, members, flags, recent, now_us)
+                self._open(connection, members, flags, onsets, now_us)
             elif row.status != "muted" or row.muted_until_us > now_us:
                 alive = row.status == "muted" or self._is_news(
-                    connection, members[0], recent, now_us, before_us=row.opened_us
+                    connection, members[0], onsets.recent, now_us, before_us=row.opened_us
                 )
                 # A judge that lags speaks of an earlier time.
                 last_us = max(now_us, row.last_flag_us) if alive else row.last_flag_us
@@ -160,7 +172,7 @@ class IncidentBook:
                     unresolved[key] = row
             else:  # the silence that was asked for is over: what still fires is told anew
                 self._resolve(connection, row, now_us, why="muted until then")
-                self._open(connection, members, flags, recent, now_us)
+                self._open(connection, members, flags, onsets, now_us)
         if extended:
             connection.execute(
                 update(_INCIDENT)
@@ -168,7 +180,8 @@ class IncidentBook:
                 .values(flags=_INCIDENT.c.flags + bindparam("more"), last_flag_us=bindparam("at")),
                 extended,
             )
-        for row in unresolved.values():
+        flood = self._fold(connection, [row for row in rows if row.kind == FLOOD], onsets.folded, now_us)
+        for row in [*unresolved.values(), *flood]:
             if self._is_over(row, now_us):
                 self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
 
@@ -191,9 +204,8 @@ class IncidentBook:
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
         """Shift open incidents over a step of the clock.
 
-        The clock was set ``by_us`` at block ``seq``.
-
-        What is not over yet lasts as long as it would have; the border is told once for all models.
+        The clock was set ``by_us`` at block ``seq``. What is not over yet lasts as long as it would have; the
+        border is told once for all models.
         """
         own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.status != "resolved")
         connection.execute(update(_INCIDENT).where(own).values(last_flag_us=_INCIDENT.c.last_flag_us + by_us))
@@ -349,14 +361,57 @@ class IncidentBook:
         connection: Connection,
         members: Sequence[NewFlags],
         flags: int,
-        recent: Mapping[tuple[str, str], Figures],
+        onsets: _Onsets,
         now_us: int,
     ) -> None:
         first = members[0]
-        if not self._is_news(connection, first, recent, now_us):
+        if not self._is_news(connection, first, onsets.recent, now_us):
             return
+        if (opened := onsets.opened) is None:
+            opened = onsets.opened = self._opened_since(connection, now_us - _HOUR_US)
+        if opened.total() >= self.rule.per_hour and opened[first.assertion]:
+            onsets.folded.append((first, flags))
+            return
+        opened[first.assertion] += 1
         row = self._new(first.assertion, first.slice, "flags", first.level, flags, first.first_record, now_us)
         self._tell(connection, row, {})
+
+    def _opened_since(self, connection: Connection, start_us: int) -> Tally[str]:
+        own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.kind == "flags")
+        query = select(_INCIDENT.c.assertion, func.count()).where(own, _INCIDENT.c.opened_us > start_us)
+        found = connection.execute(query.group_by(_INCIDENT.c.assertion)).all()
+        return Tally(dict(map(tuple, found)))
+
+    def _fold(
+        self,
+        connection: Connection,
+        rows: Sequence[Row[Any]],
+        folded: Sequence[tuple[NewFlags, int]],
+        now_us: int,
+    ) -> Sequence[Row[Any]]:
+        """Make one incident of onsets that have none of their own; ``rows`` where it may be over."""
+        if not folded:
+            return rows
+        flags = sum(count for _, count in folded)
+        level = "critical" if any(new.level == "critical" for new, _ in folded) else "warning"
+        alive = [row for row in rows if row.status != "muted" or row.muted_until_us > now_us]
+        for row in rows:
+            if row not in alive:
+                self._resolve(connection, row, now_us, why="muted until then")
+        if alive:
+            values = {"flags": alive[0].flags + flags, "last_flag_us": max(now_us, alive[0].last_flag_us)}
+            values |= {"level": level} if level == "critical" else {}
+            connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == alive[0].id).values(values))
+            return ()
+        names = ", ".join(sorted({new.assertion for new, _ in folded}))
+        first = folded[0][0]
+        note = (
+            f"more than {self.rule.per_hour} incidents within an hour: further ones of {names} are told here "
+            f"together, from slice {first.slice!r} on"
+        )
+        made = self._new("further slices", "", FLOOD, level, flags, first.first_record, now_us, note)
+        self._tell(connection, made, {"note": note})
+        return ()
 
     def _new(
         self,

@@ -41,22 +41,15 @@ class LiveRateView:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Alarm: a live test's lower bound has passed its tolerance.
-
-    Attributes
-    ----------
-    view
-        As it was then.
-    record
-        A failure of the block in which it did.
-    failures
-        Until now.
-    """
+    """Alarm: a live test's lower bound has passed its tolerance."""
 
     view: LiveRateView
+    """As it was then."""
     level: str
     record: str
+    """A failure of the block in which it did."""
     failures: int
+    """Until now."""
 
 
 def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView], list[Alarm]]:

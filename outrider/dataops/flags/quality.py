@@ -60,9 +60,9 @@ _LABEL, _REVIEW, _STRIKE = (table_of(t) for t in (Label, Review, Strike))
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
-@dataclass(frozen=True, slots=True)
-class AssertionQuality:
-    """Quality of one assertion or live test."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionFacts:
+    """Facts of one assertion or live test."""
 
     name: str
     kind: str
@@ -70,25 +70,31 @@ class AssertionQuality:
     description: str
     owner: str
     revision: str
+    precision: Rate
+    """P(model wrong | fired), over flags of the active revision that were reviewed or labelled."""
+    cost_us: float | None
+    """Microseconds per record, all revisions; None before the first."""
+    suspended_until_us: int
+    suspension: str
+    """Why a person suspended it; empty when its strikes did."""
+    last_strike: str | None
+    proposal: tuple[str, ...]
+    """Why it should be suspended; empty when nothing speaks for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionQuality(AssertionFacts):
+    """Quality of one assertion or live test."""
+
     flags: int
     """Of all revisions, since the beginning."""
     fire_rate: Rate
     """Flags per record of the last day of traffic."""
-    precision: Rate
-    """P(model wrong | fired), over flags that were reviewed or whose record has a label."""
     reviewed: int
     by_slice: Mapping[str, Rate]
     """Precision per slice."""
     detection: Detection
     lead: LeadTime
-    cost_us: float | None
-    """Microseconds per record, all revisions; None before the first."""
-    suspended_until_us: int
-    suspension: str
-    """Why a person suspended it."""
-    last_strike: str | None
-    proposal: tuple[str, ...]
-    """Why it should be suspended; empty when nothing speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,6 @@ def read_quality(
     counts = read_counts(connection, model, CHAMPION)
     precision = said.precision()
     fire_rate = _fire_rates(connection, model, [row], counts)[name]
-    judged = counts.get(f"judged:{name}", 0)
     rests = row.suspended_until_us > now_us
     return AssertionQuality(
         name=name,
@@ -237,12 +242,18 @@ def read_quality(
         by_slice=_by_slice(said),
         detection=detect(_judged(connection, model, row, labelled, said)),
         lead=lead_time(_flag_times(connection, model, row), errors, quiet_s=EPISODE_QUIET_S),
-        cost_us=counts.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None,
+        cost_us=cost_us(counts, name),
         suspended_until_us=row.suspended_until_us if rests else 0,
         suspension=row.suspension if rests else "",
         last_strike=last_strikes(connection, model).get(name),
         proposal=() if rests else reasons_to_suspend(fire_rate, precision, rule),
     )
+
+
+def cost_us(counts: Mapping[str, int], name: str) -> float | None:
+    """Microseconds per record, from the counters of the champion's slot."""
+    judged = counts.get(f"judged:{name}", 0)
+    return counts.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None
 
 
 def read_proposals(

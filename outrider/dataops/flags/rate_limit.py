@@ -44,8 +44,6 @@ class FlagBudget:
 
         Parameters
         ----------
-        ids
-            The flags' ids in the order of the stream.
         before
             How many flags of this assertion the minute has counted already.
         """

@@ -21,7 +21,7 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``live_test``, ``event_time`` or ``clock``."""
+    """``flags``, ``flood``, ``live_test``, ``event_time`` or ``clock``."""
     status: str
     opened_us: int
     last_flag_us: int

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.commit import suspend
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import Strike, table_of
 
 NOT_LOADED = "not_loaded"
 """Reason of strikes of files that gave nothing."""
+DIED = "died"
 _STRIKE = table_of(Strike)
 
 
@@ -30,6 +32,45 @@ def note_load_errors(connection: Connection, model: str, errors: Sequence[str], 
         if error not in known
     ]
     insert_rows(connection, Strike, rows)
+
+
+def strike_for_death(
+    connection: Connection,
+    model: str,
+    assertion: str,
+    *,
+    seq: int,
+    now_us: int,
+    since_us: int,
+    until_us: int,
+    most: int,
+) -> bool:
+    """Blame an assertion for the worker's end; suspend on many strikes.
+
+    Parameters
+    ----------
+    seq
+        Block behind which the worker was.
+    since_us
+        From when on strikes count.
+    until_us
+        End of the suspension.
+    most
+        Strikes that suspend.
+
+    Returns
+    -------
+    bool
+        Whether it is suspended now.
+    """
+    detail = "the worker process ended while it ran, or while its result was read"
+    insert_rows(connection, Strike, [(model, assertion, now_us, seq, DIED, detail, CHAMPION)])
+    own = (_STRIKE.c.model == model, _STRIKE.c.assertion == assertion, _STRIKE.c.slot == CHAMPION)
+    strikes = connection.scalar(select(func.count()).where(*own, _STRIKE.c.at_us >= since_us))
+    if (strikes or 0) < most:
+        return False
+    suspend(connection, model, assertion, until_us)
+    return True
 
 
 def newest_strikes(

@@ -22,18 +22,12 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TrainingExamples:
-    """Examples for a module's training.
-
-    Attributes
-    ----------
-    x
-        Inputs, shape (rows, …).
-    y
-        Class numbers (int64, shape (rows,)) or values (float32).
-    """
+    """Examples for a module's training."""
 
     x: torch.Tensor
+    """Inputs, shape (rows, …)."""
     y: torch.Tensor
+    """Class numbers (int64, shape (rows,)) or values (float32)."""
 
 
 def examples(
@@ -126,12 +120,9 @@ def fine_tune(
     old = 0 if replay is None else len(replay.y)
     if len(fresh.y) + old == 0:
         raise ValueError("there is nothing to learn from: neither a fresh nor a replayed example")
-    drawn = min(old, round(replay_ratio * len(fresh.y))) if len(fresh.y) else old
-    x = fresh.x if replay is None else torch.cat([fresh.x, replay.x])
-    y = fresh.y if replay is None else torch.cat([fresh.y, replay.y])
-    y = y.to(device)
-    if augment is None:
-        x = x.to(device)
+    drawn = _drawn(old, len(fresh.y), replay_ratio)
+    both = _stacked(fresh, replay)
+    x, y = both.x if augment is not None else both.x.to(device), both.y.to(device)
     normalised = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     steps = epochs * len(_chunks(torch.arange(len(fresh.y) + drawn), batch_rows, bool(normalised)))
     loss_of = torch.nn.functional.cross_entropy if y.dtype == torch.int64 else _squared_error
@@ -145,9 +136,7 @@ def fine_tune(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # for dropout
         for epoch in range(1, epochs + 1):
-            replayed = len(fresh.y) + torch.randperm(old, generator=draw)[:drawn]
-            rows = torch.cat([torch.arange(len(fresh.y)), replayed])
-            rows = rows[torch.randperm(len(rows), generator=draw)]
+            rows = _epoch_rows(len(fresh.y), old, drawn, draw)
             total = 0.0
             for chunk in _chunks(rows, batch_rows, bool(normalised)):
                 inputs = x[chunk.to(x.device)]
@@ -170,6 +159,24 @@ def fine_tune(
         last.store()
     module.eval()
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+def _stacked(fresh: TrainingExamples, replay: TrainingExamples | None) -> TrainingExamples:
+    if replay is None:
+        return fresh
+    return TrainingExamples(torch.cat([fresh.x, replay.x]), torch.cat([fresh.y, replay.y]))
+
+
+def _drawn(old: int, fresh: int, replay_ratio: float) -> int:
+    """Old rows that an epoch sees."""
+    return min(old, round(replay_ratio * fresh)) if fresh else old
+
+
+def _epoch_rows(fresh: int, old: int, drawn: int, draw: torch.Generator) -> torch.Tensor:
+    """All fresh rows and ``drawn`` of the old ones behind them, in random order."""
+    replayed = fresh + torch.randperm(old, generator=draw)[:drawn]
+    rows = torch.cat([torch.arange(fresh), replayed])
+    return rows[torch.randperm(len(rows), generator=draw)]
 
 
 def _chunks(rows: torch.Tensor, batch_rows: int, normalised: bool) -> list[torch.Tensor]:

@@ -153,10 +153,9 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
 def judge_suite(suite: SuiteEvidence) -> Check:
     """Check one behavioral test against the champion.
 
-    A test that the champion passes must be passed; one that both fail may not be failed more often.
-
-    "More often" is a question of the cases that one of them alone fails (McNemar), over all tests together
-    (Holm). What raises fails, and so does a candidate that leaves nothing to be judged.
+    A test that the champion passes must be passed; one that both fail may not be failed more often. "More
+    often" is a question of the cases that one of them alone fails (McNemar), over all tests together (Holm).
+    What raises fails, and so does a candidate that leaves nothing to be judged.
     """
     where = f"{suite.capability}: {suite.test} ({suite.kind}, suite {suite.suite})"
     champion, candidate = suite.champion, suite.candidate

@@ -88,14 +88,8 @@ def maybe_enqueue(
     trigger: Trigger,
     now_us: int,
     targets: Sequence[WebhookTarget] = (),
-    upto_seq: int | None = None,
 ) -> str | None:
     """Enqueue due job and ``retrain.requested``, in the caller's write transaction.
-
-    Parameters
-    ----------
-    upto_seq
-        Last journal block whose flags and labels the job uses; by default the champion's cursor.
 
     Returns
     -------
@@ -129,15 +123,7 @@ def maybe_enqueue(
     if not due(count):
         return None
     params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}
-    return add(
-        connection,
-        model=model,
-        kind=trigger.kind,
-        params=params,
-        now_us=now_us,
-        targets=targets,
-        upto_seq=upto_seq,
-    )
+    return add(connection, model=model, kind=trigger.kind, params=params, now_us=now_us, targets=targets)
 
 
 def add(
@@ -148,19 +134,16 @@ def add(
     params: Mapping[str, object],
     now_us: int,
     targets: Sequence[WebhookTarget] = (),
-    upto_seq: int | None = None,
 ) -> str:
-    """Queue a job.
+    """Queue a job on the blocks that the champion's cursor has passed.
 
-    A retraining also enqueues its event for all targets, in the same transaction.
-
-    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
+    A retraining also enqueues its event for all targets, in the same transaction. A retraining whose
+    ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
     job = f"job_{uuid.uuid4().hex}"
-    if upto_seq is None:
-        upto_seq = connection.scalar(
-            select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == "champion")
-        )
+    upto_seq = connection.scalar(
+        select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == "champion")
+    )
     params = {**params, "upto_seq": upto_seq}
     connection.execute(
         insert(_JOB).values(

@@ -32,33 +32,22 @@ class DiscordantPairs:
 
 @dataclass(frozen=True, slots=True)
 class ShadowTestFindings:
-    """All that a shadow test found.
-
-    Attributes
-    ----------
-    agreement
-        On all records, by what decides for the task; None without a record.
-    has_common
-        Whether something that both answered can be compared; False only where both did answer.
-    labels
-        Records with a label that one of the two gets wrong.
-    flags
-        Records on which assertions fire for one of the two.
-    regressions
-        Behavioral tests that the champion passes and the challenger fails.
-    smaller
-        Bytes of the challenger's weights by those of the champion's; None where nobody knows.
-    out
-        Why the challenger does not answer any more; empty while it does.
-    """
+    """All that a shadow test found."""
 
     agreement: Agreement | None = None
+    """On all records, by what decides for the task; None without a record."""
     has_common: bool = True
+    """Whether something that both answered can be compared; False only where both did answer."""
     labels: DiscordantPairs = DiscordantPairs(0, 0, 0)
+    """Records with a label that one of the two gets wrong."""
     flags: DiscordantPairs = DiscordantPairs(0, 0, 0)
+    """Records on which assertions fire for one of the two."""
     regressions: Sequence[str] = ()
+    """Behavioral tests that the champion passes and the challenger fails."""
     smaller: float | None = None
+    """Bytes of the challenger's weights by those of the champion's; None where nobody knows."""
     out: str = ""
+    """Why the challenger does not answer any more; empty while it does."""
 
 
 def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendation, list[str]]:

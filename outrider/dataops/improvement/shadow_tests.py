@@ -1,7 +1,7 @@
 """Timed shadow tests beside the champion, with findings and a recommendation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -14,33 +14,24 @@ _TEST = table_of(ShadowTest)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shadow test.
-
-    Attributes
-    ----------
-    champion
-        Version it is compared with: when another one becomes champion, the test ends and a new one begins.
-    after_seq
-        Journal block behind which it began.
-    ends_us, ends_rows
-        Time, and number of records, at which it ends with a recommendation; None where it runs until the
-        challenger goes.
-    recommendation
-        ``promote``, ``keep`` or ``undecided``; empty while it runs.
-    findings
-        What is known, as ``monitor.shadow_findings.gather`` gives it.
-    """
+    """Shadow test."""
 
     model: str
     version: str
     began_us: int
     champion: str
+    """Version it is compared with: when another one becomes champion, the test ends and a new one begins."""
     after_seq: int
+    """Journal block behind which it began."""
     ends_us: int | None
     ends_rows: int | None
+    """``ends_us`` and ``ends_rows``: time, and number of records, at which it ends with a recommendation;
+    None where it runs until the challenger goes."""
     ended_us: int | None
     recommendation: str
+    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
     findings: Mapping[str, Any]
+    """What is known, as ``monitor.shadow_findings.gather`` gives it."""
 
     @property
     def is_running(self) -> bool:
@@ -68,20 +59,7 @@ def begin(
     """
     ends_us = None if shadow_s is None else now_us + int(shadow_s * 1e6)
     test = Trial(model, version, now_us, champion, after_seq, ends_us, shadow_rows, None, "", {})
-    connection.execute(
-        insert(_TEST).values(
-            model=model,
-            version=version,
-            began_us=now_us,
-            champion=champion,
-            after_seq=after_seq,
-            ends_us=ends_us,
-            ends_rows=shadow_rows,
-            ended_us=None,
-            recommendation="",
-            findings={},
-        )
-    )
+    connection.execute(insert(_TEST).values(asdict(test)))
     return test
 
 

@@ -9,21 +9,14 @@ from .journal import SqliteJournal
 
 @dataclass(slots=True)
 class Damage:
-    """Damage found in a journal.
-
-    Parameters
-    ----------
-    blocks
-        Number of every damaged block, with what is wrong with it.
-    checked
-        How many blocks were looked at.
-    upto_seq
-        The last of them; the journal's last one unless time ran out.
-    """
+    """Damage found in a journal."""
 
     blocks: dict[int, str] = field(default_factory=dict)
+    """Number of every damaged block, with what is wrong with it."""
     checked: int = 0
+    """How many blocks were looked at."""
     upto_seq: int = 0
+    """The last of them; the journal's last one unless time ran out."""
 
 
 def find_damage(path: Path, *, most_s: float = 20.0) -> Damage:

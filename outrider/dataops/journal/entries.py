@@ -10,30 +10,21 @@ Kind = Literal["records", "labels", "tick", "kept", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Block of one model, to append.
-
-    Parameters
-    ----------
-    kind
-        ``records``, ``labels``, ``tick`` (time passed and nothing came; model ``""``, no payload), or
-        ``step`` (the clock was set; model ``""``): see `step_entry`.
-    model
-        Name of the model.
-    rows
-        Rows in the payload.
-    payload
-        Arrow IPC stream.
-    digest, schema
-        Digest of the payload's schema and the serialized schema itself. A digest not seen before is
-        remembered in the same commit; ``""`` remembers nothing.
-    """
+    """Block of one model, to append."""
 
     kind: Kind
+    """``records``, ``labels``, ``tick`` (time passed and nothing came; model ``""``, no payload), or ``step``
+    (the clock was set; model ``""``): see `step_entry`."""
     model: str
+    """Name of the model."""
     rows: int
+    """Rows in the payload."""
     payload: bytes
+    """Arrow IPC stream."""
     digest: str = ""
     schema: bytes = b""
+    """``digest`` and ``schema``: digest of the payload's schema and the serialized schema itself. A digest
+    not seen before is remembered in the same commit; ``""`` remembers nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,30 +22,23 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """Unmatched side of a record, request or response; no block yet.
-
-    Parameters
-    ----------
-    model, key
-        What both sides share.
-    side
-        ``request``, ``response``, or ``done`` for what is remembered of a key behind that.
-    received_us, due_us
-        When it came, and when it is given up waiting (µs since the epoch, UTC).
-    payload
-        What the writer makes of it.
-    digest, schema
-        As of an `Entry`: remembered with the first half that has them. ``schema`` is not read back.
-    """
+    """Unmatched side of a record, request or response; no block yet."""
 
     model: str
     key: str
+    """``model`` and ``key``: what both sides share."""
     side: str
+    """``request``, ``response``, or ``done`` for what is remembered of a key behind that."""
     received_us: int
     due_us: int
+    """``received_us`` and ``due_us``: when it came, and when it is given up waiting (µs since the epoch,
+    UTC)."""
     payload: bytes
+    """What the writer makes of it."""
     digest: str = ""
     schema: bytes = b""
+    """``digest`` and ``schema``: as of an `Entry`: remembered with the first half that has them. ``schema``
+    is not read back."""
 
 
 def change(db: sqlite3.Connection, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:

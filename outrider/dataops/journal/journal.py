@@ -193,16 +193,12 @@ class SqliteJournal:
 
         Parameters
         ----------
-        entries
-            Blocks in the order in which they are to be read.
         received_us
             Time of receipt, µs since the epoch, UTC.
         keep, drop
             Halves put away and removed in the same commit; one of the same side and key is replaced.
         forget_us
             Also removed: halves of side ``done`` that are due by then.
-        notes
-            Written and removed in the same commit.
 
         Returns
         -------
@@ -326,9 +322,7 @@ class SqliteJournal:
     def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
         """Return at most ``limit`` halves due by ``until_us``, oldest first.
 
-        None of side ``done``.
-
-        Fewer when their payloads exceed 32 MiB together.
+        None of side ``done``. Fewer when their payloads exceed 32 MiB together.
         """
         with self._lock:
             return half_rows.due(self._db, until_us, limit=limit, max_bytes=READ_BYTES)

@@ -1,9 +1,7 @@
 """Notes of the intake in the journal.
 
-State that must survive a restart, and records that are no block yet.
-
-Written and removed in the commits of blocks, so that what a note stood for is in a block exactly when the
-note is gone.
+State that must survive a restart, and records that are no block yet. Written and removed in the commits of
+blocks, so that what a note stood for is in a block exactly when the note is gone.
 """
 
 import sqlite3
@@ -17,21 +15,14 @@ TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL,
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Note of the intake.
-
-    Parameters
-    ----------
-    name
-        What it is known by; one of the same name takes its place.
-    received_us
-        Time of receipt of what it stands for, µs since the epoch, UTC.
-    payload
-        What its writer makes of it.
-    """
+    """Note of the intake."""
 
     name: str
+    """What it is known by; one of the same name takes its place."""
     received_us: int
+    """Time of receipt of what it stands for, µs since the epoch, UTC."""
     payload: bytes
+    """What its writer makes of it."""
 
 
 @dataclass(frozen=True, slots=True)

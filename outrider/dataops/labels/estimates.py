@@ -22,21 +22,14 @@ _LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRoun
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Over all records that requests chose from.
-
-    Attributes
-    ----------
-    accuracy
-        Of what production answered.
-    precision
-        Per assertion: how often the model was wrong where it fired.
-    note
-        Why there are labels and no estimate; empty otherwise.
-    """
+    """Over all records that requests chose from."""
 
     accuracy: Estimate
+    """Of what production answered."""
     precision: Mapping[str, Estimate]
+    """Per assertion: how often the model was wrong where it fired."""
     note: str = ""
+    """Why there are labels and no estimate; empty otherwise."""
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:

@@ -32,20 +32,15 @@ class RecordLocation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRecords:
-    """Answer columns over requested records, None if no record has one.
-
-    Attributes
-    ----------
-    uncertainty
-        1 - ``outputs.margin``, else 1 - ``outputs.score``, else 1 - the largest of ``outputs.probs``; records
-        without any count as the least sure of all.
-    probabilities, embeddings
-        ``outputs.probs`` and ``outputs.embedding``, when every record has them in one shape.
-    """
+    """Answer columns over requested records, None if no record has one."""
 
     uncertainty: Floats | None = None
+    """1 - ``outputs.margin``, else 1 - ``outputs.score``, else 1 - the largest of ``outputs.probs``; records
+    without any count as the least sure of all."""
     probabilities: Floats | None = None
     embeddings: Floats | None = None
+    """``probabilities`` and ``embeddings``: ``outputs.probs`` and ``outputs.embedding``, when every record
+    has them in one shape."""
 
 
 def read_answers(

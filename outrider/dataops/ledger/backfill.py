@@ -19,19 +19,7 @@ SLOT = "backfill"
 
 @dataclass(frozen=True, slots=True)
 class SkippedBlocks:
-    """Blocks with ``after_seq < seq <= until_seq`` that were skipped.
-
-    Attributes
-    ----------
-    records
-        In the range when it was skipped.
-    at_seq, passed
-        Last block that was judged since, and the records up to there that the journal still had.
-    version
-        Champion that judges it; None while nobody has begun, or where production alone has the model.
-    created_us, done_us
-        When it was skipped, and when the last block was judged (µs since the epoch, UTC).
-    """
+    """Blocks with ``after_seq < seq <= until_seq`` that were skipped."""
 
     id: int
     model: str
@@ -39,11 +27,17 @@ class SkippedBlocks:
     after_seq: int
     until_seq: int
     records: int
+    """In the range when it was skipped."""
     at_seq: int
     passed: int
+    """``at_seq`` and ``passed``: last block that was judged since, and the records up to there that the
+    journal still had."""
     version: str | None
+    """Champion that judges it; None while nobody has begun, or where production alone has the model."""
     created_us: int
     done_us: int | None
+    """``created_us`` and ``done_us``: when it was skipped, and when the last block was judged (µs since the
+    epoch, UTC)."""
 
 
 def skip(

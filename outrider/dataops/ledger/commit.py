@@ -44,13 +44,7 @@ from .sketches import SketchRow
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
-    """Verdicts of a live test in a unit, for failure rates.
-
-    Attributes
-    ----------
-    seq, failed, weight, keys
-        Journal block, verdict, 1 / probability of having been asked, and id of each record, shape (n,).
-    """
+    """Verdicts of a live test in a unit, for failure rates."""
 
     test: str
     revision: str
@@ -62,6 +56,8 @@ class LiveVerdicts:
     failed: NDArray[np.bool_]
     weight: NDArray[np.float64]
     keys: NDArray[np.object_]
+    """``seq``, ``failed``, ``weight`` and ``keys``: journal block, verdict, 1 / probability of having been
+    asked, and id of each record, shape (n,)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,12 +224,7 @@ def apply(connection: Connection, effects: Effects) -> None:
     insert_rows(connection, DeadLetter, effects.dead_letters.rows())
     insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():
-        table = table_of(AssertionRow)
-        connection.execute(
-            table.update()
-            .where(table.c.model == model, table.c.name == name)
-            .values(suspended_until_us=until_us, suspension="")
-        )
+        suspend(connection, model, name, until_us)
     sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
     replace_rows(connection, Sketch, sketches)
     # What was skipped and is judged later counts where it would have been judged.
@@ -241,6 +232,16 @@ def apply(connection: Connection, effects: Effects) -> None:
     add_counts(connection, model, own, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
     add_counts(connection, model, effects.owner, {n: c for n, c in effects.counts.items() if _is_of_flags(n)})
     replace_rows(connection, Cursor, [(model, slot, effects.seq)])
+
+
+def suspend(connection: Connection, model: str, assertion: str, until_us: int) -> None:
+    """Suspend an assertion for its strikes."""
+    table = table_of(AssertionRow)
+    connection.execute(
+        table.update()
+        .where(table.c.model == model, table.c.name == assertion)
+        .values(suspended_until_us=until_us, suspension="")
+    )
 
 
 def _is_of_flags(count: str) -> bool:

@@ -1,9 +1,8 @@
 """Labels that name an entity and a time.
 
-Each belongs to the entity's latest record at or before that time.
-
-Which record that is does not depend on the order in which records and labels came: a label waits for its
-record, and goes over to a later one that was late itself.
+Each belongs to the entity's latest record at or before that time. Which record that is does not depend on the
+order in which records and labels came: a label waits for its record, and goes over to a later one that was
+late itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,10 +28,6 @@ def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labe
 
     Parameters
     ----------
-    connection
-        Of ``state.db``.
-    model
-        Whose rows they are.
     records
         Entity and ``ts`` of the new records that have one.
     labels

@@ -29,37 +29,20 @@ _UNSUPPORTED = (
 class LowRank:
     """LoRA term of one layer: ``y += x @ down.T @ up.T``.
 
-    Attributes
-    ----------
-    down
-        ``lora_A``: shape (r, in), for a convolution (r, in, …), for an embedding (r, words).
-    up
-        ``lora_B`` times the scaling: shape (out, r), for a convolution (out, r, 1, …).
-
     References
     ----------
     Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, eq. 3.
     """
 
     down: torch.Tensor
+    """``lora_A``: shape (r, in), for a convolution (r, in, …), for an embedding (r, words)."""
     up: torch.Tensor
+    """``lora_B`` times the scaling: shape (out, r), for a convolution (out, r, 1, …)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """A trained adapter, on the CPU.
-
-    Attributes
-    ----------
-    name
-        Its folder, for messages.
-    low_rank
-        By dotted name of the layer in the base.
-    replaced
-        Tensors that stand in the place of the base's: heads (``modules_to_save``) and biases.
-    prefix
-        Keys and values that every attention layer sees before those of the text, shape (tokens, 2 * layers,
-        key heads, width of a head); None for LoRA.
 
     References
     ----------
@@ -67,9 +50,14 @@ class Adapter:
     """
 
     name: str
+    """Its folder, for messages."""
     low_rank: Mapping[str, LowRank] = field(default_factory=dict)
+    """By dotted name of the layer in the base."""
     replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Tensors that stand in the place of the base's: heads (``modules_to_save``) and biases."""
     prefix: torch.Tensor | None = None
+    """Keys and values that every attention layer sees before those of the text, shape (tokens, 2 * layers,
+    key heads, width of a head); None for LoRA."""
 
     @property
     def tensors(self) -> list[torch.Tensor]:

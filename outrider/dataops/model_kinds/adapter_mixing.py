@@ -36,11 +36,6 @@ class Mixing:
     the positions of a row side by side. Layers that see rows in another order (experts that collect their
     tokens) cannot run mixed.
 
-    Parameters
-    ----------
-    variants
-        Number of adapters.
-
     Attributes
     ----------
     entered

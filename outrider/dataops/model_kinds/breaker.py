@@ -14,13 +14,6 @@ LONGEST_REST_S = 300.0
 class Breaker:
     """Endpoint's circuit breaker: three failures open 10 s, then doubling.
 
-    Parameters
-    ----------
-    failures
-        How many in a row open it.
-    first_rest_s, longest_rest_s
-        How long it then rests, and at most.
-
     Examples
     --------
     >>> now = 0.0
@@ -36,8 +29,10 @@ class Breaker:
 
     clock: Callable[[], float] = time.monotonic
     failures: int = FAILURES
+    """How many in a row open it."""
     first_rest_s: float = FIRST_REST_S
     longest_rest_s: float = LONGEST_REST_S
+    """``first_rest_s`` and ``longest_rest_s``: how long it then rests, and at most."""
     _failures: int = 0
     _until: float = 0.0
 

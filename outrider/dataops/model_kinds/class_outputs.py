@@ -15,9 +15,7 @@ Floats = NDArray[np.float32]
 def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
     """Input matrix: one tensor column, or stacked numeric columns.
 
-    Shape (rows, …) of the tensor, else (rows, columns).
-
-    Nulls are NaN in numbers and 0 in tensors.
+    Shape (rows, …) of the tensor, else (rows, columns). Nulls are NaN in numbers and 0 in tensors.
 
     Raises
     ------

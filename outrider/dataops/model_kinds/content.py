@@ -16,24 +16,16 @@ FOLDER, ADAPTER = "sha256", "adapter_sha256"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Content of a version beyond its source.
-
-    Attributes
-    ----------
-    source
-        The source, with the digests of the folders that stay where they are.
-    digest
-        SHA-256 of all that decides what it answers.
-    kept
-        Bytes for the object store; None where nothing of it is kept there, or it is kept already.
-    weights
-        SHA-256 of the kept bytes that the version is loaded from; None where it is loaded from elsewhere.
-    """
+    """Content of a version beyond its source."""
 
     source: Source
+    """The source, with the digests of the folders that stay where they are."""
     digest: str
+    """SHA-256 of all that decides what it answers."""
     kept: bytes | None = None
+    """Bytes for the object store; None where nothing of it is kept there, or it is kept already."""
     weights: str | None = None
+    """SHA-256 of the kept bytes that the version is loaded from; None where it is loaded from elsewhere."""
 
 
 class NotThere(ConfigError):  # noqa: N818 - reads as the event it is

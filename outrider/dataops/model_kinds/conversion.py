@@ -28,25 +28,17 @@ TOLD = 300
 
 @dataclass(frozen=True, slots=True)
 class ConversionAgreement:
-    """Agreement of a converted model with its original.
-
-    Attributes
-    ----------
-    rows
-        Records that both answered.
-    labels
-        Share of them with equal labels, in [0, 1]; None where there are none.
-    difference
-        Largest difference of a score, or of a value relative to its size (at least 1); None where the
-        estimator has neither.
-    is_drawn
-        Whether the records were drawn, because no sample was given.
-    """
+    """Agreement of a converted model with its original."""
 
     rows: int
+    """Records that both answered."""
     labels: float | None
+    """Share of them with equal labels, in [0, 1]; None where there are none."""
     difference: float | None
+    """Largest difference of a score, or of a value relative to its size (at least 1); None where the
+    estimator has neither."""
     is_drawn: bool = False
+    """Whether the records were drawn, because no sample was given."""
 
     def holds(self, tolerance: float) -> bool:
         """True for equal labels and differences within the tolerance."""

@@ -1,6 +1,7 @@
 """Model folder's problems, from JSON files alone."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ TOKENIZERS = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
+_PART = re.compile(r"[\w-][\w.-]*\.safetensors").fullmatch
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "adapter_model.bin")
 
 
@@ -92,7 +94,15 @@ def _without_weights(path: Path) -> list[str]:
     index, problem = _json(path / "model.safetensors.index.json")
     if problem:
         return [f"{path} has no model.safetensors{_pickled(path)}"]
-    parts = sorted(set(index.get("weight_map", {}).values()))
+    named = index.get("weight_map")
+    parts = sorted({str(part) for part in named.values()}) if isinstance(named, dict) else []
+    where = path / "model.safetensors.index.json"
+    if not parts:
+        return [f"{where}: weight_map expected, of names of .safetensors files"]
+    if strange := [part for part in parts if not _PART(part)]:
+        return [
+            f"{where}: {strange[0]!r} is no name of a .safetensors file in this folder, and is not opened"
+        ]
     return [f"{path / part} does not exist" for part in parts if not (path / part).is_file()]
 
 

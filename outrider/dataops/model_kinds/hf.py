@@ -1,9 +1,7 @@
 """Hugging Face folders.
 
-config.json, a tokenizer and safetensors, read from this disk and nowhere else.
-
-No code of a folder is run (``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or
-the folder is refused.
+config.json, a tokenizer and safetensors, read from this disk and nowhere else. No code of a folder is run
+(``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or the folder is refused.
 """
 
 import importlib

@@ -16,22 +16,15 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Encoded records on the CPU, to feed a module.
-
-    Attributes
-    ----------
-    tensors
-        By argument of the module, each of shape (rows, …).
-    lengths
-        Positions that count in each row, shape (rows,), where tensors are padded on the right along their
-        second dimension; None where all rows are alike.
-    padding
-        What each tensor is padded with, by its name; 0 where it is not named.
-    """
+    """Encoded records on the CPU, to feed a module."""
 
     tensors: dict[str, torch.Tensor]
+    """By argument of the module, each of shape (rows, …)."""
     lengths: NDArray[np.int64] | None = None
+    """Positions that count in each row, shape (rows,), where tensors are padded on the right along their
+    second dimension; None where all rows are alike."""
     padding: Mapping[str, int] = field(default_factory=dict)
+    """What each tensor is padded with, by its name; 0 where it is not named."""
 
     @property
     def count(self) -> int:

@@ -82,8 +82,6 @@ def check_shares(
         Dotted names of submodules or tensors.
     own, base
         Digests of both, as :func:`tensor_digests` gives them.
-    name, base_name
-        What the version, and the one it was made from, are called in a message.
 
     Raises
     ------

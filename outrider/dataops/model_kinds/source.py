@@ -23,39 +23,27 @@ RECIPE_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a version: kind, origin, inputs and outputs.
-
-    Attributes
-    ----------
-    reference
-        ``file.py:callable`` (torch, function), folder (hf), file (onnx), or address (endpoint); paths are
-        relative to the folder of the configuration.
-    inputs
-        Fields that are fed to the model, in order.
-    classes
-        Value of each output of a classifier.
-    adapter
-        Folder of a PEFT adapter (LoRA or prefix tuning) that is laid over the weights.
-    adapted_from
-        ``model@version`` whose weights this one was made from: both run in one trunk group.
-    shares
-        Submodules (dotted names) whose weights are those of ``adapted_from``, which is checked by digest.
-    recipe
-        What is done to the module once it is loaded, in order, such as ``bf16`` or ``int8_weight_only``.
-    options
-        What only this kind knows, such as ``max_tokens`` of texts.
-    """
+    """Source of a version: kind, origin, inputs and outputs."""
 
     kind: Kind
     reference: str
+    """``file.py:callable`` (torch, function), folder (hf), file (onnx), or address (endpoint); paths are
+    relative to the folder of the configuration."""
     task: Task = "classification"
     inputs: tuple[str, ...] = ()
+    """Fields that are fed to the model, in order."""
     classes: tuple[int | str, ...] = ()
+    """Value of each output of a classifier."""
     adapter: str | None = None
+    """Folder of a PEFT adapter (LoRA or prefix tuning) that is laid over the weights."""
     adapted_from: str | None = None
+    """``model@version`` whose weights this one was made from: both run in one trunk group."""
     shares: tuple[str, ...] = ()
+    """Submodules (dotted names) whose weights are those of ``adapted_from``, which is checked by digest."""
     recipe: tuple[str, ...] = ()
+    """What is done to the module once it is loaded, in order, such as ``bf16`` or ``int8_weight_only``."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this kind knows, such as ``max_tokens`` of texts."""
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""

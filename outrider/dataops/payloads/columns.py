@@ -31,21 +31,14 @@ _MOST_SIDE = 8192
 
 @dataclass(frozen=True, slots=True)
 class PayloadForm:
-    """Decoding of a column's payloads in the worker.
-
-    Parameters
-    ----------
-    kind
-        ``image``: a tensor; ``text``: a text, of UTF-8; ``binary``: the bytes.
-    shape
-        Of an image's tensor: (height, width) for grey, (height, width, channels) otherwise.
-    top
-        Value of full brightness, 1 or 255.
-    """
+    """Decoding of a column's payloads in the worker."""
 
     kind: Literal["image", "text", "binary"]
+    """``image``: a tensor; ``text``: a text, of UTF-8; ``binary``: the bytes."""
     shape: tuple[int, ...] = ()
+    """Of an image's tensor: (height, width) for grey, (height, width, channels) otherwise."""
     top: int = 1
+    """Value of full brightness, 1 or 255."""
 
     @property
     def bytes_per_row(self) -> int:

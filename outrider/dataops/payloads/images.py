@@ -1,7 +1,10 @@
 """Decoding of images into tensors of one size, mode, and result."""
 
 import io
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,21 +19,54 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """What is decoded; Pillow knows more, of which some run programs or have no bounds."""
 _MODES = {None: "L", 1: "L", 3: "RGB", 4: "RGBA"}
-MOST_PIXELS = 50_000_000
+MOST_PIXELS = 25_000_000
+MOST_DECODED_BYTES = 268_435_456
+"""Of images that one model decodes at a time, as they are unpacked."""
+_PIXEL_BYTES = 8
+"""Four of the widest mode, and four of what it is converted to."""
 
 
-def decode_image(data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS) -> NDArray[np.float32]:
+class DecodeGate:
+    """Bound on the bytes of images unpacked at a time.
+
+    One of any size may go alone.
+    """
+
+    def __init__(self, most_bytes: int = MOST_DECODED_BYTES) -> None:
+        self._most = most_bytes
+        self._taken = 0
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def room(self, pixels: int) -> Iterator[None]:
+        """Room for an image, once there is some."""
+        size = pixels * _PIXEL_BYTES
+        with self._freed:
+            self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._most)
+            self._taken += size
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._taken -= size
+                self._freed.notify_all()
+
+
+def decode_image(
+    data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS, gate: DecodeGate | None = None
+) -> NDArray[np.float32]:
     """Decode an image into a tensor of ``form.shape``.
 
-    The first frame of several, scaled without keeping proportions.
-
-    Resizing is bilinear with antialiasing, as in Pillow. The rotation that EXIF may ask for is not applied:
-    loaders of training data do not apply it either, unless told.
+    The first frame of several, scaled without keeping proportions. Resizing is bilinear with antialiasing, as
+    in Pillow. The rotation that EXIF may ask for is not applied: loaders of training data do not apply it
+    either, unless told.
 
     Parameters
     ----------
     max_pixels
         Of the image as it is encoded: checked before anything is unpacked.
+    gate
+        Waited at before; None for no bound over several images.
 
     Returns
     -------
@@ -54,7 +90,8 @@ def decode_image(data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXEL
                         f"an image of {width} x {height} pixels, at most {max_pixels} expected "
                         "(intake.payload_pixels of the model)"
                     )
-                return _tensor(image, form)
+                with nullcontext() if gate is None else gate.room(width * height):
+                    return _tensor(image, form)
     except PayloadError:
         raise
     except UnidentifiedImageError:

@@ -16,7 +16,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import null_column, tensor_array, tensor_type
 
 from .columns import BINARY, FIELDS, PayloadForm, is_payload
-from .images import MOST_PIXELS, decode_image
+from .images import MOST_PIXELS, DecodeGate, decode_image
 from .roots import PayloadError
 from .store import PayloadStore
 
@@ -46,18 +46,12 @@ def rows_at_once(forms: Mapping[str, PayloadForm], *, payload_bytes: int, may_fe
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Batch with decoded payloads.
-
-    Attributes
-    ----------
-    batch
-        The same rows; null where a payload could not be opened.
-    faults
-        Row to the reason for which one of its payloads could not be opened.
-    """
+    """Batch with decoded payloads."""
 
     batch: Batch
+    """The same rows; null where a payload could not be opened."""
     faults: dict[int, str] = field(default_factory=dict)
+    """Row to the reason for which one of its payloads could not be opened."""
 
     @property
     def well(self) -> NDArray[np.intp]:
@@ -77,8 +71,6 @@ class Payloads:
     ----------
     forms
         Declared columns; what is not declared stays bytes.
-    store
-        Reads references.
     deadline_s
         For one payload, from when its turn comes.
     max_pixels
@@ -98,6 +90,7 @@ class Payloads:
         self._store = store
         self._deadline_s = deadline_s
         self._max_pixels = max_pixels
+        self._gate = DecodeGate()
         self._crew = Crew(THREADS, deadline_s)
         self._begun: list[Opening] = []
         self.rows_at_once = rows_at_once
@@ -175,7 +168,7 @@ class Payloads:
     def _work(self, form: PayloadForm, inline: Any, where: tuple[str, str] | None) -> "PayloadTask":
         def work() -> Any:
             data = inline.to_pybytes() if where is None else self._store.read(*where)
-            return _decoded(data, form, self._max_pixels)
+            return _decoded(data, form, self._max_pixels, self._gate)
 
         return PayloadTask(work)
 
@@ -202,9 +195,9 @@ def without_bytes(batch: Batch) -> Batch:
     return Batch.from_arrow(batch.to_arrow().select(kept), model=batch.model)
 
 
-def _decoded(data: bytes, form: PayloadForm, max_pixels: int) -> Any:
+def _decoded(data: bytes, form: PayloadForm, max_pixels: int, gate: DecodeGate) -> Any:
     if form.kind == "image":
-        return decode_image(data, form, max_pixels=max_pixels)
+        return decode_image(data, form, max_pixels=max_pixels, gate=gate)
     if form.kind == "binary":
         return data
     try:

@@ -178,15 +178,9 @@ PAYLOAD_BYTES = 16_777_216
 
 @dataclass(frozen=True, slots=True)
 class PayloadRules:
-    """Rules for payloads of a model.
-
-    Parameters
-    ----------
-    max_bytes
-        Of one.
-    roots
-        Where references may point.
-    """
+    """Rules for payloads of a model."""
 
     max_bytes: int = PAYLOAD_BYTES
+    """Of one."""
     roots: tuple[Root, ...] = ()
+    """Where references may point."""

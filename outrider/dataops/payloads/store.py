@@ -92,10 +92,6 @@ class PayloadStore:
         Where references may point; none in processes that fetch nothing themselves.
     objects
         Where payloads of flagged records are kept for good.
-    cache
-        Fetched lately.
-    max_bytes
-        Of one payload.
     """
 
     def __init__(

@@ -264,8 +264,9 @@ class Incident(SQLModel, table=True):
     assertion: str
     slice: str
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
-    """``flags``: they became many; ``live_test``: its failure rate is proven to be above its tolerance;
-    ``event_time``: records from the future; ``clock``: the service's own was set (of no model)."""
+    """``flags``: they became many; ``flood``: so did their incidents; ``live_test``: its failure rate is
+    proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
+    service's own was set (of no model)."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int

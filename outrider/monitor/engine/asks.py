@@ -25,25 +25,18 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Records that versions of one trunk group are to answer.
-
-    Attributes
-    ----------
-    number
-        Chosen by who asks; answers carry it.
-    versions
-        Versions of ``model``; each answers every record.
-    again
-        Rows that every version answers twice, in order; the second time in another batch shape: what differs
-        between the two is noise, not the model. These answers carry the name :func:`again_of` the version.
-    """
+    """Records that versions of one trunk group are to answer."""
 
     number: int
+    """Chosen by who asks; answers carry it."""
     model: str
     versions: tuple[str, ...]
+    """Versions of ``model``; each answers every record."""
     batch: Batch
     priority: Priority = Priority.LIVE
     again: tuple[int, ...] = ()
+    """Rows that every version answers twice, in order; the second time in another batch shape: what differs
+    between the two is noise, not the model. These answers carry the name :func:`again_of` the version."""
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -75,25 +68,19 @@ class Poison:
 
 @dataclass(frozen=True, slots=True)
 class AskAnswer:
-    """Answer of one version to one ask.
-
-    Attributes
-    ----------
-    outputs
-        By field, each with first dimension the records of the ask; rows named in ``poison`` hold what is
-        never read. None where nothing could be answered.
-    failure
-        Why there are no outputs; empty where there are.
-    seconds
-        Time of the passes that answered, by the share of their rows; versions that ran together took it all.
-    """
+    """Answer of one version to one ask."""
 
     number: int
     version: str
     outputs: Outputs | None
+    """By field, each with first dimension the records of the ask; rows named in ``poison`` hold what is never
+    read. None where nothing could be answered."""
     poison: tuple[Poison, ...] = ()
     failure: str = ""
+    """Why there are no outputs; empty where there are."""
     seconds: float = 0.0
+    """Time of the passes that answered, by the share of their rows; versions that ran together took it
+    all."""
 
 
 ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob"})

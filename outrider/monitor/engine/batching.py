@@ -35,13 +35,7 @@ Key = tuple[Hashable, int]
 
 @dataclass(slots=True, eq=False)
 class AskPiece:
-    """Records ``start`` to ``stop`` of an encoded ask, with their versions.
-
-    Attributes
-    ----------
-    repeats
-        How often its rows stand in the batch; the first is read, the others only change the batch's shape.
-    """
+    """Records ``start`` to ``stop`` of an encoded ask, with their versions."""
 
     encoded: Encoded
     collects: tuple[Collect, ...]
@@ -50,6 +44,7 @@ class AskPiece:
     rank: Rank
     key: Key
     repeats: int = 1
+    """How often its rows stand in the batch; the first is read, the others only change the batch's shape."""
 
     @property
     def rows(self) -> int:

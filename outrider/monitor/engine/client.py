@@ -1,9 +1,8 @@
 """Client of one engine process, in the worker.
 
-Starts it, feeds it, kills it when it hangs, and finds the version to blame.
-
-Frames are written and read by two threads, so that neither the worker nor the engine waits for the other. All
-methods are called by the worker's thread.
+Starts it, feeds it, kills it when it hangs, and finds the version to blame. Frames are written and read by
+two threads, so that neither the worker nor the engine waits for the other. All methods are called by the
+worker's thread.
 """
 
 import contextlib
@@ -127,21 +126,15 @@ StartEngine = Callable[["Launch", socket.socket], EngineChild]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch options of engine processes.
-
-    Attributes
-    ----------
-    options
-        JSON of how models are run.
-    popen
-        Starts a process.
-    """
+    """Launch options of engine processes."""
 
     folder: Path
     options: str = "{}"
+    """JSON of how models are run."""
     threads: int = 1
     batch_rows: int | None = None
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    """Starts a process."""
     start: StartEngine = ChildProcess
 
 
@@ -158,8 +151,6 @@ class EngineClient:
         By model: for the answers to one ask, since the process last gave any.
     wake
         Called by a thread when something has come.
-    clock
-        Seconds that never go back.
     """
 
     def __init__(

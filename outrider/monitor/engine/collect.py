@@ -20,21 +20,14 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Records of an ask as a model is fed.
-
-    Attributes
-    ----------
-    fed
-        Tensors for a runner, sorted by length; a batch for a Predictor.
-    order
-        Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them.
-    is_as_asked
-        Whether these are all rows of the ask in their order.
-    """
+    """Records of an ask as a model is fed."""
 
     fed: EncodedRows | Batch
+    """Tensors for a runner, sorted by length; a batch for a Predictor."""
     order: NDArray[np.intp]
+    """Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them."""
     is_as_asked: bool = False
+    """Whether these are all rows of the ask in their order."""
 
     def is_finite(self) -> NDArray[np.bool_]:
         """Mask of the records with finite numbers only, shape (fed rows,)."""
@@ -62,18 +55,12 @@ NOTHING = Encoded(EncodedRows({}), np.zeros(0, dtype=np.intp))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedRecords:
-    """The encoded records of an ask that are answered twice.
-
-    Attributes
-    ----------
-    at
-        Where they stand among all encoded ones, in order.
-    encoded
-        They alone, in the order of the rows that were asked for.
-    """
+    """The encoded records of an ask that are answered twice."""
 
     at: NDArray[np.intp]
+    """Where they stand among all encoded ones, in order."""
     encoded: Encoded
+    """They alone, in the order of the rows that were asked for."""
     poison: tuple[Poison, ...]
 
     @classmethod
@@ -105,29 +92,21 @@ class OutputReader(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Collect:
-    """Collection of one version's answers to one ask.
-
-    Attributes
-    ----------
-    version
-        What the answer is called: the version, or `again_of` it.
-    rows
-        Records of the ask, or those that are asked about again.
-    left
-        Records that were neither answered nor given up.
-    again
-        The second answer, which is made behind this one and ends as it does.
-    """
+    """Collection of one version's answers to one ask."""
 
     number: int
     name: Name
     version: str
+    """What the answer is called: the version, or `again_of` it."""
     rows: int
+    """Records of the ask, or those that are asked about again."""
     reader: OutputReader
     again: "Collect | None" = None
+    """The second answer, which is made behind this one and ends as it does."""
     encoded: Encoded = NOTHING
     part: RepeatedRecords | None = None
     left: int = field(init=False)
+    """Records that were neither answered nor given up."""
     poison: list[Poison] = field(default_factory=list)
     parts: list[tuple[int, int, Raw]] = field(default_factory=list)
     failure: str = ""

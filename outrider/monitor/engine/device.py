@@ -30,18 +30,13 @@ class Device(Protocol):
 
     Flights land in the order in which they took off, each once, and before ``depth`` others have taken off
     behind it: the memory of a batch is used again.
-
-    Attributes
-    ----------
-    depth
-        Batches that may be under way at once: with 2 or more the next one is copied while one computes.
-    busy_s
-        Seconds in which passes ran, of all that have landed.
     """
 
     device: torch.device
     depth: int
+    """Batches that may be under way at once: with 2 or more the next one is copied while one computes."""
     busy_s: float
+    """Seconds in which passes ran, of all that have landed."""
 
     def adopt(self, runner: Runner, /) -> Runner:
         """Model moved to the device, in the type of :class:`DeviceOptions`."""

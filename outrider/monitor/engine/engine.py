@@ -61,10 +61,6 @@ class Engine:
         Where passes run; the processor by default.
     batch_rows
         Rows of a pass; None to measure what is best for each executor and length.
-    on_pass
-        Told what is about to run.
-    plan
-        Decides which versions run together.
 
     Examples
     --------

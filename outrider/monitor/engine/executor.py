@@ -19,24 +19,17 @@ Check = Callable[[Tensors, Tensors], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class LoadedVersion:
-    """A version in memory.
-
-    Attributes
-    ----------
-    model
-        A runner of tensors, or anything else that answers batches: functions, remote models, ONNX.
-    weights
-        Its safetensors file, where it has one.
-    checks
-        What is computed of its answers where they are, by the output that it becomes; see
-        `outrider.monitor.engine.on_device`.
-    """
+    """A version in memory."""
 
     name: Name
     source: Source
     model: Runner | Predictor
+    """A runner of tensors, or anything else that answers batches: functions, remote models, ONNX."""
     weights: Path | None = None
+    """Its safetensors file, where it has one."""
     checks: Mapping[str, Check] = field(default_factory=dict)
+    """What is computed of its answers where they are, by the output that it becomes; see
+    `outrider.monitor.engine.on_device`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +42,13 @@ class Segment:
 
 
 class Executor(Protocol):
-    """Executor: turns one batch into the answers of its versions.
-
-    Attributes
-    ----------
-    names
-        Versions that it runs.
-    is_mixed
-        Whether every row of a batch is answered by one version: segments then follow each other, in the order
-        of ``names``, and cover the batch. Else every wanted version answers all rows, and segments overlap.
-    """
+    """Executor: turns one batch into the answers of its versions."""
 
     names: tuple[Name, ...]
+    """Versions that it runs."""
     is_mixed: bool
+    """Whether every row of a batch is answered by one version: segments then follow each other, in the order
+    of ``names``, and cover the batch. Else every wanted version answers all rows, and segments overlap."""
     device: torch.device
 
     def encode(self, name: Name, batch: Batch, /) -> EncodedRows:

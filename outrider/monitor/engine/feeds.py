@@ -26,20 +26,14 @@ Found = tuple[AskPiece, Collect, Raw | str]
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """An ask as a model is fed.
-
-    Attributes
-    ----------
-    ranges
-        Key of the bucket, start and stop of the records that belong into it.
-    failure
-        Why there is nothing; empty where there is something.
-    """
+    """An ask as a model is fed."""
 
     encoded: Encoded | None = None
     ranges: tuple[tuple[Key, int, int], ...] = ()
+    """Key of the bucket, start and stop of the records that belong into it."""
     poison: tuple[Poison, ...] = ()
     failure: str = ""
+    """Why there is nothing; empty where there is something."""
 
 
 class Passing(Protocol):
@@ -54,19 +48,13 @@ class Passing(Protocol):
 
 
 class Feed(Protocol):
-    """Feed of one executor or Predictor.
-
-    Attributes
-    ----------
-    is_mixed
-        Whether versions are fed each for itself, though in one batch.
-    reader
-        Makes outputs of what the model says.
-    """
+    """Feed of one executor or Predictor."""
 
     names: tuple[Name, ...]
     is_mixed: bool
+    """Whether versions are fed each for itself, though in one batch."""
     reader: OutputReader
+    """Makes outputs of what the model says."""
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
         """Encode records of asks into buckets, without ones raising alone."""

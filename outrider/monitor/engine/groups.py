@@ -27,13 +27,7 @@ SAMPLE_ROWS = 64
 
 
 class EngineGroups:
-    """Shadow engine processes by trunk; only :meth:`wait` waits.
-
-    Parameters
-    ----------
-    start
-        Starts an engine on a socket.
-    """
+    """Shadow engine processes by trunk; only :meth:`wait` waits."""
 
     def __init__(
         self,

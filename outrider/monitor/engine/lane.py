@@ -38,33 +38,25 @@ class EncodedAsk:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """Counts of a lane since its opening.
-
-    Attributes
-    ----------
-    rows
-        Records fed, each once whoever answers it.
-    head_rows
-        Records answered, once for every version.
-    trunk_forwards, head_forwards
-        Passes, and passes that the versions would have taken each for itself.
-    raised, poison, out_of_memory
-        Passes that raised, records that raise alone, passes that did not fit into memory.
-    again_rows
-        Records answered a second time.
-    measured
-        Rows of passes that were only timed.
-    """
+    """Counts of a lane since its opening."""
 
     rows: int = 0
+    """Records fed, each once whoever answers it."""
     head_rows: int = 0
+    """Records answered, once for every version."""
     trunk_forwards: int = 0
     head_forwards: int = 0
+    """``trunk_forwards`` and ``head_forwards``: passes, and passes that the versions would have taken each
+    for itself."""
     raised: int = 0
     poison: int = 0
     out_of_memory: int = 0
+    """``raised``, ``poison`` and ``out_of_memory``: passes that raised, records that raise alone, passes that
+    did not fit into memory."""
     again_rows: int = 0
+    """Records answered a second time."""
     measured: int = 0
+    """Rows of passes that were only timed."""
 
 
 @dataclass(slots=True)
@@ -82,16 +74,11 @@ class _Limit:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Lane: pieces for one feed, assembled into passes.
-
-    Parameters
-    ----------
-    batch_rows
-        Rows of a pass; None to measure what is best.
-    """
+    """Lane: pieces for one feed, assembled into passes."""
 
     feed: Feed
     batch_rows: int | None = None
+    """Rows of a pass; None to measure what is best."""
     counts: LaneCounts = field(default_factory=LaneCounts)
     paces: dict[Key, PassCost | None] = field(default_factory=dict)
     _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
@@ -251,13 +238,7 @@ class Lane:
     def landed(
         self, found: Sequence[Found], pieces: Sequence[AskPiece], seconds: float = 0.0
     ) -> list[Collect]:
-        """Hand answers to their collections; return ended ones.
-
-        Parameters
-        ----------
-        seconds
-            What the pass took.
-        """
+        """Hand answers to their collections; return ended ones."""
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         limit = self._limits.get(_octave(pieces[0].key))
         if limit is not None:

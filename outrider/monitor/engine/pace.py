@@ -22,22 +22,15 @@ REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """Seconds of a pass by its rows, at one width.
-
-    Attributes
-    ----------
-    sizes, seconds
-        Rows of the passes that were measured, rising, and what each took.
-    width
-        Positions of each row; 1 where rows have no length.
-    best
-        Fewest rows at nearly the least seconds per row.
-    """
+    """Seconds of a pass by its rows, at one width."""
 
     sizes: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    """``sizes`` and ``seconds``: rows of the passes that were measured, rising, and what each took."""
     width: int = 1
+    """Positions of each row; 1 where rows have no length."""
     best: int = field(init=False)
+    """Fewest rows at nearly the least seconds per row."""
 
     def __post_init__(self) -> None:
         per_row = self.seconds / self.sizes

@@ -14,8 +14,6 @@ class Pacer:
     ----------
     duty
         Share of the time, in (0, 1].
-    clock
-        Seconds that only rise.
 
     Raises
     ------

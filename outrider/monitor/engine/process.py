@@ -48,33 +48,23 @@ class NextVersion:
 
 @dataclass(frozen=True, slots=True)
 class BuiltVersion:
-    """Version loaded beside the stream, or its failure.
-
-    Attributes
-    ----------
-    sample
-        Records that it is tried on before it takes over, where there are any.
-    """
+    """Version loaded beside the stream, or its failure."""
 
     name: Name
     loaded: "LoadedVersion | None" = None
     predict: Predictor | None = None
     sample: Batch | None = None
+    """Records that it is tried on before it takes over, where there are any."""
     failure: str = ""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Totals of the process since its start.
-
-    Attributes
-    ----------
-    trunk_forwards, head_forwards
-        Passes, and versions answered by them.
-    """
+    """Totals of the process since its start."""
 
     trunk_forwards: int = 0
     head_forwards: int = 0
+    """``trunk_forwards`` and ``head_forwards``: passes, and versions answered by them."""
     rows: int = 0
     answers: int = 0
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,10 @@ from .task_runner import OUT_OF_MEMORY, TaskResult
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
 LOAD_DEADLINE_S = 60.0
+ALONE_S = 600.0
+"""How long tasks are asked one by one behind an interrupted request."""
+MOST_RESULT_BYTES = 134_217_728
+"""Of one answer of the host: what is larger would end the worker, which holds it in memory."""
 NOTHING: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
 
@@ -99,6 +104,14 @@ class HostClient:
         Seconds that loading one file may take.
     popen
         Starts the process.
+    progress
+        File that says which task runs, for the process after this one; None for none.
+
+    Attributes
+    ----------
+    interrupted
+        Tasks during which the process before this one ended, by ``progress``. For a while each task is then
+        asked alone, so that the next end has a culprit.
     """
 
     def __init__(
@@ -108,7 +121,11 @@ class HostClient:
         deadline_s: float,
         load_deadline_s: float = LOAD_DEADLINE_S,
         popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+        progress: Path | None = None,
     ) -> None:
+        self.interrupted = None if progress is None else TaskProgress.interrupted(progress)
+        self._progress_file = progress
+        self._alone_until = 0.0 if self.interrupted is None else time.monotonic() + ALONE_S
         self._config = config
         self._popen = popen
         self._load_deadline_s = load_deadline_s
@@ -152,7 +169,7 @@ class HostClient:
         """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._progress = TaskProgress()
+        self._progress = TaskProgress(path=self._progress_file)
         command = [sys.executable, "-m", "outrider.monitor.host"]
         command += ["--config", str(self._config), "--fd", str(theirs.fileno())]
         command += ["--progress", str(self._progress.fd)]
@@ -257,7 +274,7 @@ class HostClient:
             request["live"] = [name for name in left if name in live_left]
             return request, buffers
 
-        verdicts.failures = self._run(tasks, resume, take)
+        verdicts.failures = self._run(batch.model, tasks, resume, take)
         return verdicts
 
     def check_answers(
@@ -276,11 +293,12 @@ class HostClient:
             buffers = [part for name in left for batch in answered[name] for part in self._write(batch)]
             return {"op": "answers", "model": model, "tests": {n: 4 * i for i, n in enumerate(left)}}, buffers
 
-        failures = self._run(list(answered), resume, take)
+        failures = self._run(model, list(answered), resume, take)
         return verdicts, failures
 
     def _run(
         self,
+        model: str,
         tasks: list[str],
         resume: Callable[[list[str]], tuple[dict[str, Any], list[Buffer]]],
         take: Callable[[str, list[memoryview], float], None],
@@ -298,10 +316,11 @@ class HostClient:
             if self._sock is None:
                 self.start()
                 self._is_fresh = True
-            asked = left.copy() if suspect is None else [suspect]
+            is_alone = time.monotonic() < self._alone_until
+            asked = [suspect] if suspect is not None else left[:1] if is_alone else left.copy()
             suspect = None
             try:
-                for name, told, parts in self._results(asked, *resume(asked)):
+                for name, told, parts in self._results(model, asked, *resume(asked)):
                     if told.failed == OUT_OF_MEMORY:
                         self.stop()  # it may still hold what it took, and starve the tasks behind it
                         if not self._is_fresh:
@@ -322,16 +341,17 @@ class HostClient:
                 else:
                     failures.append(failure)
                     left.remove(failure.name)
+        self._progress.finish()
         return failures
 
     def _results(
-        self, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
+        self, model: str, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
     ) -> Iterator[tuple[str, TaskResult, list[memoryview]]]:
         """Result of each task in order; TimeoutError when one takes longer than the deadline."""
         sock, done = self._sock, 0
         assert sock is not None
         sock.settimeout(self._deadline_s)
-        self._progress.begin(0)
+        self._progress.ask(model, asked)
         wire.send(sock, request, buffers)
         while done < len(asked):
             left_s = self._deadline_s
@@ -339,7 +359,7 @@ class HostClient:
                 left_s = self._deadline_s - self._progress.elapsed_s
                 if left_s <= 0:
                     raise TimeoutError
-            header, parts = wire.receive(sock)
+            header, parts = wire.receive(sock, most_bytes=MOST_RESULT_BYTES)
             for told in map(TaskResult._make, header["tasks"]):
                 yield asked[done], told, parts[: told.buffers]
                 del parts[: told.buffers]

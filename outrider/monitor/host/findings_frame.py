@@ -95,33 +95,43 @@ def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:
         return found[0]
     starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
     before = np.concatenate([[0], np.cumsum([len(one) for one in found])]).astype(np.int64)
-    shifted = list(zip(found, starts.tolist(), before.tolist(), strict=False))
-    weak = [one.weak_labels for one in found]
     return Findings(
-        np.concatenate([one.row + start for one, start, _ in shifted]).astype(np.int64),
+        _shifted([one.row for one in found], starts),
         np.concatenate([one.severity for one in found]),
         _each(found, "subject"),
-        [
-            np.asarray(member) + start
-            for one, start, _ in shifted
-            for member in (one.members or [one.row[i : i + 1] for i in range(len(one))])
-        ]
-        if any(one.members for one in found)
-        else [],
+        _members(found, starts) if any(one.members for one in found) else [],
         _each(found, "evidence"),
-        WeakLabels(
-            np.concatenate([w.row + start for w, (_, start, _) in zip(weak, shifted, strict=True)]).astype(
-                np.int64
-            ),
-            np.concatenate(
-                [w.finding + first for w, (_, _, first) in zip(weak, shifted, strict=True)]
-            ).astype(np.int64),
-            [kind for w in weak for kind in w.kind],
-            [name for w in weak for name in w.field],
-            np.concatenate([w.element for w in weak]).astype(np.int64),
-            [value for w in weak for value in w.value],
-            np.concatenate([w.confidence for w in weak]),
-        ),
+        _corrections([one.weak_labels for one in found], starts, before),
+    )
+
+
+def _shifted(numbers: Sequence[NDArray[np.int64]], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row or finding numbers of views one behind the other, each counted from its start."""
+    return np.concatenate([each + start for each, start in zip(numbers, starts, strict=False)]).astype(
+        np.int64
+    )
+
+
+def _members(found: Sequence[Findings], starts: NDArray[np.int64]) -> list[Any]:
+    """Rows of each finding; those without members are of their own row alone."""
+    return [
+        np.asarray(member) + start
+        for one, start in zip(found, starts.tolist(), strict=False)
+        for member in (one.members or [one.row[i : i + 1] for i in range(len(one))])
+    ]
+
+
+def _corrections(
+    weak: Sequence[WeakLabels], starts: NDArray[np.int64], before: NDArray[np.int64]
+) -> WeakLabels:
+    return WeakLabels(
+        _shifted([each.row for each in weak], starts),
+        _shifted([each.finding for each in weak], before),
+        [kind for each in weak for kind in each.kind],
+        [name for each in weak for name in each.field],
+        np.concatenate([each.element for each in weak]).astype(np.int64),
+        [value for each in weak for value in each.value],
+        np.concatenate([each.confidence for each in weak]),
     )
 
 

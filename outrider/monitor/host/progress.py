@@ -1,9 +1,29 @@
 """Progress of a request's tasks, in memory that outlives either process."""
 
+import json
 import mmap
 import os
 import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_SIZE = 16 * mmap.PAGESIZE
+_NAMES = 4096
+"""Where the names of a request's tasks begin."""
+
+
+class InterruptedTasks(NamedTuple):
+    """Tasks of a request during which the process that asked ended."""
+
+    model: str
+    names: tuple[str, ...]
+
+    @property
+    def culprit(self) -> str | None:
+        """Task that ended the process; None of several, which ran on."""
+        return self.names[0] if len(self.names) == 1 else None
 
 
 class TaskProgress:
@@ -12,12 +32,38 @@ class TaskProgress:
     Parameters
     ----------
     fd
-        That of the other process, inherited; without it a page of one's own is made.
+        That of the other process, inherited; without it a file of one's own is made.
+    path
+        Name of that file, for the process that comes after this one; None for no name.
     """
 
-    def __init__(self, fd: int | None = None) -> None:
-        self.fd = _page() if fd is None else fd
-        self._cells = memoryview(mmap.mmap(self.fd, mmap.PAGESIZE)).cast("q")
+    def __init__(self, fd: int | None = None, *, path: Path | None = None) -> None:
+        self.fd = _file(path) if fd is None else fd
+        self._bytes = memoryview(mmap.mmap(self.fd, _SIZE))
+        self._cells = self._bytes[:_NAMES].cast("q")
+
+    @staticmethod
+    def interrupted(path: Path) -> InterruptedTasks | None:
+        """Unfinished tasks of an earlier process, if any."""
+        try:
+            content = path.read_bytes()
+            size = memoryview(content)[:_NAMES].cast("q")[2]
+            model, names = json.loads(content[_NAMES : _NAMES + size])
+            return InterruptedTasks(str(model), tuple(map(str, names)))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def ask(self, model: str, names: Sequence[str]) -> None:
+        """Note the tasks of a request, which begins."""
+        encoded = json.dumps([model, names]).encode()
+        size = len(encoded) if len(encoded) <= _SIZE - _NAMES else 0
+        self._bytes[_NAMES : _NAMES + size] = encoded[:size]
+        self._cells[2] = size
+        self.begin(0)
+
+    def finish(self) -> None:
+        """Note the end of the request: no task to blame."""
+        self._cells[2] = 0
 
     def close_file(self) -> None:
         """Close the file after the other process has inherited the descriptor."""
@@ -39,12 +85,16 @@ class TaskProgress:
         return (time.monotonic_ns() - self._cells[1]) / 1e9
 
 
-def _page() -> int:
-    """Descriptor of a file of one page without a name."""
-    if hasattr(os, "memfd_create"):
+def _file(path: Path | None) -> int:
+    """Descriptor of a new file, with or without a name."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    elif hasattr(os, "memfd_create"):
         fd = os.memfd_create("outrider-progress")
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    os.ftruncate(fd, mmap.PAGESIZE)
+    os.ftruncate(fd, _SIZE)
     return fd

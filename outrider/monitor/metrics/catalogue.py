@@ -134,7 +134,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Spans and log records of OpenTelemetry, by outcome.", labels=("signal", "outcome"),
         enums={
             "signal": ("traces", "logs"),
-            "outcome": ("call", "waiting", "passages", "ignored", "late", "partial", "rejected"),
+            "outcome": ("call", "waiting", "passages", "ignored", "late", "partial", "bare", "rejected"),
         },
     ),
     _spec(

@@ -56,7 +56,36 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        text = json.dumps(line, default=str, ensure_ascii=False)
+        return text if text.isprintable() else json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    r"""Formatter of text lines; continuation lines are indented.
+
+    What a sender made up is in some messages: it can neither look like a line nor steer a terminal.
+
+    Examples
+    --------
+    >>> forged = "r1\n2026-01-01 00:00:00 intake INFO all is well\x1b[2J"
+    >>> record = logging.makeLogRecord({"msg": "refused: %s", "args": (forged,), "levelname": "WARNING"})
+    >>> print(TextLines("%(levelname)s %(message)s").format(record))
+    WARNING refused: r1
+        2026-01-01 00:00:00 intake INFO all is well\x1b[2J
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Line of a record, without its traceback."""
+        lines = record.message.split("\n")
+        record.message = "\n    ".join(map(_escaped, lines))
+        return super().formatMessage(record)
+
+
+def _escaped(text: str) -> str:
+    """Text whose control characters are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def set_up(process: str, form: Format = "text") -> None:
@@ -68,7 +97,7 @@ def set_up(process: str, form: Format = "text") -> None:
     if form == "json":
         handler.setFormatter(JsonLines(process))
     else:
-        handler.setFormatter(logging.Formatter(f"%(asctime)s {process} %(levelname)s %(message)s"))
+        handler.setFormatter(TextLines(f"%(asctime)s {process} %(levelname)s %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -39,8 +39,8 @@ def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | 
         sock.sendall(part)
 
 
-def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
-    """Next frame.
+def receive(sock: socket.socket, *, most_bytes: int = MAX_PAYLOAD) -> tuple[dict[str, Any], list[memoryview]]:
+    """Next frame, of at most ``most_bytes``.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[memoryview]]:
     lengths = bytearray(_LENGTHS.size)
     _fill(sock, memoryview(lengths))
     header_size, payload_size = _LENGTHS.unpack(lengths)
-    if header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
-        raise EOFError(f"frame of {header_size} and {payload_size} bytes: the peer speaks no known protocol")
+    if header_size > MAX_HEADER or payload_size > most_bytes:
+        raise EOFError(f"frame of {header_size} and {payload_size} bytes: too large, or of no known protocol")
     data = memoryview(bytearray(header_size + payload_size))
     _fill(sock, data)
     try:

@@ -25,10 +25,10 @@ class ColumnView:
     """5 % of the values lie above."""
 
 
-def read_columns(connection: Connection, model: str, *, slot: str = "champion") -> tuple[ColumnView, ...]:
-    """Columns of the newest hour that has any, by name."""
+def read_columns(connection: Connection, model: str) -> tuple[ColumnView, ...]:
+    """Columns of the champion in the newest hour with any, by name."""
     sketch = table_of(Sketch)
-    here = sketch.c.model == model, sketch.c.slot == slot
+    here = sketch.c.model == model, sketch.c.slot == "champion"
     newest = connection.scalar(select(func.max(sketch.c.hour_us)).where(*here))
     rows = connection.execute(
         select(sketch).where(*here, sketch.c.hour_us == newest).order_by(sketch.c.column)

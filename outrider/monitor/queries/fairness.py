@@ -32,24 +32,18 @@ _LABEL = table_of(Label)
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """Metrics by group, with the records behind.
-
-    Attributes
-    ----------
-    metrics
-        One entry for the selection rate, of all records, and one for what needs labels, of the labelled ones;
-        fewer where there is nothing.
-    asked
-        Whether labelled figures are of labels that a policy asked for, weighed back to the traffic; else all
-        labels count alike.
-    """
+    """Metrics by group, with the records behind."""
 
     by: tuple[str, ...]
     positive: str
     records: int
     labelled: int
     asked: bool
+    """Whether labelled figures are of labels that a policy asked for, weighed back to the traffic; else all
+    labels count alike."""
     metrics: tuple[GroupMetrics, ...]
+    """One entry for the selection rate, of all records, and one for what needs labels, of the labelled ones;
+    fewer where there is nothing."""
 
     @property
     def rates(self) -> tuple[GroupRate, ...]:

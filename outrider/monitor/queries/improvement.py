@@ -7,33 +7,17 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection, Row
 
-from outrider.dataops.improvement import verdicts
+from outrider.dataops.improvement import jobs, verdicts
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Job, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Quarantine
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-job = table_of(Job)
 dataset = table_of(DatasetVersion)
 dataset_row = table_of(DatasetRow)
 quarantine = table_of(Quarantine)
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A retrain or dataset job."""
-
-    id: str
-    kind: str
-    status: str
-    stage: str
-    params: dict[str, Any]
-    result: dict[str, Any]
-    attempts: int
-    created_us: int
-    started_us: int | None
-    finished_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +52,10 @@ def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[Verdic
         return verdicts.list_verdicts(connection, model, limit=limit)
 
 
-def list_jobs(engine: Engine, model: str, *, limit: int = 50) -> tuple[JobView, ...]:
+def list_jobs(engine: Engine, model: str) -> list[JobRow]:
     """Newest jobs."""
-    query = select(job).where(job.c.model == model).order_by(job.c.created_us.desc()).limit(limit)
     with engine.connect() as connection:
-        return tuple(
-            JobView(
-                id=row.id,
-                kind=row.kind,
-                status=row.status,
-                stage=row.stage,
-                params=dict(row.params),
-                result=dict(row.result),
-                attempts=row.attempts,
-                created_us=row.created_us,
-                started_us=row.started_us,
-                finished_us=row.finished_us,
-            )
-            for row in connection.execute(query)
-        )
+        return jobs.recent(connection, model=model)
 
 
 def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[DatasetView, ...]:

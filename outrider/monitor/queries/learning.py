@@ -58,13 +58,7 @@ class Learning:
 
 
 class Learner:
-    """Learner of proposals, one model at a time; keeps accepted ones.
-
-    Parameters
-    ----------
-    limit_s
-        Seconds after which a run is ended.
-    """
+    """Learner of proposals, one model at a time; keeps accepted ones."""
 
     def __init__(self, settings: Settings, *, limit_s: float = LIMIT_S) -> None:
         self._settings = settings

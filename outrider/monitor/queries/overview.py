@@ -8,7 +8,9 @@ from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
 from outrider.dataops.flags.quality import (
+    AssertionFacts,
     LabelledRecord,
+    cost_us,
     labelled_records,
     last_strikes,
     precisions,
@@ -36,30 +38,14 @@ dead_letter = table_of(DeadLetter)
 cursor = table_of(Cursor)
 
 
-@dataclass(frozen=True, slots=True)
-class AssertionView:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionView(AssertionFacts):
     """Assertion or live test with fire rate and precision."""
 
-    name: str
-    kind: str
-    level: str
-    description: str
-    owner: str
-    revision: str
     flags: Mapping[str, int]
     """Per slot."""
     per_1000: Mapping[str, float]
     """Flags per 1,000 judged records, per slot."""
-    precision: Rate
-    """P(model wrong | fired), over flags of the active revision that were reviewed or labelled."""
-    cost_us: float | None
-    """Microseconds per record; None before the first."""
-    suspended_until_us: int
-    suspension: str
-    """Why a person suspended it; empty when its strikes did."""
-    last_strike: str | None
-    proposal: tuple[str, ...]
-    """Why it should be suspended; empty when nothing speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +237,7 @@ def _assertions(
                 flags=fired,
                 per_1000={slot: 1000 * n / counts[slot]["records"] for slot, n in fired.items()},
                 precision=precision.get(row.name, Rate(0, 0)),
-                cost_us=_cost_us(counts, row.name),
+                cost_us=cost_us(counts.get("champion", {}), row.name),
                 suspended_until_us=suspended,
                 suspension=row.suspension if suspended else "",
                 last_strike=strikes.get(row.name),
@@ -259,12 +245,6 @@ def _assertions(
             )
         )
     return tuple(sorted(views, key=lambda view: -view.flags.get("champion", 0)))
-
-
-def _cost_us(counts: Mapping[str, Mapping[str, int]], name: str) -> float | None:
-    champion = counts.get("champion", {})
-    judged = champion.get(f"judged:{name}", 0)
-    return champion.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None
 
 
 def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, ...]:

@@ -30,27 +30,19 @@ from .blocks import BlockCache, BlockReader
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Request to turn a record into a test case.
-
-    Parameters
-    ----------
-    label
-        The right answer; None takes the label that came, else what assertions propose.
-    variants
-        Changed copies of the inputs for ``inv``; None takes that of the live test that failed.
-    test
-        Name of the test for given variants.
-    by
-        Who says so.
-    """
+    """Request to turn a record into a test case."""
 
     flag: str | None = None
     record_id: str | None = None
     mode: Mode = "mft"
     label: Any = None
+    """The right answer; None takes the label that came, else what assertions propose."""
     variants: Sequence[Mapping[str, Any]] | None = None
+    """Changed copies of the inputs for ``inv``; None takes that of the live test that failed."""
     test: str | None = None
+    """Name of the test for given variants."""
     by: str = "human"
+    """Who says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def build_app(
     @app.get("/readyz", tags=["service"], response_model=Readiness, responses={503: _UNREADY})
     async def readyz() -> Response:
         """Readiness to take a record; 503 with the reason otherwise."""
-        reason = fault()
+        reason = fault() or app.load_fault
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
         return _response(problem(503, reason, headers={"retry-after": "5"}))
@@ -163,6 +163,8 @@ class _Api(FastAPI):
 
     is_loading = False
     """Whether routers are still to come; requests that may be theirs wait for them."""
+    load_fault: str | None = None
+    """Why they did not come the last time; nobody waits then."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -181,9 +183,12 @@ class _UntilLoaded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         until = time.monotonic() + _LOAD_S
         # A thread ends the loading, so there is no event of this loop to await.
-        while self._api.is_loading and not self._is_first(scope) and time.monotonic() < until:  # noqa: ASYNC110
+        while self._is_awaited() and not self._is_first(scope) and time.monotonic() < until:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         await self._app(scope, receive, send)
+
+    def _is_awaited(self) -> bool:
+        return self._api.is_loading and self._api.load_fault is None
 
     def _is_first(self, scope: Scope) -> bool:
         if scope["type"] != "http":
@@ -250,9 +255,8 @@ def _install_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404 and request.app.is_loading:
-            return _response(
-                problem(503, "queries and pages are still loading", headers={"retry-after": "1"})
-            )
+            why = request.app.load_fault or "queries and pages are still loading"
+            return _response(problem(503, why, headers={"retry-after": "1"}))
         detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
         return _response(problem(error.status_code, str(detail), headers=error.headers))
 

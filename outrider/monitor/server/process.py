@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
+_MOST_PAUSE_S = 60.0
 _WRITER_DEAD_S = 2.0
 _DRAIN_S = 3
 _EXIT_WRITER_DEAD = 70
@@ -184,9 +186,14 @@ class ServerProcess:
         try:
             for router in all_routers(self.settings, self.collector.health):
                 self._api.include_router(router)
-            self._api.openapi_schema = None
-        finally:
-            self._api.is_loading = False
+        except Exception as error:
+            self._api.load_fault = (
+                f"queries and pages cannot be offered: {type(error).__name__}: {error}; records are taken, "
+                "and the log has the traceback"
+            )
+            raise
+        self._api.openapi_schema = None
+        self._api.is_loading, self._api.load_fault = False, None
         self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:
@@ -258,13 +265,18 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
 
     A fresh process comes in its place.
     """
-    try:
-        intake.add_routers()
-        intake.start_expiry(stopped)
-    except Exception:
-        log.exception("queries and pages cannot be offered; records are taken all the same")
-    _settle_garbage()
-    while not stopped.wait(1.0):
+    missing = [intake.add_routers, lambda: intake.start_expiry(stopped), _settle_garbage]
+    next_s, pause_s = 0.0, 1.0
+    while True:
+        while missing and time.monotonic() >= next_s:
+            try:
+                missing[0]()
+                del missing[0]
+            except Exception:
+                log.exception("a part of the service is missing; tried again in %g s", pause_s)
+                next_s, pause_s = time.monotonic() + pause_s, min(2 * pause_s, _MOST_PAUSE_S)
+        if stopped.wait(1.0):
+            return
         intake.observe()
         try:
             intake.otlp.release()

@@ -192,7 +192,7 @@ class ModelIntakeSettings(Section):
         default=None, ge=1024, description="of one request, after decompression; default limits.body_bytes"
     )
     payload_bytes: int = Field(default=16_777_216, ge=1, description="of one image, sound or long text")
-    payload_pixels: int = Field(default=50_000_000, ge=1, description="of one image as it is encoded")
+    payload_pixels: int = Field(default=25_000_000, ge=1, description="of one image as it is encoded")
     payload_roots: tuple[str, ...] = Field(
         default=(), description="folders and buckets that the worker may fetch payloads from; none by default"
     )

@@ -128,6 +128,7 @@ class FlagSettings(Section):
     window_s: float = Field(default=300.0, ge=60, description="time in which both are looked at")
     baseline_s: float = Field(default=86_400.0, ge=600, description="time before, in which it is usual")
     quiet_s: float = Field(default=900.0, gt=0, description="silence that resolves an incident")
+    incidents_per_hour: int = Field(default=20, ge=1, description="of a model; more are told as one")
 
 
 class QualitySettings(Section):

@@ -1,7 +1,7 @@
 """Agreement of challenger and champion, by blocks of stored answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Agreement, Share
+from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
 from outrider.dataops.improvement.shadow_tests import Trial
@@ -26,20 +26,14 @@ EXAMPLES = 40
 
 @dataclass(slots=True)
 class ComparisonProgress:
-    """State of a comparison, kept in ``shadow_test.findings``.
-
-    Attributes
-    ----------
-    seq
-        Last block that was looked at.
-    examples
-        Newest records on which both differ.
-    """
+    """State of a comparison, kept in ``shadow_test.findings``."""
 
     seq: int
+    """Last block that was looked at."""
     blocks: int = 0
     comparison: StreamComparison = field(default_factory=StreamComparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
+    """Newest records on which both differ."""
 
     @property
     def rows(self) -> int:
@@ -136,16 +130,12 @@ def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None
 def _shown(found: Agreement) -> dict[str, Any]:
     return {
         "rows": found.raw.rows,
-        "raw": _share(found.raw),
-        "noise": _share(found.noise) if found.noise.rows else None,
-        "challenger_noise": _share(found.challenger_noise) if found.challenger_noise.rows else None,
-        "beyond": _share(found.beyond),
+        "raw": asdict(found.raw),
+        "noise": asdict(found.noise) if found.noise.rows else None,
+        "challenger_noise": asdict(found.challenger_noise) if found.challenger_noise.rows else None,
+        "beyond": asdict(found.beyond),
         "verdict": found.verdict,
     }
-
-
-def _share(share: Share) -> dict[str, Any]:
-    return {"value": share.value, "low": share.low, "high": share.high, "rows": share.rows}
 
 
 @dataclass(frozen=True, slots=True)

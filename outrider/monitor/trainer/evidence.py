@@ -138,8 +138,6 @@ def paired_evidence(
 
     Parameters
     ----------
-    classes
-        Declared classes of the target.
     weights
         What records stand for that were chosen to be labelled; rows without are left out of the shares.
     """

@@ -21,6 +21,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
+from outrider.monitor.http.common import targets_of
 from outrider.monitor.metrics.channel import new_metrics, start_sender
 from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.logs import set_up
@@ -32,7 +33,7 @@ from .champion_suites_job import ChampionSuites
 from .context import JobContext, Stopping
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
-from .webhooks import deliver_until, endpoints, targets
+from .webhooks import deliver_until, endpoints
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
     """
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
-    return JobContext(settings, engine, objects, journal, targets(settings), stop)
+    return JobContext(settings, engine, objects, journal, targets_of(settings), stop)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,9 @@ import ipaddress
 import logging
 import socket
 import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +26,10 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
 READ_BYTES = 4096
 POLL_S = 0.25
+TURN_S = 5.0
+"""How long an address may go on before it waits for its next turn."""
+MOST_TURNS = 8
+"""Addresses that are delivered to at a time."""
 
 
 class Refused(OutriderError):  # noqa: N818 - reads as the event it is
@@ -60,11 +66,6 @@ def endpoints(settings: Settings) -> list[Endpoint]:
                 raise ConfigError(f"webhook {hook.url}: secret must be whsec_ and base64: {error}") from None
         found.append(Endpoint(hook.url, hook.events, secret, hook.allow_private))
     return found
-
-
-def targets(settings: Settings) -> list[outbox.WebhookTarget]:
-    """Webhook targets for transactions that cause events."""
-    return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
 
 
 def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:
@@ -118,41 +119,60 @@ def resolve(host: str, port: int, *, allow_private: bool) -> str:
     return found[0]
 
 
-def deliver_due(engine: Engine, hooks: Sequence[Endpoint]) -> int:
-    """Try every message that is due once; returns how many were delivered."""
-    by_url = {hook.url: hook for hook in hooks}
-    with engine.connect() as connection:
-        due_us = outbox.next_due_us(connection)
-    if due_us is None or due_us > now_us():
-        return 0  # without taking the write lock: this is asked often
-    with write(engine) as connection:
-        messages = outbox.claim(connection, now_us=now_us())
-    delivered = 0
-    for message in messages:
+def deliver(engine: Engine, url: str, hook: Endpoint | None) -> int:
+    """Deliver due messages of one address; the number delivered.
+
+    A failure ends its turn, as `TURN_S` does.
+
+    Parameters
+    ----------
+    hook
+        None where the configuration no longer has the address.
+    """
+    until = time.monotonic() + TURN_S
+    taken = 0
+    while time.monotonic() < until:
+        with write(engine) as connection:
+            message = outbox.claim(connection, url, now_us=now_us())
+        if message is None:
+            break
         try:
-            if message.url not in by_url:
-                raise Refused(f"{message.url} is no longer in the configuration")
-            send(by_url[message.url], message.id, message.payload, now=datetime.now(UTC))
+            if hook is None:
+                raise Refused(f"{url} is no longer in the configuration")
+            send(hook, message.id, message.payload, now=datetime.now(UTC))
         except (OSError, Refused) as error:
             text = f"{type(error).__name__}: {error}"
             logger.warning("webhook %s, attempt %d: %s", message.id, message.attempts, text)
             with write(engine) as connection:
                 outbox.failed(connection, message.id, text)
-        else:
-            with write(engine) as connection:
-                outbox.delivered(connection, message.id, now_us=now_us())
-            delivered += 1
-    return delivered
+            break
+        with write(engine) as connection:
+            outbox.delivered(connection, message.id, now_us=now_us())
+        taken += 1
+    return taken
 
 
 def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event) -> None:
-    """Deliver due messages until ``stop``; the delivery thread's body."""
+    """Deliver due messages until ``stop``; the delivery thread's body.
+
+    Each address has a turn at a time, so that one that is slow holds up its own messages alone.
+    """
+    by_url = {hook.url: hook for hook in hooks}
+    turns: dict[str, Future[int]] = {}
+    pool = ThreadPoolExecutor(MOST_TURNS, thread_name_prefix="webhook")
     while not stop.is_set():
         try:
-            deliver_due(engine, hooks)
+            with engine.connect() as connection:  # without the write lock: this is asked often
+                due = outbox.due_urls(connection, now_us=now_us())
+            for url in due:
+                if url not in turns:
+                    turns[url] = pool.submit(deliver, engine, url, by_url.get(url))
+            for url in [url for url, turn in turns.items() if turn.done()]:
+                turns.pop(url).result()
         except Exception:
             logger.exception("webhook delivery failed; it is tried again")
         stop.wait(POLL_S)
+    pool.shutdown(cancel_futures=True)
 
 
 def _read_secret(path: Path) -> str:

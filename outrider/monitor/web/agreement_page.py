@@ -29,18 +29,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """Shadow test with the data of its charts.
-
-    Attributes
-    ----------
-    test
-        As ``GET /v1/agreement`` has it.
-    floor
-        Left end of the axis of agreement.
-    """
+    """Shadow test with the data of its charts."""
 
     test: Mapping[str, Any]
+    """As ``GET /v1/agreement`` has it."""
     floor: float
+    """Left end of the axis of agreement."""
     bars: tuple[Bar, ...]
 
     def at(self, share: float) -> float:

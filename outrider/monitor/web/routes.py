@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
@@ -358,7 +358,6 @@ def web_routes(
     journal: BlockReader,
     *,
     models: tuple[str, ...],
-    require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
     rule: SuspensionRule = DEFAULT_RULE,
     targets: Sequence[WebhookTarget] = (),
@@ -367,14 +366,10 @@ def web_routes(
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
 ) -> APIRouter:
-    """Routes of the web page.
+    """Routes of the pages, behind the application's gate.
 
     Parameters
     ----------
-    models
-        Names from the configuration.
-    require_reader
-        FastAPI dependency that lets a reader pass; None where a gate stands in front of the application.
     health
         Process name to whether it reports, as ``ProcessesCollector.health``.
     rule
@@ -385,8 +380,6 @@ def web_routes(
         Proposes assertions; None leaves that page out.
     cases
         Writes flagged records into suite files; None leaves its buttons out.
-    config
-        What was taken up and refused of the configuration.
     payloads
         Reads what payloads refer to, as far as it is at hand.
     """
@@ -394,7 +387,6 @@ def web_routes(
     store = payloads or PayloadStore(max_bytes=0)
     page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
     forms = PageForms(engine, frame, targets, learner, cases)
-    guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
     for path, answer in (
@@ -417,7 +409,7 @@ def web_routes(
         ("/m/{model}/images/behavior/{version}/{suite}/{test:path}", page.case_image),
         ("/assertions/{model}/{name:path}", page.assertion),
     ):
-        router.add_api_route(path, answer, methods=["GET"], dependencies=guards)
+        router.add_api_route(path, answer, methods=["GET"])
     for path, change in (
         ("/assertions/{model}/{name:path}/suspend", forms.suspend),
         ("/assertions/{model}/{name:path}/resume", forms.resume),
@@ -427,7 +419,7 @@ def web_routes(
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),
     ):
-        router.add_api_route(path, change, methods=["POST"], dependencies=guards)
+        router.add_api_route(path, change, methods=["POST"])
     return router
 
 

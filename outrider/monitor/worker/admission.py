@@ -1,8 +1,7 @@
 """Admission: loads shed in order, to keep verdicts young.
 
-See docs/latency.md.
-
-Pure: times and numbers in, decisions out. The worker looks once per unit of a model that has an objective.
+See docs/latency.md. Pure: times and numbers in, decisions out. The worker looks once per unit of a model that
+has an objective.
 """
 
 import math
@@ -91,16 +90,11 @@ class JudgingPace:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """Decision on the waiting records.
-
-    Attributes
-    ----------
-    share
-        Of the records that are judged, in (0, 1].
-    """
+    """Decision on the waiting records."""
 
     measure: SheddingMeasure = SheddingMeasure.NONE
     share: float = 1.0
+    """Of the records that are judged, in (0, 1]."""
 
 
 @dataclass(slots=True)
@@ -110,11 +104,6 @@ class Admission:
     In a lasting overload everything that waits fits into 0.4 of the objective at the present pace, so that
     is where the age settles: with arrivals ``a`` and ``s`` seconds per record, ``share = T / (waiting * s)``
     and balance ``a * share * s = 1`` give ``waiting / a = T``.
-
-    Parameters
-    ----------
-    slo_s
-        Age at verdict that is wanted, > 0.
 
     Examples
     --------
@@ -129,6 +118,7 @@ class Admission:
     """
 
     slo_s: float
+    """Age at verdict that is wanted, > 0."""
     pace: JudgingPace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,13 +168,6 @@ class SamplingState:
 
     Committed with the cursor.
 
-    Attributes
-    ----------
-    carried
-        Weight that was offered and that no admitted record stands for yet.
-    since_us, until_us
-        Period of the last unit of which a sample was judged; zeros before the first.
-
     Examples
     --------
     >>> standing = SamplingState(0.0, 600, 1200)
@@ -193,8 +176,11 @@ class SamplingState:
     """
 
     carried: float = 0.0
+    """Weight that was offered and that no admitted record stands for yet."""
     since_us: int = 0
     until_us: int = 0
+    """``since_us`` and ``until_us``: period of the last unit of which a sample was judged; zeros before the
+    first."""
 
     def rotates(self, since_us: int, until_us: int) -> bool:
         """Test for a period that follows one of other entities.
@@ -219,9 +205,8 @@ class SamplingState:
 def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[np.intp]:
     """Rows to judge at a share.
 
-    Whole entities, records without one each by its id.
-
-    Within a period a smaller share takes a part of what a larger one takes; each period draws anew.
+    Whole entities, records without one each by its id. Within a period a smaller share takes a part of what a
+    larger one takes; each period draws anew.
     """
     if share >= 1.0:
         return np.arange(batch.rows)

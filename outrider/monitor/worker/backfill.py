@@ -1,9 +1,8 @@
 """Backfill: jumps over a backlog, judged later in slack time.
 
-A backlog that cannot be judged in time is skipped.
-
-A jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill
-and how far it is. Slots that follow the champion pass over a gap whole.
+A backlog that cannot be judged in time is skipped. A jump, its range and the verdicts of what windows held
+commit together; so do the verdicts of the backfill and how far it is. Slots that follow the champion pass
+over a gap whole.
 """
 
 import logging
@@ -125,9 +124,8 @@ class Backfills:
     def step(self, *, resting: Container[str] = ()) -> bool:
         """Judge one unit of the earliest skipped range.
 
-        Of a model that is not in ``resting``; returns whether there was any.
-
-        Where payloads must be fetched, what was skipped next goes on meanwhile.
+        Of a model that is not in ``resting``; returns whether there was any. Where payloads must be fetched,
+        what was skipped next goes on meanwhile.
         """
         models = (model for model in self._context.pipelines if model not in resting)
         waiting = [gap for model in models if (gap := self._next(model)) is not None]

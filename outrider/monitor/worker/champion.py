@@ -30,21 +30,14 @@ CONFLICT = "a record of this id with other content was accepted before; the firs
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Records of a unit that are asked about.
-
-    Attributes
-    ----------
-    rows
-        Rows of the unit that are admitted, in order.
-    opened
-        These, with their payloads as the model sees them.
-    share
-        Share of the entities that is admitted.
-    """
+    """Records of a unit that are asked about."""
 
     rows: NDArray[np.intp]
+    """Rows of the unit that are admitted, in order."""
     opened: Opened
+    """These, with their payloads as the model sees them."""
     share: float
+    """Share of the entities that is admitted."""
 
     @property
     def asked_rows(self) -> NDArray[np.intp]:

@@ -52,8 +52,6 @@ class Commits:
 
         Parameters
         ----------
-        timings
-            Of the stages of the unit; None where there were none.
         at_us
             Receive time of the unit.
         """

@@ -20,15 +20,7 @@ from .shadow_versions import ShadowVersions
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Stores, settings and state of one worker; built once, by the worker.
-
-    Attributes
-    ----------
-    cursors
-        Last journal block that each slot of each model has passed.
-    challengers
-        Slots of the challengers that are judged, by model.
-    """
+    """Stores, settings and state of one worker; built once, by the worker."""
 
     settings: Settings
     engine: Engine
@@ -40,7 +32,9 @@ class WorkerContext:
     pipelines: Mapping[str, Pipeline]
     incidents: Mapping[str, IncidentBook]
     cursors: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Last journal block that each slot of each model has passed."""
     challengers: dict[str, list[str]] = field(default_factory=dict)
+    """Slots of the challengers that are judged, by model."""
     _backlogs: dict[tuple[str, str], Backlog] = field(default_factory=dict)
 
     def waiting_records(self, model: str, slot: str = CHAMPION) -> int:

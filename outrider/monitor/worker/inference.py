@@ -17,20 +17,14 @@ from .shadow_versions import ShadowVersions
 
 @dataclass(slots=True)
 class InferenceRequest:
-    """One request under way.
-
-    Attributes
-    ----------
-    again
-        Rows that each version answers twice.
-    answers
-        By version, as they come.
-    """
+    """One request under way."""
 
     number: int
     versions: tuple[str, ...]
     again: tuple[int, ...]
+    """Rows that each version answers twice."""
     answers: dict[str, AskAnswer] = field(default_factory=dict)
+    """By version, as they come."""
 
     def has(self, version: str) -> bool:
         """True where a version has answered, twice if wanted."""
@@ -107,23 +101,17 @@ class InferenceClient:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Answer of a version to the records of a batch.
-
-    Attributes
-    ----------
-    poison
-        Records that it cannot take: what stands in their rows is never read.
-    again, again_rows
-        Its second answers to some of the records, in another batch shape, and which these are, in order.
-    seconds
-        Time of the passes that these answers took.
-    """
+    """Answer of a version to the records of a batch."""
 
     outputs: Outputs | None = None
     poison: tuple[Poison, ...] = ()
+    """Records that it cannot take: what stands in their rows is never read."""
     again: Outputs | None = None
     again_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """``again`` and ``again_rows``: its second answers to some of the records, in another batch shape, and
+    which these are, in order."""
     seconds: float = 0.0
+    """Time of the passes that these answers took."""
 
     @classmethod
     def of(cls, request: InferenceRequest | None, version: str | None) -> "Predictions":

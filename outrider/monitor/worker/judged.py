@@ -32,17 +32,12 @@ class JudgedRecords:
 
     Assertions of single records see the parts: what one side answered looks as if the other were not there,
     however the stream is cut into blocks. Windows need one schema, and see all.
-
-    Attributes
-    ----------
-    batch
-        All records in their order, each column in a type that holds the values of both sides.
-    parts
-        The same by who answered.
     """
 
     batch: Batch
+    """All records in their order, each column in a type that holds the values of both sides."""
     parts: tuple[JudgedPart, ...]
+    """The same by who answered."""
 
     @classmethod
     def alone(cls, batch: Batch) -> "JudgedRecords":

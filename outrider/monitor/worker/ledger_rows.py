@@ -20,24 +20,17 @@ from .slot_state import Views
 
 @dataclass(frozen=True, slots=True)
 class RecordLocations:
-    """Journal locations of a batch's rows, and ledger columns of them.
-
-    Attributes
-    ----------
-    keys, ts_us
-        Id and event time of every record, shape (rows,).
-    seq, row
-        Journal block and row in it of every record, shape (rows,).
-    versions
-        Judged model version of every record.
-    """
+    """Journal locations of a batch's rows, and ledger columns of them."""
 
     unit: Unit
     keys: NDArray[np.object_]
     ts_us: NDArray[np.int64]
+    """``keys`` and ``ts_us``: id and event time of every record, shape (rows,)."""
     seq: NDArray[np.int64]
     row: NDArray[np.int64]
+    """``seq`` and ``row``: journal block and row in it of every record, shape (rows,)."""
     versions: Sequence[str | None] = ()
+    """Judged model version of every record."""
 
     @classmethod
     def of(

@@ -1,9 +1,8 @@
 """Budgets of live questions, in rows per second and time.
 
-Rows per second of traffic, and the worker's time.
-
-The first is a function of the journal alone (receive times and rows of the blocks), so that a restart asks
-the same records; the second protects whatever else the worker does, and what it refuses is counted as shed.
+Rows per second of traffic, and the worker's time. The first is a function of the journal alone (receive times
+and rows of the blocks), so that a restart asks the same records; the second protects whatever else the worker
+does, and what it refuses is counted as shed.
 """
 
 import math
@@ -32,20 +31,9 @@ MODEL = ""
 class LiveBudget:
     """Probability of each live test's questions per block.
 
-    About the records of one model.
-
-    Each budget is a bucket of rows that fills with receive time. A block of ``n`` rows may spend
-    ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T`` seconds at most
-    ``rows_per_s * (T + BURST_S)`` rows are expected to be asked.
-
-    Parameters
-    ----------
-    rates
-        Largest probability of each test.
-    own
-        Rows per second of those tests that have a budget.
-    common
-        Rows per second of all tests together; None is no limit.
+    About the records of one model. Each budget is a bucket of rows that fills with receive time. A block of
+    ``n`` rows may spend ``n / (n + rows expected in HORIZON_S)`` of it in expectation, so in any ``T``
+    seconds at most ``rows_per_s * (T + BURST_S)`` rows are expected to be asked.
 
     Examples
     --------
@@ -57,8 +45,11 @@ class LiveBudget:
     """
 
     rates: Mapping[str, float]
+    """Largest probability of each test."""
     own: Mapping[str, float]
+    """Rows per second of those tests that have a budget."""
     common: float | None = None
+    """Rows per second of all tests together; None is no limit."""
     _tokens: dict[str, float] = field(default_factory=dict)
     _rate: float = 0.0
     _at_us: int | None = None
@@ -130,14 +121,10 @@ class TimeBudget:
     """Worker's time budget for live tests.
 
     ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
-
-    Parameters
-    ----------
-    clock
-        Seconds that never go back.
     """
 
     clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
     _saved_s: float = SAVED_S
     _at_s: float | None = None
 

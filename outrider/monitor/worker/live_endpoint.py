@@ -1,11 +1,9 @@
 """Live tests of a production-only model, through its endpoint.
 
-Behind the stream, in a thread.
-
-Only an endpoint that the configuration names is asked, and no more often than it says. The slot has a cursor
-of its own behind the champion's, so nothing waits for production: an endpoint that is slow lets its questions
-fall behind until they are shed; one that is down or answers nonsense is left alone for longer and longer. No
-record is lost by that, and every question is counted.
+Behind the stream, in a thread. Only an endpoint that the configuration names is asked, and no more often than
+it says. The slot has a cursor of its own behind the champion's, so nothing waits for production: an endpoint
+that is slow lets its questions fall behind until they are shed; one that is down or answers nonsense is left
+alone for longer and longer. No record is lost by that, and every question is counted.
 """
 
 import logging

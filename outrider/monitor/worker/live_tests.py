@@ -1,8 +1,7 @@
 """Live metamorphic tests of one model: sampling, asking, noting.
 
-All copies of a unit are asked at once.
-
-Nothing here asks anybody: the caller has the replica, or the endpoint, that answers.
+All copies of a unit are asked at once. Nothing here asks anybody: the caller has the replica, or the
+endpoint, that answers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

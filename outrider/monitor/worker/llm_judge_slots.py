@@ -1,10 +1,9 @@
 """Slots of judges, each with a cursor and asking threads.
 
-The cursor stands behind the champion's.
-
-A judge takes seconds where a block takes milliseconds. While its questions are under way the worker goes
-on with everything else; when they are answered, the assertions that read the answers run, and answers,
-flags and cursor commit together. A crash in between costs no answer twice: each is kept as it came.
+The cursor stands behind the champion's. A judge takes seconds where a block takes milliseconds. While its
+questions are under way the worker goes on with everything else; when they are answered, the assertions that
+read the answers run, and answers, flags and cursor commit together. A crash in between costs no answer twice:
+each is kept as it came.
 """
 
 import logging
@@ -178,15 +177,7 @@ class JudgeSlot:
 
 
 class JudgeSlots:
-    """Judges of the configuration.
-
-    Stepped by the worker between its own units.
-
-    Parameters
-    ----------
-    commits
-        Writes effects inside a transaction, as for any slot.
-    """
+    """Judges of the configuration. Stepped by the worker between its own units."""
 
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context

@@ -1,9 +1,8 @@
 """LLM judge of records.
 
-Prompt in, checked answer out, with a version.
-
-Remote judges speak ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …) and are asked as
-:mod:`outrider.behavioral_tests.chat` does; local ones are a function of a file.
+Prompt in, checked answer out, with a version. Remote judges speak ``chat/completions`` (OpenAI, vLLM,
+llama.cpp, Ollama …) and are asked as :mod:`outrider.behavioral_tests.chat` does; local ones are a function of
+a file.
 """
 
 import json
@@ -55,25 +54,18 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge of one model, from its configuration.
-
-    Attributes
-    ----------
-    digest
-        Its version: sixteen hex digits over model, prompt, answer schema and, for a local one, its file.
-    ask
-        ``(batch, questions) -> replies``, one per question, which point at rows of the batch; never raises.
-    chunk
-        Questions that are best asked in one call: what a crash may cost.
-    """
+    """One judge of one model, from its configuration."""
 
     model: str
     name: str
     settings: JudgeSettings
     digest: str
+    """Its version: sixteen hex digits over model, prompt, answer schema and, for a local one, its file."""
     prompt: str
     ask: Callable[[Batch, Sequence[Question]], list[Reply]]
+    """``(batch, questions) -> replies``, one per question, which point at rows of the batch; never raises."""
     chunk: int
+    """Questions that are best asked in one call: what a crash may cost."""
 
     @property
     def slot(self) -> str:

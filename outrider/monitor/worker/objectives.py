@@ -97,10 +97,9 @@ class Objectives:
     def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
         """Note the end of a unit of ``rows`` rows.
 
-        It began at ``began``, by the timer.
-
-        The pace of a model's stream counts what the worker did for others since its last unit too, for as
-        long as something waited: that is the pace at which its backlog shrinks.
+        It began at ``began``, by the timer. The pace of a model's stream counts what the worker did for
+        others since its last unit too, for as long as something waited: that is the pace at which its backlog
+        shrinks.
         """
         if self._unit_s is None:
             return
@@ -114,9 +113,7 @@ class Objectives:
     def ages(self, effects: Effects, *, shift_us: int = 0) -> NDArray[np.float64]:
         """Age at verdict of a commit's records, in seconds.
 
-        Remembered as recent.
-
-        ``shift_us`` is how far the clock was set since they came.
+        Remembered as recent. ``shift_us`` is how far the clock was set since they came.
         """
         ages = ages_s(
             effects.records["seq"], effects.records["ts_us"], effects.received, self.now_us() - shift_us

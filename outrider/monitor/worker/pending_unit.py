@@ -21,34 +21,23 @@ from .stages.work import Timings, Work
 
 @dataclass(slots=True)
 class ChampionUnit:
-    """A unit from its first look to its commit.
-
-    Attributes
-    ----------
-    after
-        Cursor behind which it lies.
-    began
-        When the slot had time for it, by the timer of the objectives.
-    prepared
-        Records of the champion's unit, once they are asked about.
-    version
-        Who is asked.
-    request
-        Of the predictions; None where nobody answers, or before.
-    is_ahead
-        Whether it was asked about before its turn: what is shed is not decided yet.
-    work
-        What judges it, once there are answers; ``questions`` is what it waits for.
-    """
+    """A unit from its first look to its commit."""
 
     after: int
+    """Cursor behind which it lies."""
     unit: Unit
     began: float
+    """When the slot had time for it, by the timer of the objectives."""
     prepared: Prepared | None = None
+    """Records of the champion's unit, once they are asked about."""
     version: str | None = None
+    """Who is asked."""
     request: InferenceRequest | None = None
+    """Of the predictions; None where nobody answers, or before."""
     is_ahead: bool = False
+    """Whether it was asked about before its turn: what is shed is not decided yet."""
     work: Work[Effects] | None = None
+    """What judges it, once there are answers; ``questions`` is what it waits for."""
     questions: list[InferenceRequest] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
     seen: int = 0

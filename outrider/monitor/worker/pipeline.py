@@ -371,9 +371,7 @@ class Pipeline:
     def close_windows(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
         """Judge the windows' rest at a slot and begin anew.
 
-        ``unit`` is skipped.
-
-        Adds to ``effects`` and returns them.
+        ``unit`` is skipped. Adds to ``effects`` and returns them.
         """
         state = self._state(effects.slot)
         state.restarted_us = unit.received_us

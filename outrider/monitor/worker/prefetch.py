@@ -21,19 +21,13 @@ MAX_REQUESTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """A request about the records of a unit.
-
-    Attributes
-    ----------
-    after, last_seq
-        Journal blocks behind which and up to which the unit lies.
-    places
-        Where its records lie, in order: see :func:`places_of`.
-    """
+    """A request about the records of a unit."""
 
     after: int
     last_seq: int
+    """``after`` and ``last_seq``: journal blocks behind which and up to which the unit lies."""
     places: NDArray[np.int64]
+    """Where its records lie, in order: see :func:`places_of`."""
     request: InferenceRequest
 
     def predictions(self, version: str, unit: Unit, kept: NDArray[np.intp]) -> Predictions | None:
@@ -55,13 +49,7 @@ def places_of(unit: Unit, rows: NDArray[np.intp]) -> NDArray[np.int64]:
 
 
 class PrefetchedAnswers:
-    """Requests ahead of each version, in the order of the stream.
-
-    Parameters
-    ----------
-    max_bytes
-        Of the answers.
-    """
+    """Requests ahead of each version, in the order of the stream."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

@@ -1,9 +1,8 @@
 """Worker.
 
-Reads the journal from its cursors, judges unit by unit, commits each in one transaction.
-
-It is crash-only: whatever fails outside user code ends the process, and the next one continues from the
-committed cursors; windows continue from their last checkpoint and the blocks behind it.
+Reads the journal from its cursors, judges unit by unit, commits each in one transaction. It is crash-only:
+whatever fails outside user code ends the process, and the next one continues from the committed cursors;
+windows continue from their last checkpoint and the blocks behind it.
 """
 
 import argparse
@@ -63,8 +62,6 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
-    engines
-        Where the versions answer.
     """
 
     def __init__(
@@ -168,6 +165,9 @@ class Worker:
         self._host.start()
         for name in self.context.pipelines:
             self._recovery.register(name, self._host.errors.get(name, []))
+        if self._host.interrupted is not None:
+            self._recovery.blame(self._host.interrupted)
+        for name in self.context.pipelines:
             self._recovery.restore(name)
         self._refresh(force=True)
         for name in self.context.pipelines:
@@ -199,8 +199,9 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     """Incidents of every model."""
     flags = settings.flags
     rule = IncidentRule(
-        flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s
-    )
+        flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s,
+        flags.incidents_per_hour,
+    )  # fmt: skip
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 
@@ -226,7 +227,8 @@ def main() -> None:
     journal, engine = open_stores(settings, stop)
     metrics = new_metrics(models=settings.models)
     start_sender(metrics, process="worker")
-    host = HostClient(options.config, deadline_s=settings.host.deadline_s)
+    progress = settings.data_folder / "run" / "assertions"
+    host = HostClient(options.config, deadline_s=settings.host.deadline_s, progress=progress)
     objects = LocalObjects(settings.data_folder / "objects")
     engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:

@@ -1,9 +1,10 @@
 """Recovery of a worker's strikes, sampling, budgets and windows after a start."""
 
+import logging
 from collections.abc import Sequence
 
 from outrider.dataops.flags.registered_assertions import register_offered, suspensions
-from outrider.dataops.flags.strikes import newest_strikes, note_load_errors
+from outrider.dataops.flags.strikes import newest_strikes, note_load_errors, strike_for_death
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.champions import champion_borders
 from outrider.dataops.ledger.checkpoints import keep_windows
@@ -11,6 +12,7 @@ from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import take_back
+from outrider.monitor.host.progress import InterruptedTasks
 
 from .admission import SamplingState
 from .backfill import Backfills
@@ -19,8 +21,9 @@ from .context import WorkerContext
 from .live_budget import LiveBudget
 from .pipeline import CHAMPION, Pipeline
 from .slot_restore import restore_slot
-from .slot_state import window_digest
+from .slot_state import SUSPENSION_S, window_digest
 
+log = logging.getLogger("outrider.worker")
 RESTORED_STRIKES = 1000
 """Latest failures read after a restart: far more than suspensions let happen in one strike window."""
 
@@ -32,6 +35,26 @@ class Recovery:
         self._context = context
         self._commits = commits
         self._backfills = backfills
+
+    def blame(self, found: InterruptedTasks) -> None:
+        """Count the last worker's end against its last assertion."""
+        if found.model not in self._context.pipelines:
+            return
+        if (name := found.culprit) is None:
+            log.error(
+                "model %s: the worker ended while assertions ran (%s): each runs alone for a while",
+                found.model, ", ".join(found.names),
+            )  # fmt: skip
+            return
+        limits, now = self._context.settings.host, now_us()
+        with write(self._context.engine) as connection:
+            is_suspended = strike_for_death(
+                connection, found.model, name, seq=cursor(connection, found.model, CHAMPION), now_us=now,
+                since_us=now - int(limits.strike_window_s * 1e6), until_us=now + int(SUSPENSION_S * 1e6),
+                most=limits.strikes,
+            )  # fmt: skip
+        verdict = "it is suspended for an hour" if is_suspended else "it is asked again"
+        log.error("model %s: the worker ended during assertion %s: %s", found.model, name, verdict)
 
     def register(self, name: str, errors: Sequence[str]) -> None:
         """Store the host's assertions of a model, and load errors."""

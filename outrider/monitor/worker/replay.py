@@ -1,9 +1,7 @@
 """Replay: judge stored traffic again.
 
-Other revisions over the same records and the same stored answers.
-
-Flags are a function of journal, stored answers and revisions, so a replay of the revision that ran live
-finds exactly the flags that it found live.
+Other revisions over the same records and the same stored answers. Flags are a function of journal, stored
+answers and revisions, so a replay of the revision that ran live finds exactly the flags that it found live.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,10 +94,9 @@ class InProcess:
 class Stretch:
     """Stretch of stored traffic.
 
-    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on.
-
-    ``gaps`` are what the champion skipped, as far as it is judged by now; flags of records up to block
-    ``expired`` are not compared: not all of their payloads are there any more.
+    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on. ``gaps`` are what the
+    champion skipped, as far as it is judged by now; flags of records up to block ``expired`` are not
+    compared: not all of their payloads are there any more.
     """
 
     after: int
@@ -188,8 +185,6 @@ def replay(
         Asks versions again in place of their stored answers: equal within the noise of the hardware only.
     payloads
         Opens the payloads of the model; records whose payloads are gone count as unanswered.
-    progress
-        Called with the number of records judged so far.
     """
     pipeline = Pipeline(
         model,
@@ -227,26 +222,17 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """Blocks judged one after the other at one slot.
-
-    Behind ``after`` up to ``until``.
-
-    Attributes
-    ----------
-    borders
-        Behind which block which version was champion.
-    skipped_us
-        When they were skipped, to be judged later; 0 is never.
-    leaves_us
-        When the windows began anew behind them; None where they go on.
-    """
+    """Blocks judged one after the other at one slot. Behind ``after`` up to ``until``."""
 
     slot: str
     after: int
     until: int
     borders: Sequence[tuple[int, str]]
+    """Behind which block which version was champion."""
     skipped_us: int = 0
+    """When they were skipped, to be judged later; 0 is never."""
     leaves_us: int | None = None
+    """When the windows began anew behind them; None where they go on."""
 
 
 def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[BlockRun]:
@@ -304,9 +290,8 @@ def versions_in(engine: Engine, model: str) -> list[str]:
 def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
     """Store a replay's findings; return the number of new flags.
 
-    Beside the flags of other revisions.
-
-    Flags that are there stay as they are; the exact counters keep what was counted live.
+    Beside the flags of other revisions. Flags that are there stay as they are; the exact counters keep what
+    was counted live.
     """
     with write(engine) as connection:
         _keep_stored_ids(connection, found)

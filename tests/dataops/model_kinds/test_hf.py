@@ -288,6 +288,13 @@ def test_parts_of_encoded_rows_answer_as_the_whole(sentiment: Path) -> None:
     torch.testing.assert_close(joined, whole, atol=1e-6, rtol=0)
 
 
+def indexed(path: Path, *parts: str) -> None:
+    """A folder whose weights lie in other files, by its index."""
+    path.joinpath("model.safetensors").rename(path / "evil.bin")
+    index = {"weight_map": {f"layer{number}": part for number, part in enumerate(parts)}}
+    path.joinpath("model.safetensors.index.json").write_text(json.dumps(index))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -299,6 +306,12 @@ def test_parts_of_encoded_rows_answer_as_the_whole(sentiment: Path) -> None:
             "needs code",
         ),
         (lambda path: path.joinpath("config.json").unlink(), "config.json does not exist"),
+        (lambda path: indexed(path, "evil.bin"), r"'evil.bin' is no name of a .safetensors file in this"),
+        (lambda path: indexed(path, "../net/a.safetensors"), "is not opened"),
+        (lambda path: indexed(path, "/etc/x.safetensors"), "is not opened"),
+        (lambda path: indexed(path, ".hidden.safetensors"), "is not opened"),
+        (lambda path: indexed(path, "gone.safetensors"), "gone.safetensors does not exist"),
+        (lambda path: indexed(path), "weight_map expected"),
     ],
 )
 def test_folders_that_are_not_whole_are_refused(

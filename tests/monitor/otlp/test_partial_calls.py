@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from outrider.dataops.journal.notes import Note
-from outrider.monitor.intake.protocols.otlp import partial_calls
-from outrider.monitor.intake.protocols.otlp.call import Call
+from outrider.monitor.intake.protocols.otlp import intake, partial_calls
+from outrider.monitor.intake.protocols.otlp.call import Call, merged
+from outrider.monitor.intake.protocols.otlp.matching import Matcher, Named
 from outrider.monitor.intake.protocols.otlp.partial_calls import Met, Passages, Waiting
 
 JOIN_US = 30_000_000
@@ -40,6 +41,10 @@ def take(of: Waiting, *calls: Call, now_us: int = 0) -> Met:
     met = of.meet(calls, (), now_us)
     of.committed(met)
     return met
+
+
+def texts(of: Waiting, call: Call) -> list[str]:
+    return of.passages(call, partial_calls.MOST_TRACE_BYTES)[0]
 
 
 def kept(*mets: Met) -> dict[str, Note]:
@@ -114,12 +119,12 @@ def test_passages_go_to_calls_that_began_later_and_are_forgotten_in_time() -> No
     of = new()
     found = [Passages("t", "b", 5, ["later"]), Passages("t", "a", 1, ["one", "two"])]
     of.committed(of.meet((), found, 0))
-    assert of.passages(ended()) == ["one", "two"]
-    assert of.passages(Call(trace="t", start_us=9)) == ["one", "two", "later"]
-    assert of.passages(Call(trace="other", start_us=9)) == []
+    assert texts(of, ended()) == ["one", "two"]
+    assert texts(of, Call(trace="t", start_us=9)) == ["one", "two", "later"]
+    assert texts(of, Call(trace="other", start_us=9)) == []
     due = of.due(int(partial_calls.OPEN_S * 1e6))
     assert len(due.remove) == 2
-    assert of.passages(Call(trace="t", start_us=9)) == []
+    assert texts(of, Call(trace="t", start_us=9)) == []
 
 
 def test_passages_are_known_when_their_span_has_ended() -> None:
@@ -129,15 +134,15 @@ def test_passages_are_known_when_their_span_has_ended() -> None:
         Passages("t", "shelf", 3, ["found"], end_us=5),
     ]
     of.committed(of.meet((), found, 0))
-    assert of.passages(Call(trace="t", start_us=4)) == []
-    assert of.passages(Call(trace="t", start_us=5)) == ["found"]
-    assert of.passages(Call(trace="t", start_us=9)) == ["found", "of the tool"]
+    assert texts(of, Call(trace="t", start_us=4)) == []
+    assert texts(of, Call(trace="t", start_us=5)) == ["found"]
+    assert texts(of, Call(trace="t", start_us=9)) == ["found", "of the tool"]
 
 
 def test_passages_of_notes_without_an_end_are_read_as_before() -> None:
     packed = msgspec.msgpack.encode({"trace": "t", "span": "a", "start_us": 3, "texts": ["one"]})
     note = Note("passages:t-a", 0, zlib.crc32(packed).to_bytes(4, "big") + packed)
-    assert new([note]).passages(Call(trace="t", start_us=3)) == ["one"]
+    assert texts(new([note]), Call(trace="t", start_us=3)) == ["one"]
 
 
 def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +155,65 @@ def test_memory_is_bounded_by_giving_up_the_oldest(monkeypatch: pytest.MonkeyPat
     given_up = [int(call.id.removeprefix("t-")) for call, _ in due.calls]
     assert given_up == list(range(len(given_up)))
     assert 100 < len(given_up) < 200
-    assert 0 < len(of.passages(ended())) < 50
+    assert 0 < len(texts(of, ended())) < 50
     assert of.due(0).calls == []
+
+
+def test_parts_of_a_call_are_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(parts: list[Call]) -> Call:
+        asked.append(len(parts))
+        return merged(parts)
+
+    monkeypatch.setattr(partial_calls, "merged", counted)
+    of = new()
+    met = take(of, *(question(text=str(number), at=number) for number in range(500)), answer(), ended())
+    ((call, is_partial),) = met.calls
+    assert (len(call.inputs), is_partial, asked) == (500, False, [502])
+
+
+def test_a_call_of_too_many_parts_refuses_the_rest_and_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partial_calls, "MOST_PARTS", 10)
+    of = new()
+    met = take(of, *(question(text=str(number), at=number) for number in range(12)))
+    assert (met.waiting, [reason for _, reason in met.unfit]) == (
+        10, ["it has more than 10 parts that wait for its span"] * 2,
+    )  # fmt: skip
+    ((call, _),) = take(of, ended(has_outputs=True)).calls
+    assert [message["content"] for message in call.inputs] == [str(number) for number in range(10)]
+
+
+def test_a_trace_keeps_its_newest_passages_and_writes_no_others() -> None:
+    of = new()
+    most = partial_calls.MOST_TRACE_SPANS
+    found = [Passages("t", str(number), number, [str(number)]) for number in range(most + 5)]
+    met = of.meet((), found, 0)
+    of.committed(met)
+    newest = [str(number) for number in range(5, most + 5)]
+    assert texts(of, Call(trace="t", start_us=2**40)) == newest
+    assert [note.name.removeprefix("passages:t-") for note in kept(met).values()] == newest
+    later = of.meet((), [Passages("t", "more", 2**39, ["more"])], 0)
+    assert "passages:t-5" not in kept(met, later)
+    assert texts(new(kept(met, later).values()), Call(trace="t", start_us=2**40))[-1] == "more"
+
+
+def test_empty_passages_count_for_what_they_take() -> None:
+    of = new()
+    of.meet((), [Passages("t", "a", 1, [""] * 100_000)], 0)
+    assert texts(of, Call(trace="t", start_us=9)) == []
+    of.meet((), [Passages("t", "b", 1, ["x" * partial_calls.MOST_TRACE_BYTES])], 0)
+    assert texts(of, Call(trace="t", start_us=9)) == []
+
+
+def test_passages_of_one_export_are_bounded_in_all_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MOST_PASSAGES_BYTES", 30_000)
+    of = new()
+    of.meet((), [Passages("t", "a", 0, ["x" * 10_000])], 0)
+    calls = [(number, whole(number), False) for number in range(4)]
+    rows, _, bare = intake.rows_of(calls, Matcher({"m": Named()}), of)
+    given = ["inputs.passages" in row.fields for row in next(iter(rows.values()))]
+    assert (given, bare) == ([True, True, False, False], 2)
 
 
 def test_what_is_done_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

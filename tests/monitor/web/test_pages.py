@@ -4,10 +4,9 @@ import re
 from io import BytesIO
 
 import pytest
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from PIL import Image
 
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 
 from .sample import HOSTILE, MODEL, Sample
@@ -112,15 +111,3 @@ def test_an_older_page_does_not_refresh_itself(app: FastAPI) -> None:
 )
 def test_unknown_and_empty(app: FastAPI, path: str, status: int) -> None:
     assert get(app, path).status_code == status
-
-
-def test_the_guard_stands_before_every_page_but_not_before_static_files(sample: Sample) -> None:
-    def refuse() -> None:
-        raise HTTPException(401)
-
-    app = FastAPI()
-    app.include_router(web_routes(sample.engine, sample.journal, models=(MODEL,), require_reader=refuse))
-    for page in ("/", f"/m/{MODEL}", *(f"/m/{MODEL}{page}" for page in PAGES)):
-        assert get(app, page).status_code == 401, page
-    assert get(app, f"/m/{MODEL}/images/records/inputs.image/card-00200-f0").status_code == 401
-    assert get(app, "/static/outrider.css").status_code == 200

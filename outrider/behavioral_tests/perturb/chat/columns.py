@@ -112,19 +112,16 @@ def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bo
     return perturb
 
 
-def spoken_each(
-    name: str, change: Callable[[str, list[float]], str], *, draws: int, role: str | None = "user"
-) -> Perturbation:
-    """Perturbation by a function of one text and random numbers.
+def spoken_each(name: str, change: Callable[[str, float], str]) -> Perturbation:
+    """Perturbation by a function of one text and a random number.
 
-    As :func:`spoken`; ``draws`` numbers in [0, 1) for each text.
+    As :func:`spoken`; the number is in [0, 1).
     """
 
     def change_all(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
-        numbers = rng.random((len(texts), draws)).tolist()
-        return np.array(list(map(change, texts, numbers)), dtype=object)
+        return np.array(list(map(change, texts, rng.random(len(texts)).tolist())), dtype=object)
 
-    return spoken(name, change_all, role=role)
+    return spoken(name, change_all)
 
 
 def _is_conversation(kind: pa.DataType) -> bool:

@@ -76,8 +76,8 @@ def inject(
     if at not in ("start", "end"):
         raise ValueError(f"at must be start or end, got {at!r}")
 
-    def change(text: str, draws: list[float]) -> str:
-        injected = INJECTIONS[chosen[int(draws[0] * len(chosen))]].replace("{goal}", goal)
+    def change(text: str, draw: float) -> str:
+        injected = INJECTIONS[chosen[int(draw * len(chosen))]].replace("{goal}", goal)
         return f"{text} {injected}" if at == "end" else f"{injected} {text}"
 
-    return spoken_each(name, change, draws=1)
+    return spoken_each(name, change)

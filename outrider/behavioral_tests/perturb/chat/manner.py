@@ -28,7 +28,7 @@ _PEOPLE = ("child", "retired person", "beginner", "non-native speaker of English
 
 def politeness(name: str = "messages") -> Perturbation:
     """Wrap the user's last question, unchanged, in words of politeness."""
-    return spoken_each(name, lambda text, draws: _one(_POLITE, draws[0]).format(text), draws=1)
+    return spoken_each(name, lambda text, draw: _one(_POLITE, draw).format(text))
 
 
 def layout(name: str = "messages") -> Perturbation:
@@ -40,7 +40,7 @@ def layout(name: str = "messages") -> Perturbation:
     ----------
     Sclar et al., "Quantifying Language Models' Sensitivity to Spurious Features in Prompt Design", ICLR 2024.
     """
-    return spoken_each(name, lambda text, draws: _one(_LAYOUTS, draws[0]).format(text), draws=1)
+    return spoken_each(name, lambda text, draw: _one(_LAYOUTS, draw).format(text))
 
 
 def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> Perturbation:
@@ -55,16 +55,16 @@ def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> P
     if not options:
         raise ValueError("people needs at least one entry")
 
-    def change(text: str, draws: list[float]) -> str:
-        who = _one(options, draws[0])
+    def change(text: str, draw: float) -> str:
+        who = _one(options, draw)
         return f"I am {'an' if who[0].lower() in 'aeiou' else 'a'} {who}. {text}"
 
-    return spoken_each(name, change, draws=1)
+    return spoken_each(name, change)
 
 
 def language(name: str = "messages", *, to: str = "German") -> Perturbation:
     """Ask, behind the user's last question, for another language."""
-    return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.", draws=1)
+    return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.")
 
 
 def _one(options: Sequence[str], draw: float) -> str:

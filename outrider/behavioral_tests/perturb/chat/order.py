@@ -18,10 +18,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 def reorder_instructions(name: str = "messages", *, role: str | None = "system") -> Perturbation:
     """Put the instructions of a prompt into another order.
 
-    List items, else lines, else sentences.
-
-    The first line or sentence stays where the rest has several; numbers of a numbered list stay in place. A
-    prompt with fewer than two to exchange is not applicable.
+    List items, else lines, else sentences. The first line or sentence stays where the rest has several;
+    numbers of a numbered list stay in place. A prompt with fewer than two to exchange is not applicable.
     """
 
     def change(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:

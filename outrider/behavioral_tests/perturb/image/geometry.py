@@ -42,9 +42,8 @@ def rotate(
 ) -> Perturbation:
     """Turn each image about its middle by a random angle.
 
-    In ±[degrees / 2, degrees]; corners get ``fill``.
-
-    Pixels between pixels are interpolated linearly, so an image gets a little softer as well.
+    In ±[degrees / 2, degrees]; corners get ``fill``. Pixels between pixels are interpolated linearly, so an
+    image gets a little softer as well.
     """
     if degrees <= 0:
         raise ValueError(f"degrees must be > 0, got {degrees}; an angle of 0 changes nothing")

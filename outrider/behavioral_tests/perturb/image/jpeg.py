@@ -33,11 +33,9 @@ def jpeg(
 ) -> Perturbation:
     """Degrade an image as JPEG does at a quality.
 
-    From 1 (worst) to 100.
-
-    Pixels become 256 levels of ``value_range``. Images of three channels are taken as red, green and blue and
-    lose half of their colour resolution (4:2:0), as files written by cameras and Pillow do; any other number
-    of channels is compressed channel by channel as grey.
+    From 1 (worst) to 100. Pixels become 256 levels of ``value_range``. Images of three channels are taken as
+    red, green and blue and lose half of their colour resolution (4:2:0), as files written by cameras and
+    Pillow do; any other number of channels is compressed channel by channel as grey.
 
     References
     ----------

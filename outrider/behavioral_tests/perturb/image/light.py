@@ -49,9 +49,8 @@ def gamma(
 def grey(name: str = "image", *, device: Device = "auto") -> Perturbation:
     """Turn images grey.
 
-    Every channel becomes the luma of red, green and blue.
-
-    Images that are grey already, or have one channel, are not applicable.
+    Every channel becomes the luma of red, green and blue. Images that are grey already, or have one channel,
+    are not applicable.
     """
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001

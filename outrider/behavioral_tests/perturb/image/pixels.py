@@ -1,10 +1,8 @@
 """Shared parts of image changes: numpy columns around torch operations.
 
-The type of the column stays.
-
-Torch is imported when a perturbation is made, not when this module is: a suite without images never loads
-it, and where a suite runs under a deadline and a memory limit, they begin after it is loaded. Random numbers
-come from numpy, so that a seed gives the same pictures on every device.
+The type of the column stays. Torch is imported when a perturbation is made, not when this module is: a suite
+without images never loads it, and where a suite runs under a deadline and a memory limit, they begin after it
+is loaded. Random numbers come from numpy, so that a seed gives the same pictures on every device.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive
 
 from .pixels import Axis, Device, Range, images, ranged, to_tensor
 
@@ -16,7 +16,7 @@ def noise(
     name: str = "image", *, sigma: float = 0.05, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
     """Add Gaussian noise with standard deviation ``sigma`` times the range."""
-    _check_positive(sigma, "sigma")
+    check_positive(sigma, "sigma")
     scale = float(np.float32(sigma))
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
@@ -86,7 +86,7 @@ def blur(name: str = "image", *, sigma: float = 1.0, device: Device = "auto") ->
     The kernel ends at 4 sigma, as in ``scipy.ndimage.gaussian_filter(mode="nearest")``. Each axis
     is one matrix product.
     """
-    _check_positive(sigma, "sigma")
+    check_positive(sigma, "sigma")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
         along, down = (to_tensor(_smoothing(size, sigma), x) for size in (x.shape[3], x.shape[2]))
@@ -118,8 +118,3 @@ def _lines(x: "Tensor", size: int, start: np.ndarray[tuple[int], np.dtype[np.int
 def _check_share(share: float, what: str) -> None:
     if not 0.0 < share <= 1.0:
         raise ValueError(f"share must lie in (0, 1], got {share}; it is the {what}")
-
-
-def _check_positive(value: float, what: str) -> None:
-    if value <= 0:
-        raise ValueError(f"{what} must be > 0, got {value}; 0 changes nothing")

@@ -20,10 +20,8 @@ SeriesChange: TypeAlias = Callable[[Floats, Rng], Floats]
 def series(name: str, change: SeriesChange, *, shortest: int = 2) -> Perturbation:
     """Perturbation of a column of time series.
 
-    Series with fewer than ``shortest`` samples are not applicable.
-
-    Columns are tensors of shape (time,) or (time, channels), or lists of numbers of any length. Integers are
-    rounded and stay within their type.
+    Series with fewer than ``shortest`` samples are not applicable. Columns are tensors of shape (time,) or
+    (time, channels), or lists of numbers of any length. Integers are rounded and stay within their type.
 
     Raises
     ------

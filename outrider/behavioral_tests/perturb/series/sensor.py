@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive
 
 from .columns import Floats, series
 
@@ -17,13 +17,13 @@ def jitter(name: str = "series", *, sigma: float = 0.05) -> Perturbation:
 
     Of each series' channel; a flat channel stays flat.
     """
-    _positive(sigma, "sigma")
+    check_positive(sigma, "sigma")
     return series(name, lambda x, rng: x + sigma * _spread(x) * rng.standard_normal(x.shape))
 
 
 def scaling(name: str = "series", *, by: float = 0.1) -> Perturbation:
     """Multiply each series by a wrong gain. A factor in 1 ± [by / 2, by]."""
-    _positive(by, "by")
+    check_positive(by, "by")
     return series(name, lambda x, rng: x * (1 + _signed(rng, len(x), by)))
 
 
@@ -32,7 +32,7 @@ def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
 
     From 0 at the first sample, up or down, to the last.
     """
-    _positive(size, "size")
+    check_positive(size, "size")
 
     def change(x: Floats, rng: Rng) -> Floats:
         ramp = np.linspace(0.0, 1.0, x.shape[1])[:, None]
@@ -44,8 +44,8 @@ def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
 
 def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturbation:
     """Add ``count`` spikes of ± ``size`` standard deviations to each series."""
-    _positive(size, "size")
-    _positive(count, "count")
+    check_positive(size, "size")
+    check_positive(count, "count")
 
     def change(x: Floats, rng: Rng) -> Floats:
         here = _some(rng, len(x), x.shape[1], count)
@@ -138,11 +138,6 @@ def _spread(x: Floats) -> Floats:
 def _signed(rng: Rng, rows: int, by: float) -> Floats:
     steps: Floats = by * rng.uniform(0.5, 1.0, rows) * rng.choice([-1.0, 1.0], rows)
     return steps[:, None, None]
-
-
-def _positive(value: float, what: str) -> None:
-    if value <= 0:
-        raise ValueError(f"{what} must be > 0, got {value}; 0 changes nothing")
 
 
 def _check_share(share: float) -> None:

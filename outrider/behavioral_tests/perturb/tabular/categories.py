@@ -20,8 +20,6 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 
     Parameters
     ----------
-    name
-        Input field of categories.
     values
         Categories to draw from (each record gets one that it does not have), or a mapping from category to
         category, such as ``{"female": "male", "male": "female"}``; categories not in it are left alone.
@@ -56,15 +54,12 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) -> Perturbation:
     """Flip a protected attribute and its proxies.
 
-    Otherwise the same person.
-
-    A model whose answer changes treats that person differently for the attribute (counterfactual fairness
-    with respect to the named columns; what else follows from the attribute in the world is not changed).
+    Otherwise the same person. A model whose answer changes treats that person differently for the attribute
+    (counterfactual fairness with respect to the named columns; what else follows from the attribute in the
+    world is not changed).
 
     Parameters
     ----------
-    name
-        Input field of the attribute.
     values
         From value to value. Records with any other value, or none, are not applicable.
     with_

@@ -44,9 +44,8 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
 def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Perturbation:
     """Convert a number to another unit.
 
-    ``factor`` times it, plus ``offset``; integers are rounded.
-
-    Zero stays zero under a factor alone, and is then not applicable.
+    ``factor`` times it, plus ``offset``; integers are rounded. Zero stays zero under a factor alone, and is
+    then not applicable.
 
     Examples
     --------
@@ -62,9 +61,8 @@ def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Pertur
 def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
     """Misplace the decimal point.
 
-    Ten times too large or too small (by ``places``), at random.
-
-    Integers only become larger; zero is not applicable.
+    Ten times too large or too small (by ``places``), at random. Integers only become larger; zero is not
+    applicable.
     """
     if places < 1:
         raise ValueError(f"places must be >= 1, got {places}; it is how far the decimal point moves")
@@ -100,9 +98,8 @@ def repeat_digit(name: str) -> Perturbation:
 def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Perturbation:
     """Replace a number by one beyond its bounds.
 
-    Below or above at random.
-
-    It lies outside by up to ``by`` times the width of the bounds, and integers by at least 1.
+    Below or above at random. It lies outside by up to ``by`` times the width of the bounds, and integers by
+    at least 1.
     """
     if not low < high or by <= 0:
         raise ValueError(f"low < high and by > 0 expected, got low={low}, high={high}, by={by}")

@@ -16,8 +16,6 @@ def missing(*names: str, value: object = None) -> Perturbation:
 
     Parameters
     ----------
-    names
-        Input fields.
     value
         What a sender writes for a missing value, such as -999 or ``""``; None makes nulls. Nulls stay nulls.
 

@@ -34,9 +34,8 @@ _HAD = frozenset({" been", " got", " had"})
 def contractions(name: str = "text") -> Perturbation:
     """Expand contractions ("isn't" → "is not").
 
-    Contract where a text has none.
-
-    What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have to".
+    Contract where a text has none. What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have
+    to".
     """
     return mapped(name, _recontract)
 

@@ -30,10 +30,9 @@ def names(
 ) -> Perturbation:
     """Replace one person's name, throughout the text.
 
-    By another of the same gender.
-
-    A first name followed by a last name that is not in ``last`` is left alone (it may be somebody everybody
-    knows), and so are names inside other names and lower-case ones; then the text is not applicable.
+    By another of the same gender. A first name followed by a last name that is not in ``last`` is left alone
+    (it may be somebody everybody knows), and so are names inside other names and lower-case ones; then the
+    text is not applicable.
 
     Parameters
     ----------

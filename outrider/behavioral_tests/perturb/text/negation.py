@@ -1,10 +1,9 @@
 """Negation by rules on auxiliaries and common verbs.
 
-A sentence without a sure rule is not applicable.
-
-CheckList's ``add_negation`` and ``remove_negation`` do this on a parse tree. Here a rule must recognise
-subject and verb at the beginning of a sentence by their words, so fewer texts can be changed;
-``docs/perturbations.md`` says how many, and how many of the results read as English.
+A sentence without a sure rule is not applicable. CheckList's ``add_negation`` and ``remove_negation`` do this
+on a parse tree. Here a rule must recognise subject and verb at the beginning of a sentence by their words, so
+fewer texts can be changed; ``docs/perturbations.md`` says how many, and how many of the results read as
+English.
 """
 
 import re
@@ -45,10 +44,8 @@ _NOT_IN_SUBJECT = _LOOSE | BASES | BY_THIRD.keys() | BY_PAST.keys() | _BE | _MOD
 def add_negation(name: str = "text") -> Perturbation:
     """Deny the first sentence that a rule understands.
 
-    "It was good" becomes "It was not good".
-
-    Questions, sentences with a negation, and those with words that would have to change along ("already",
-    "some") are left alone.
+    "It was good" becomes "It was not good". Questions, sentences with a negation, and those with words that
+    would have to change along ("already", "some") are left alone.
     """
     return mapped(name, _denied_text)
 
@@ -92,6 +89,11 @@ def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
         return _HAVE[verb]
     if verb in ("do", "does", "did"):
         return f"{verb} not" if following in BASES else None
+    return _with_auxiliary(found, verb)
+
+
+def _with_auxiliary(found: "re.Match[str]", verb: str) -> str | None:
+    """Denial of a full verb by a form of "do"; None when unsure."""
     if found["plural"] and verb in BASES and verb not in ("do", "thank", "use"):
         return f"don't {verb}"
     if (found["single"] or found["noun"]) and verb in BY_THIRD:
@@ -124,10 +126,8 @@ _PRONOUNS = frozenset({"i", "you", "he", "she", "it", "we", "they", "this", "tha
 def remove_negation(name: str = "text") -> Perturbation:
     """Take back every "not" and "n't".
 
-    "It isn't bad, I don't mind" becomes "It is bad, I mind".
-
-    Where another word hangs on the negation ("any", "yet", "at all", "not only"), or it is not of a verb
-    ("no", "never"), the whole text is left alone.
+    "It isn't bad, I don't mind" becomes "It is bad, I mind". Where another word hangs on the negation ("any",
+    "yet", "at all", "not only"), or it is not of a verb ("no", "never"), the whole text is left alone.
     """
     return mapped(name, _affirmed_text)
 

@@ -115,10 +115,9 @@ _QUESTION = re.compile(
 def paraphrase(name: str = "text") -> Perturbation:
     """Say one thing in other words, by rule.
 
-    A text to which no rule applies is not applicable.
-
-    Phrases ("a lot of" ↔ "lots of", "in order to" → "to", "can you" → "could you"), fillers left out
-    ("Honestly, …"), and questions ("What is the fare?" → "Can you tell me what the fare is?").
+    A text to which no rule applies is not applicable. Phrases ("a lot of" ↔ "lots of", "in order to" → "to",
+    "can you" → "could you"), fillers left out ("Honestly, …"), and questions ("What is the fare?" → "Can you
+    tell me what the fare is?").
     """
 
     def change(text: str, draws: list[float]) -> str:

@@ -1,9 +1,7 @@
 """Typing errors: two neighbouring characters change places.
 
-The commonest slip of a hand on a keyboard.
-
-Texts are cut and joined, never taken apart into lists of characters: one swap costs the same few copies
-whatever the length, which is what makes it fast.
+The commonest slip of a hand on a keyboard. Texts are cut and joined, never taken apart into lists of
+characters: one swap costs the same few copies whatever the length, which is what makes it fast.
 """
 
 from collections.abc import Iterable

@@ -13,9 +13,8 @@ _KINDS = ("  ", "   ", "\t", "\n", "\N{NO-BREAK SPACE}", " \n")
 def whitespace(name: str = "text", *, count: int = 1) -> Perturbation:
     """Put other white space in ``count`` places.
 
-    Two spaces, a tab, a line break, a no-break space …
-
-    A text of one word gets a space behind it; an empty text is not applicable.
+    Two spaces, a tab, a line break, a no-break space … A text of one word gets a space behind it; an empty
+    text is not applicable.
     """
     check_count(count, "places")
 

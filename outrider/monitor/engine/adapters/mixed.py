@@ -32,8 +32,6 @@ class Mixed:
     ----------
     runners
         By version; those without an adapter are the base. All have equal bases, which share their memory.
-    is_stacked
-        See `Mixture`.
 
     Attributes
     ----------

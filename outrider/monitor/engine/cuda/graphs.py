@@ -21,19 +21,13 @@ SEEN = 1024
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A captured pass.
-
-    Attributes
-    ----------
-    block
-        What is fed, as one block of bytes; see `outrider.monitor.engine.cuda.staging`.
-    results
-        Where the answers are after a replay.
-    """
+    """A captured pass."""
 
     block: torch.Tensor
+    """What is fed, as one block of bytes; see `outrider.monitor.engine.cuda.staging`."""
     replay: Callable[[], None]
     results: list[dict[str, torch.Tensor]]
+    """Where the answers are after a replay."""
 
 
 class Graphs:

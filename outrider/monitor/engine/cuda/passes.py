@@ -21,14 +21,10 @@ class Indexed(Protocol):
     """Mixed executor with its mixture as device data, not in Python.
 
     One captured pass then serves every mixture; without it a mixed batch runs kernel by kernel.
-
-    Attributes
-    ----------
-    is_indexed
-        Whether it is so by now; until then batches go through ``run``.
     """
 
     is_indexed: bool
+    """Whether it is so by now; until then batches go through ``run``."""
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
         """CPU tensors assigning rows to versions, shapes from ``rows`` alone.
@@ -59,30 +55,20 @@ class ResultSpan:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Pass over a batch.
-
-    Attributes
-    ----------
-    key
-        Equal for passes that differ in the values of their tensors only; None where none will be equal.
-    specs
-        Tensors that are fed, padded.
-    names
-        Versions that answer.
-    index
-        More tensors, which are no records.
-    run
-        Computes the results from all of them, on the device.
-    cuts
-        One for each segment.
-    """
+    """Pass over a batch."""
 
     key: Hashable
+    """Equal for passes that differ in the values of their tensors only; None where none will be equal."""
     names: tuple[Name, ...]
+    """Versions that answer."""
     specs: Specs
+    """Tensors that are fed, padded."""
     index: dict[str, torch.Tensor]
+    """More tensors, which are no records."""
     run: Callable[[Tensors], list[Tensors]]
+    """Computes the results from all of them, on the device."""
     cuts: tuple[ResultSpan, ...]
+    """One for each segment."""
 
 
 def plan_pass(

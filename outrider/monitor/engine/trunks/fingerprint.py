@@ -22,9 +22,8 @@ _NAMES_ONLY = frozenset(
 def fingerprint(value: object) -> Hashable:
     """Hash that is equal for values that compute alike.
 
-    Such as one function of a file that was executed twice.
-
-    What cannot be looked into is equal to itself alone. Fingerprints may be compared while the values live.
+    Such as one function of a file that was executed twice. What cannot be looked into is equal to itself
+    alone. Fingerprints may be compared while the values live.
 
     Examples
     --------

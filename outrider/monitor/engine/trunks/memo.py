@@ -1,11 +1,9 @@
 """Memo of shared calls in a sequence of modules.
 
-Each call with known operands is made once: for code that fx cannot follow.
-
-While a :class:`Memo` is entered, a shared part of a module (`outrider.monitor.engine.trunks.sharing`) that is
-called
-with the very tensors of an earlier call returns what that call returned, and so does a function of torch
-between such parts. Only what comes from inputs, shared weights and such calls alone is kept.
+Each call with known operands is made once: for code that fx cannot follow. While a :class:`Memo` is entered,
+a shared part of a module (`outrider.monitor.engine.trunks.sharing`) that is called with the very tensors of
+an earlier call returns what that call returned, and so does a function of torch between such parts. Only what
+comes from inputs, shared weights and such calls alone is kept.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -16,15 +16,10 @@ log = logging.getLogger("outrider.engine")
 
 
 class Way(Protocol):
-    """Answers of some versions to all rows of a batch.
-
-    Attributes
-    ----------
-    saves
-        Whether anything is computed once that several need.
-    """
+    """Answers of some versions to all rows of a batch."""
 
     saves: bool
+    """Whether anything is computed once that several need."""
 
     def run(self, tensors: Tensors, /) -> list[Tensors]:
         """Raw answers of every version."""

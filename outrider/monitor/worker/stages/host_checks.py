@@ -54,8 +54,6 @@ def check_records(
         Assertions in the order of their file, windowed or not: a replay finds the same one running.
     views
         By assertion; those without views see the records themselves.
-    live
-        Sampled rows of each live test.
 
     Returns
     -------

@@ -33,10 +33,9 @@ def window_records(
 ) -> Batch:
     """Records of blocks ``seq`` with their judged version.
 
-    They may be judged under the next champion.
-
-    A challenger judges records that say which version production ran: that is not the one that is judged.
-    Event times too far ahead of receipt become receipt: they would make everything late behind them.
+    They may be judged under the next champion. A challenger judges records that say which version production
+    ran: that is not the one that is judged. Event times too far ahead of receipt become receipt: they would
+    make everything late behind them.
     """
     changed: dict[str, pa.Array] = {}
     told = pa.array(versions, pa.string())

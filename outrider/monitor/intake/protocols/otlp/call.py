@@ -138,10 +138,9 @@ def merged(parts: list[Call]) -> Call:
         made.answer = made.answer or part.answer
         made.finish_reason = made.finish_reason or part.finish_reason
         made.tools = made.tools or part.tools
-        made.passages = [*made.passages, *part.passages]
-        made.attrs = part.attrs | made.attrs
-        if not details:
-            made.inputs = [*made.inputs, *part.inputs]
-    if details:
-        made.inputs = details[0].inputs
+    made.passages = [text for part in ordered for text in part.passages]
+    for part in reversed(ordered):
+        made.attrs |= part.attrs
+    said = details[:1] or ordered
+    made.inputs = [message for part in said for message in part.inputs]
     return made

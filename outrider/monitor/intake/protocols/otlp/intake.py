@@ -25,6 +25,8 @@ _IDS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}").fullmatch
 _TOO_DEEP = "messages are nested too deep"
 _NAMED = 3
 """Reasons that an answer gives."""
+MOST_PASSAGES_BYTES = 16_777_216
+"""Of passages in the records of one export: each call has those of its whole trace, so they may multiply."""
 
 
 @dataclass(slots=True)
@@ -176,7 +178,9 @@ class Otlp:
         rejected += [
             Rejection(found.indices.get(call.id, 0), call.id, "", reason) for call, reason in met.unfit
         ]
-        rows, bad = rows_of(made, self._matcher, self._waiting.passages)
+        rows, bad, bare = rows_of(made, self._matcher, self._waiting)
+        if bare:
+            self._items.labels(signal=self._signal, outcome="bare").inc(bare)
         parts = [part_of(model, members) for model, members in rows.items()]
         return ParsedRequest(
             parts,
@@ -200,27 +204,33 @@ class Otlp:
 
 
 def rows_of(
-    calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, passages: Callable[[Call], list[str]]
-) -> tuple[dict[str, list[CallRow]], list[Rejection]]:
-    """Rows by model, and calls of no model.
+    calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting
+) -> tuple[dict[str, list[CallRow]], list[Rejection], int]:
+    """Rows by model, refused calls, and how many lack their passages.
 
-    Each with its place, and whether it is partial.
+    ``calls`` are each with its place, and whether it is partial.
     """
     rows: dict[str, list[CallRow]] = {}
     rejected = []
+    bare, left = 0, MOST_PASSAGES_BYTES
     for index, call, is_partial in calls:
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
         model = matcher.model_of(call)
         if model is None:
             rejected.append(Rejection(index, call.id, "model", matcher.reason(call.service, *names)))
             continue
+        passages, size = waiting.passages(call, left)
+        if size > left:
+            bare += 1
+        else:
+            left -= size
         try:
-            fields = call.columns(passages(call))
+            fields = call.columns(passages)
         except RecursionError:
             rejected.append(Rejection(index, call.id, "inputs.messages", _TOO_DEEP))
             continue
         rows.setdefault(model, []).append(CallRow(index, call, is_partial, fields))
-    return rows, rejected
+    return rows, rejected, bare
 
 
 def _settled(waiting: Waiting, met: Met) -> Callable[[bool], None]:

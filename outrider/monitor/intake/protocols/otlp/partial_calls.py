@@ -25,7 +25,12 @@ MOST_BYTES = 67_108_864
 """Of parts and of passages each; beyond, the oldest are given up early."""
 MOST_DONE = 100_000
 """Calls that have become records and are remembered, so that what comes late makes no second one."""
+MOST_PARTS = 4096
+"""Of one call."""
+MOST_TRACE_SPANS, MOST_TRACE_BYTES = 256, 4_194_304
+"""Of passages that one trace keeps, each text with its overhead; beyond, its oldest are given up."""
 _CHECKSUM_BYTES = 4
+_TEXT_BYTES = 64
 _OVERHEAD_BYTES = 2048
 """Of one part in memory, beside what it says."""
 _CALL, _PASSAGES = "call", "passages"
@@ -79,11 +84,26 @@ class Met:
 
 @dataclass(slots=True)
 class _Open:
-    parts: dict[str, Call]
-    due_us: int
+    parts: dict[str, Call] = field(default_factory=dict)
+    due_us: int = 2**63 - 1
     size: int = 0
+    seen: Call = field(default_factory=Call)
+    """What makes a call whole, of all parts: putting these together for each would cost their square."""
     is_leaving: bool = False
     """Whether it was given up: the record is being written."""
+
+    def add(self, name: str, part: Call, size: int, due_us: int) -> None:
+        """Take a part; ``size`` in bytes."""
+        self.parts[name] = part
+        self.due_us = min(self.due_us, due_us)
+        self.size += size
+        self.seen.is_span |= part.is_span
+        self.seen.has_inputs |= part.has_inputs
+        self.seen.has_outputs |= part.has_outputs or "error" in part.attrs
+
+    def call(self) -> Call:
+        """All parts as one."""
+        return merged(list(self.parts.values()))
 
 
 @dataclass(slots=True)
@@ -92,6 +112,18 @@ class _Kept:
     passages: Passages
     due_us: int
     size: int
+
+
+@dataclass(slots=True)
+class _Trace:
+    """Passages of one trace by the names of their notes, oldest first."""
+
+    kept: dict[str, _Kept] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.kept) > MOST_TRACE_SPANS or self.size > MOST_TRACE_BYTES
 
 
 class Waiting:
@@ -111,7 +143,7 @@ class Waiting:
         self._join_us = join_us
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
-        self._traces: dict[str, list[_Kept]] = {}
+        self._traces: dict[str, _Trace] = {}
         self._bytes = {_CALL: 0, _PASSAGES: 0}
         self._done: dict[str, bool] = {}
         self._stale: list[str] = []
@@ -132,24 +164,31 @@ class Waiting:
         """
         met = Met()
         with self._lock:
-            for found in passages:
-                met.put.append(self._keep(found, now_us))
+            notes = [(found.trace, self._keep(found, now_us)) for found in passages]
+            # What its trace has given up meanwhile is not written at all.
+            met.put = [note for trace, note in notes if self._holds(trace, note.name)]
             for call in calls:
                 self._meet(call, met, now_us)
             met.remove += self._stale
             self._stale = []
         return met
 
-    def passages(self, call: Call) -> list[str]:
-        """Passages of the trace before a call's begin, oldest first.
+    def passages(self, call: Call, most_bytes: int) -> tuple[list[str], int]:
+        """Passages of the trace before a call's begin, oldest first; their bytes.
 
         A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
-        and what it returns in the end may be the answer of this very call.
+        and what it returns in the end may be the answer of this very call. Where they are more than
+        ``most_bytes`` there are none.
         """
         with self._lock:
-            kept = [one.passages for one in self._traces.get(call.trace, ())]
-        kept = sorted((one for one in kept if one.known_us <= call.start_us), key=lambda one: one.known_us)
-        return [text for one in kept for text in one.texts]
+            trace = self._traces.get(call.trace)
+            kept = list(trace.kept.values()) if trace is not None else []
+        kept = [one for one in kept if one.passages.known_us <= call.start_us]
+        size = sum(one.size for one in kept)
+        if size > most_bytes:
+            return [], size
+        kept.sort(key=lambda one: one.passages.known_us)
+        return [text for one in kept for text in one.passages.texts], size
 
     def due(self, now_us: int) -> Met:
         """Overdue calls, as far as known, and expired passages."""
@@ -158,13 +197,13 @@ class Waiting:
             self._shorten()
             for id_, entry in self._open.items():
                 if entry.due_us <= now_us and len(met.calls) < MOST_CALLS:
-                    call = merged(list(entry.parts.values()))
+                    call = entry.call()
                     entry.is_leaving = True
                     met.calls.append((call, not call.is_whole))
                     met.closed.append(id_)
                     met.remove += entry.parts
                     met.size += entry.size
-            for kept in [one for members in self._traces.values() for one in members]:
+            for kept in self._kept():
                 if kept.due_us <= now_us:
                     met.remove.append(kept.name)
                     self._forget(kept)
@@ -177,7 +216,7 @@ class Waiting:
         with self._lock:
             for entry in self._open.values():
                 entry.due_us += by_us
-            for kept in [one for members in self._traces.values() for one in members]:
+            for kept in self._kept():
                 kept.due_us += by_us
 
     def committed(self, met: Met) -> None:
@@ -229,9 +268,11 @@ class Waiting:
             return
         name = f"{_CALL}:{call.id}:{zlib.crc32(payload):08x}"
         entry = self._add(name, call, len(payload), now_us)
-        both = merged(list(entry.parts.values()))
-        if both.is_whole:
-            met.calls.append((both, False))
+        if name not in entry.parts:
+            met.unfit.append((call, f"it has more than {MOST_PARTS} parts that wait for its span"))
+            return
+        if entry.seen.is_whole:
+            met.calls.append((entry.call(), False))
             met.closed.append(call.id)
             met.remove += entry.parts
             return
@@ -246,26 +287,35 @@ class Waiting:
         return self._done.get(id_)
 
     def _add(self, name: str, call: Call, size: int, now_us: int) -> _Open:
-        entry = self._open.setdefault(call.id, _Open({}, 2**63 - 1))
-        if name not in entry.parts:  # else a repeat of the export
+        entry = self._open.setdefault(call.id, _Open())
+        is_fitting = len(entry.parts) < MOST_PARTS or call.is_span
+        if is_fitting and name not in entry.parts:  # else a repeat of the export
             wait_us = self._join_us(call)
-            entry.parts[name] = call
-            entry.due_us = min(
-                entry.due_us, now_us + (wait_us if call.has_ended else max(wait_us, int(OPEN_S * 1e6)))
-            )
-            entry.size += size + _OVERHEAD_BYTES
+            wait_us = wait_us if call.has_ended else max(wait_us, int(OPEN_S * 1e6))
+            entry.add(name, call, size + _OVERHEAD_BYTES, now_us + wait_us)
             self._bytes[_CALL] += size + _OVERHEAD_BYTES
         return entry
 
     def _keep(self, passages: Passages, now_us: int) -> Note:
         payload = _packed(passages)
-        size = len(payload) + _OVERHEAD_BYTES
+        size = len(payload) + _OVERHEAD_BYTES + _TEXT_BYTES * len(passages.texts)
         name = f"{_PASSAGES}:{passages.trace}-{passages.span}"
-        members = self._traces.setdefault(passages.trace, [])
-        if all(one.name != name for one in members):
-            members.append(_Kept(name, passages, now_us + int(OPEN_S * 1e6), size))
+        trace = self._traces.setdefault(passages.trace, _Trace())
+        if name not in trace.kept:
+            trace.kept[name] = _Kept(name, passages, now_us + int(OPEN_S * 1e6), size)
+            trace.size += size
             self._bytes[_PASSAGES] += size
+            while trace.is_over:
+                oldest = next(iter(trace.kept.values()))
+                self._stale.append(oldest.name)
+                self._forget(oldest)
         return Note(name, now_us, payload)
+
+    def _holds(self, trace: str, name: str) -> bool:
+        return trace in self._traces and name in self._traces[trace].kept
+
+    def _kept(self) -> list[_Kept]:
+        return [one for trace in self._traces.values() for one in trace.kept.values()]
 
     def _shorten(self) -> None:
         """Make what came first due now, as long as there is too much."""
@@ -275,17 +325,18 @@ class Waiting:
                 break
             entry.due_us, over = 0, over - entry.size
         over = self._bytes[_PASSAGES] - MOST_BYTES
-        for kept in [one for members in self._traces.values() for one in members]:
+        for kept in self._kept():
             if over <= 0:
                 break
             kept.due_us, over = 0, over - kept.size
 
     def _forget(self, kept: _Kept) -> None:
-        members = self._traces[kept.passages.trace]
-        members.remove(kept)
+        trace = self._traces[kept.passages.trace]
+        del trace.kept[kept.name]
+        trace.size -= kept.size
         self._bytes[_PASSAGES] -= kept.size
-        if not members:
-            del self._traces[kept.passages.trace]
+        if not trace.kept:
+            self._traces.pop(kept.passages.trace, None)
 
     def _recall(self, note: Note) -> None:
         crc, packed = note.payload[:_CHECKSUM_BYTES], note.payload[_CHECKSUM_BYTES:]

@@ -55,7 +55,7 @@ class Releases:
         is_durable = False
         try:
             made = [(0, call, is_partial) for call, is_partial in met.calls]
-            rows, unmatched = rows_of(made, self._matcher, self._waiting.passages)
+            rows, unmatched, bare = rows_of(made, self._matcher, self._waiting)
             parts = [part_of(model, members) for model, members in rows.items()]
             decoded = self._decoder.build(parts, unmatched, kind="records", received_us=now)
             notes = Notes((), met.remove)
@@ -64,6 +64,8 @@ class Releases:
         finally:
             self._waiting.committed(met) if is_durable else self._waiting.failed(met)
         self._items.labels(signal="traces", outcome="partial").inc(decoded.accepted)
+        if bare:
+            self._items.labels(signal="traces", outcome="bare").inc(bare)
         for rejection in decoded.rejected:
             # Nobody is there any more to be told: the exporter's request was answered long ago.
             log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)

@@ -20,13 +20,13 @@ class ObjectStore(Protocol):
         """Store durably, the same bytes once; return SHA-256 in hex."""
 
     def put_file(self, file: BinaryIO) -> str:
-        """Store what a file still holds, in steps; return SHA-256 in hex."""
+        """Store the rest of a file, in steps; return SHA-256 in hex."""
 
     def get(self, digest: str) -> bytes:
         """Verified bytes of a digest; raises NotFound or CorruptObject."""
 
     def mapped(self, digest: str) -> memoryview:
-        """Verified bytes of a digest, mapped instead of read; raises NotFound or CorruptObject."""
+        """Verified bytes of a digest, mapped; raises NotFound or CorruptObject."""
 
     def has(self, digest: str) -> bool:
         """Test for an object of that digest."""
@@ -51,7 +51,7 @@ class LocalObjects:
         return digest if self.has(digest) else self.put_file(BytesIO(data))
 
     def put_file(self, file: BinaryIO) -> str:
-        """Store what a file still holds, in steps; returns the SHA-256 in hex."""
+        """Store the rest of a file durably; returns the SHA-256 in hex."""
         self.folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")
         digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""The one reader of bodies before the API and the pages: bounded, decompressed, whole."""
+"""Reader of bodies before API and pages: bounded, decompressed, whole."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _REPLACED = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 @dataclass(frozen=True, slots=True)
 class WholeBodies:
-    """ASGI application whose inner one gets bodies that are whole, plain and within bounds.
+    """ASGI middleware that passes on whole, plain bodies within bounds.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class WholeBodies:
     budget: ByteBudget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, or answer what is wrong with it, and pass the request on."""
+        """Pass the request on with its body, or answer the fault."""
         headers: dict[bytes, bytes] = dict(scope["headers"]) if scope["type"] == "http" else {}
         bounds = self.bounds(scope["path"]) if _has_body(headers) else None
         if bounds is None:

@@ -91,7 +91,7 @@ async def body_parts(
     *,
     take: Callable[[int], None] = _take_nothing,
 ) -> AsyncIterator[bytes]:
-    """Parts of a body as they come, decompressed. Its pace is the connection's matter.
+    """Parts of a streaming body, decompressed. The connection holds its sender to a pace.
 
     Parameters
     ----------
@@ -151,7 +151,9 @@ async def read_body(
 
 
 def check_json(body: bytes, most: int) -> None:
-    """Refuse JSON whose objects would take more than ``most`` bytes, by its punctuation alone.
+    """Refuse JSON whose objects would take more than ``most`` bytes.
+
+    Told by its punctuation alone.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Bounds on an Arrow IPC stream before pyarrow makes arrays of it, and before arrays are decoded.
+"""Bounds on an Arrow IPC stream before its arrays are made and decoded.
 
 A few bytes of a stream can stand for gigabytes: compressed buffers, dictionaries with long values, views.
 """
@@ -124,7 +124,7 @@ def decoded_bytes(array: pa.Array) -> int:
 
 
 def check_decoded(batch: pa.RecordBatch, so_far: int, most: int, setting: str) -> int:
-    """Decoded bytes of a validated batch and those before it; ProblemError (413) beyond ``most``."""
+    """Decoded bytes so far with a validated batch; ProblemError (413) beyond ``most``."""
     for array in batch.columns:
         so_far += decoded_bytes(array)
         if so_far > most:

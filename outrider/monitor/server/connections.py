@@ -1,7 +1,7 @@
-"""Bounds on connections, whoever opens them: bytes and time of a header, pace, number.
+"""Bounds on connections: bytes and time of a header, pace, number.
 
-uvicorn's protocol bounds none of these. Nothing here is paid per request but a few assignments: times are
-looked at once a second, for all connections together.
+They hold for everybody, before a key is looked at; uvicorn's protocol has none of them. Nothing here is paid
+per request but a few assignments: times are looked at once a second, for all connections together.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ Cause: TypeAlias = Literal["header", "framing", "slow", "crowded"]
 
 
 def connections_that_fit(wanted: int) -> int:
-    """Number of connections that fit the process's descriptors; raises their soft limit first."""
+    """Number of connections that the descriptors allow; raises their soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + EXTRA + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -75,7 +75,7 @@ class _Pool:
 
 
 class Connections:
-    """Open connections, their bounds, and the sweep that holds them to their times.
+    """Open connections, their bounds, and the sweep through their times.
 
     Parameters
     ----------
@@ -109,7 +109,10 @@ class Connections:
         return type("Bounded", (BoundedProtocol,), {"register": self})
 
     def admit(self, one: "BoundedProtocol") -> bool:
-        """Count a new connection in, in the place of a waiting one at the bound; False: turned away."""
+        """Count a new connection in; False: turned away.
+
+        At the bound a waiting one gives way.
+        """
         self.now = one.loop.time()
         if self._timer is None:
             self._timer = one.loop.call_later(_SWEEP_S, self._sweep, one.loop)
@@ -201,11 +204,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def waits_since(self) -> float:
-        """When the wait for a header began."""
+        """Time at which the wait for a header began."""
         return self._idle_since if self._header_since is None else self._header_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Count the connection in, or turn it away."""
+        """Count a new connection in, or turn the connection away."""
         super().connection_made(transport)
         self.address = _address(self.client)
         if not self.register.admit(self):
@@ -223,7 +226,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, within the bounds."""
+        """Parse the data within the bounds."""
         if self._refused_at is not None:
             self._let_fall += len(data)
             if self._let_fall > _LET_FALL_BYTES:
@@ -305,7 +308,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def check_times(self, now: float) -> None:
-        """Close or refuse what takes too long; called once a second."""
+        """Close or refuse slow connections; called once a second."""
         limits = self.register.limits
         if self._is_unread(now):
             self._end("slow")

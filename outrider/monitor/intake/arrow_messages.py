@@ -1,4 +1,4 @@
-"""Bounds on an Arrow IPC stream before its arrays are made and decoded.
+"""Bounds on an Arrow IPC stream, before arrays are made and decoded.
 
 A few bytes of a stream can stand for gigabytes: compressed buffers, dictionaries with long values, views.
 """

@@ -100,6 +100,39 @@ def test_what_never_ends_is_cut_off(services: Pair, start: bytes, piece: bytes) 
         rest(connection)
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 0\r\nContent-Length: 60\r\n\r\n",
+        b"Content-Length: +0\r\n\r\n",
+        b"Content-Length : 0\r\n\r\n",
+        b"Content-Length: 0, 0\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+        b"Connection: close\r\nContent-Length: 0\r\n\r\n",
+        b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+def test_no_request_is_smuggled_behind_a_doubtful_body(services: Pair, framing: bytes) -> None:
+    with services.attack() as service, service.connect() as connection:
+        connection.sendall(POST + framing + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        said = rest(connection)
+        assert said.count(b"HTTP/1.1 ") == 1, said
+        assert b"HTTP/1.1 4" in said
+
+
+def test_trailers_are_no_headers(services: Pair) -> None:
+    with services.attack() as service, service.connect() as connection:
+        key = b"authorization: Bearer " + service.key.encode()
+        start = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(start + b"2\r\n[]\r\n0\r\n" + key + b"\r\n\r\n")
+        assert rest(connection).startswith(b"HTTP/1.1 401")
+
+
 def test_too_large_a_header_is_named_to_its_sender(services: Pair) -> None:
     with services.attack() as service:
         for more, status in (

@@ -30,6 +30,7 @@ _LEAST = 64
 _PIPELINED = 32
 """Requests that may wait for their turn on one connection."""
 _SWEEP_S = 1.0
+_LATE_SWEEPS = 3
 _LINGER_S = 2.0
 """Time for a refused sender to read why."""
 _LET_FALL_BYTES = 1_048_576
@@ -159,8 +160,10 @@ class Connections:
         return True
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now = loop.time()
+        before, self.now = self.now, loop.time()
         self._timer = loop.call_later(_SWEEP_S, self._sweep, loop) if len(self) else None
+        if self.now - before > _LATE_SWEEPS * _SWEEP_S:
+            return  # this process did not run: what its senders sent meanwhile has still to be read
         for one in [*self._pool.members, *self._extra.members]:
             one.check_times(self.now)
 

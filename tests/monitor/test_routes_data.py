@@ -22,7 +22,7 @@ from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import GateSettings, ModelSettings
-from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.settings.sections import LimitSettings, StorageSettings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated
@@ -128,6 +128,18 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
     assert again.json()["number"] == 2
     difference = client.get("/v1/datasets/train/diff?old=1&new=2").json()
     assert difference == {"added": [], "removed": [], "changed": ["r2"]}
+
+
+def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: Path) -> None:
+    settings = Settings(
+        base=tmp_path,
+        models={"m": ModelSettings(predictor="model.py:predict")},
+        storage=StorageSettings(min_free_bytes=2**60),
+    )
+    routes = data_routes(engine, settings, LocalObjects(tmp_path / "objects"))
+    app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=[routes])
+    answer = Client(app).post("/v1/datasets/d/versions?model=m", content=arrow([0]), headers=ARROW)
+    assert (answer.status_code, "min_free_bytes" in answer.text) == (507, True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Great Expectations never runs in this process: a commit becomes a job of the tra
 import asyncio
 import dataclasses
 import mmap
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -157,6 +158,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         with tempfile.TemporaryFile(dir=settings.data_folder) as file:
             try:
                 async for part in body_parts(request.receive, dict(request.scope["headers"]), bounds):
+                    _check_disk(settings)
                     await asyncio.to_thread(file.write, part)
             except ClientGone:
                 raise ProblemError(
@@ -257,6 +259,13 @@ def _wait(engine: Engine, job: str, seconds: float) -> JobRow:
         if found.status not in ("queued", "running") or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_S)
+
+
+def _check_disk(settings: Settings) -> None:
+    least = settings.storage.min_free_bytes
+    if shutil.disk_usage(settings.data_folder).free < least:
+        detail = f"fewer than {least} bytes are free on the disk (storage.min_free_bytes)"
+        raise ProblemError(problem(507, detail, headers={"retry-after": "60"}))
 
 
 def _small(body: BinaryIO, most: int) -> bytes:

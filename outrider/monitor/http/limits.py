@@ -118,24 +118,27 @@ async def body_parts(
         raise _too_large(f"{int(declared)} bytes", bounds)
     inflated = sent = 0
     more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
-        sent += len(chunk)
-        if sent > bounds.max_bytes:
-            raise _too_large(f"more than {bounds.max_bytes} bytes", bounds)
-        if inflater.keeps_all:
+    try:
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            sent += len(chunk)
+            if sent > bounds.max_bytes:
+                raise _too_large(f"more than {bounds.max_bytes} bytes", bounds)
+            if inflater.keeps_all:
+                take(len(chunk))
+            chunk = inflater.feed(chunk, inflated)
             take(len(chunk))
-        chunk = inflater.feed(chunk, inflated)
-        take(len(chunk))
-        inflated += len(chunk)
-        yield chunk
-    for chunk in inflater.finish(inflated):
-        take(len(chunk))
-        yield chunk
+            inflated += len(chunk)
+            yield chunk
+        for chunk in inflater.finish(inflated):
+            take(len(chunk))
+            yield chunk
+    finally:
+        inflater.close()
 
 
 async def read_body(
@@ -181,6 +184,9 @@ class _Inflater(Protocol):
     def finish(self, so_far: int) -> Iterable[bytes]:
         """Rest of the output at the end."""
 
+    def close(self) -> None:
+        """Let go of what is kept."""
+
 
 class _Plain:
     keeps_all = False
@@ -190,6 +196,9 @@ class _Plain:
 
     def finish(self, so_far: int) -> Iterable[bytes]:  # noqa: ARG002 - the protocol's signature
         return ()
+
+    def close(self) -> None:
+        pass
 
 
 class _Zlib:
@@ -227,6 +236,9 @@ class _Zlib:
             raise ProblemError(problem(400, f"the {self._name} body is truncated"))
         return ()
 
+    def close(self) -> None:
+        pass
+
     def _next_member(self, inflated: int) -> None:
         self._members += 1
         if self._members > _FREE_MEMBERS + inflated // _MEMBER_BYTES:
@@ -256,16 +268,16 @@ class _Zstd:
     def finish(self, so_far: int) -> Iterator[bytes]:
         self._compressed.seek(0)
         try:
-            with (
-                self._compressed as packed,
-                pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd") as stream,
-            ):
+            with pa.CompressedInputStream(pa.PythonFile(self._compressed, "r"), "zstd") as stream:
                 while step := stream.read(_FREE_BYTES):
                     so_far += len(step)
                     _check(so_far, self._sent, self._bounds)
                     yield step
         except (pa.ArrowException, OSError) as error:
             raise ProblemError(problem(400, f"the body is not zstd: {error}")) from None
+
+    def close(self) -> None:
+        self._compressed.close()
 
 
 def _inflater(encoding: str, bounds: BodyBounds) -> _Inflater:

@@ -1,7 +1,7 @@
 """What a service with one scikit-learn model takes while nothing comes: memory and processor time.
 
-``python -m benchmarks.live_path.rest``: ``outrider serve`` with one logistic regression has judged a record, and
-rests. Memory is the proportional set of all its processes: pages that they share count once.
+``python -m benchmarks.live_path.rest``: ``outrider serve`` with one logistic regression has judged a record.
+Memory is the proportional set of all its processes: pages that they share count once.
 """
 
 import contextlib

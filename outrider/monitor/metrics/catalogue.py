@@ -142,6 +142,14 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         "Bytes of request bodies, after decompression.",
     ),
     _spec(
+        _INTAKE, "gauge", "outrider_connections", "connections", "Open connections to the server.",
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_connections_closed_total", "connections",
+        "Connections closed for what was sent, how slowly, or for their number.", labels=("cause",),
+        enums={"cause": ("header", "framing", "slow", "crowded")},
+    ),
+    _spec(
         _INTAKE, "histogram", "outrider_commit_seconds", "seconds",
         "Time of one durable group commit of the journal.", buckets=_FAST,
     ),

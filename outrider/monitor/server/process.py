@@ -23,9 +23,10 @@ from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes
 from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
 from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
@@ -48,8 +49,10 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
+from .connections import Connections, connections_that_fit
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +92,12 @@ class ServerProcess:
         )
         self.metrics = new_metrics(models=settings.models)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
+        closed = self.metrics.counter("outrider_connections_closed_total")
+        self.connections = Connections(
+            settings.connections,
+            total=connections_that_fit(settings.connections.total),
+            closed=lambda cause: closed.labels(cause=cause).inc(),
+        )
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
             self.journal.schemas(),
@@ -96,12 +105,19 @@ class ServerProcess:
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
         )
+        bodies = BodyLimits(
+            limits.body_bytes,
+            limits.ratio,
+            limits.parsed_bytes,
+            {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+        )
         decoder = Decoder(
             book,
             max_records=limits.records,
             max_columns=limits.columns,
             max_depth=limits.depth,
             max_elements=limits.elements,
+            max_bytes=bodies.most_bytes,
         )
         waits = {name: settings.join_s(name) for name in settings.models}
         joiner = Joiner(
@@ -144,17 +160,14 @@ class ServerProcess:
             self.otlp.traces,
             self.otlp.logs,
         ]
+        budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
-            self._api,
+            WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
             intakes=intakes,
             decoder=decoder,
             writer=self.writer,
-            limits=BodyLimits(
-                limits.body_bytes,
-                limits.ratio,
-                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
-            ),
-            budget=ByteBudget(limits.queue_bytes),
+            limits=bodies,
+            budget=budget,
             metrics=self.metrics,
         )
         self.app: ASGIApp = KeyGate(
@@ -210,6 +223,7 @@ class ServerProcess:
         limit = self.settings.storage.journal_max_bytes
         self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
+        self.metrics.gauge("outrider_connections").set(len(self.connections))
 
     def close(self) -> None:
         """Write the queue and release the journal."""
@@ -225,13 +239,12 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
     config = uvicorn.Config(
         intake.app,
         loop="uvloop",
-        http="httptools",
+        http=intake.connections.protocol(),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=30,
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = uvicorn.Server(config)
@@ -320,6 +333,20 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
                 accepted.labels(model=model).inc(records)
 
     return observe
+
+
+def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
+    """Bounds of the bodies of queries, commands and pages, by path."""
+    outcomes = BodyBounds(limits.body_bytes, limits.ratio)
+    others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
+
+    def of_path(path: str) -> BodyBounds | None:
+        if path.startswith("/v1/datasets/"):
+            return None  # streams to disk
+        is_outcomes = path.startswith("/v1/suites/") and path.endswith("/outcomes")
+        return outcomes if is_outcomes else others
+
+    return of_path
 
 
 def _open_paths(settings: Settings) -> frozenset[str]:

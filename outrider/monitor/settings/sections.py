@@ -73,7 +73,24 @@ class LimitSettings(Section):
     queue_bytes: int = Field(
         default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
     )
-    dataset_body_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset")
+    dataset_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset, on disk")
+    request_bytes: int = Field(default=1_048_576, ge=1024, description="body of any other route")
+    parsed_bytes: int = Field(
+        default=201_326_592, ge=1_048_576, description="objects of a JSON body in memory, by its punctuation"
+    )
+
+
+class ConnectionSettings(Section):
+    """Bounds on connections, whoever opens them, before a key is looked at."""
+
+    total: int = Field(default=1024, ge=8, description="at once, if the descriptors of the process suffice")
+    per_address: int = Field(default=512, ge=4, description="of one address; of one /64 network of IPv6")
+    header_bytes: int = Field(default=65_536, ge=1024, description="of one request, its line included")
+    header_fields: int = Field(default=100, ge=10, description="of one request")
+    header_s: float = Field(default=10.0, gt=0, description="until the header is complete")
+    idle_s: float = Field(default=30.0, gt=0, description="between requests, and for an unread answer")
+    body_s: float = Field(default=30.0, gt=0, description="for a body, and more at bytes_per_s")
+    bytes_per_s: int = Field(default=16_384, ge=1, description="slowest pace of bodies and answers")
 
 
 class IntakeSettings(Section):

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from outrider.monitor.http.attempts import LoginAttempts
 from outrider.monitor.http.auth import LOGIN, session_cookie
 from outrider.monitor.http.keyring import Holder, Keyring
-from outrider.monitor.http.limits import read_body
+from outrider.monitor.http.limits import BodyBounds, read_body
 from outrider.monitor.http.problem import Problem
 from outrider.monitor.http.visitors import Visitor, end_session_for, sessions_for, visitor_of
 
@@ -26,7 +26,7 @@ _DEAD_LINK = "This link was used already, or it is older than 15 minutes. `outri
 async def _login_form(request: Request) -> dict[str, str]:
     """Fields of the login form, which strangers send."""
     headers = dict(request.scope["headers"])
-    body = await read_body(request.receive, headers, max_bytes=_LOGIN_BYTES, max_ratio=2)
+    body = await read_body(request.receive, headers, BodyBounds(_LOGIN_BYTES, 2, "a form"))
     fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
     return {name: values[0] for name, values in fields.items()}
 

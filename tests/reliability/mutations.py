@@ -63,6 +63,7 @@ class Request:
     path: str
     headers: Headers
     body: bytes
+    method: str = "POST"
 
 
 def mutated(request: Request, rng: random.Random) -> Request:

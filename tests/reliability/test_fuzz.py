@@ -6,6 +6,7 @@ import json
 import logging
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.monitor.event_payloads import IRIS, kserve, mlserver, seldon
 from tests.monitor.otlp import exports
 from tests.soak import rounds
 
+from .asgi_client import ask
 from .mutations import Request, mutated
 
 REQUESTS = rounds(50_000)
@@ -172,30 +174,12 @@ class Driver:
         self.intake.journal._db.execute("PRAGMA synchronous = OFF")
         self.intake.writer.start()
         key = (self.intake.settings.data_folder / "key").read_text(encoding="utf-8").strip()
-        self.key = f"Bearer {key}".encode()
+        self.key = f"Bearer {key}"
 
     async def send(self, request: Request) -> int:
         """Status of the answer."""
-        path, _, query = request.path.partition("?")
-        headers = [(name.encode(), value.encode("utf-8")) for name, value in request.headers.items()]
-        scope = {
-            "type": "http", "method": "POST", "path": path, "query_string": query.encode(), "headers":
-            [*headers, (b"authorization", self.key)], "client": ("127.0.0.1", 1), "http_version": "1.1",
-            "raw_path": path.encode(), "root_path": "", "scheme": "http", "server": ("127.0.0.1", 2),
-        }  # fmt: skip
-        rest = [request.body[: len(request.body) // 2], request.body[len(request.body) // 2 :]]
-        status: list[int] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": rest.pop(0), "more_body": bool(rest)}
-
-        async def answer(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                status.append(message["status"])
-
-        await self.intake.app(scope, receive, answer)
-        [only] = status
-        return only
+        keyed = replace(request, headers={**request.headers, "authorization": self.key})
+        return (await ask(self.intake.app, keyed)).status
 
 
 def drive(folder: Path, count: int, rng: random.Random, kinds: list[Request]) -> list[tuple[int, Request]]:

@@ -11,7 +11,7 @@ from outrider.monitor.http.attempts import LoginAttempts
 from outrider.monitor.http.auth import LOGIN, session_cookie
 from outrider.monitor.http.keyring import Holder, Keyring
 from outrider.monitor.http.limits import BodyBounds, read_body
-from outrider.monitor.http.problem import Problem
+from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.http.visitors import Visitor, end_session_for, sessions_for, visitor_of
 
 from .forms import Fields
@@ -19,6 +19,7 @@ from .frame import PageFrame
 from .rendering import HEADERS
 
 _LOGIN_BYTES = 8192
+_LOGIN_FIELDS = 10
 _UNKNOWN = "This key is not known, or it was revoked."
 _DEAD_LINK = "This link was used already, or it is older than 15 minutes. `outrider login` prints another."
 
@@ -27,7 +28,11 @@ async def _login_form(request: Request) -> dict[str, str]:
     """Fields of the login form, which strangers send."""
     headers = dict(request.scope["headers"])
     body = await read_body(request.receive, headers, BodyBounds(_LOGIN_BYTES, 2, "a form"))
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_LOGIN_FIELDS)
+    except ValueError:
+        detail = f"the form has more than {_LOGIN_FIELDS} fields: load the page again and repeat"
+        raise ProblemError(problem(422, detail)) from None
     return {name: values[0] for name, values in fields.items()}
 
 

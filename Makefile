@@ -11,6 +11,7 @@ DEMO_ARGS ?=
 BY_FILE := --dist loadgroup --durations 40 --durations-min 1
 # Three on two cores: while one waits for a process or a clock, another works.
 TEST_ARGS ?= -n 3 $(BY_FILE)
+SOAK ?= 1
 SOAK_ARGS ?= -n 2 $(BY_FILE) --timeout 3600
 
 help:  ## Show the targets
@@ -25,8 +26,8 @@ demo: venv  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a
 test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)
 	@$(RUN)/python -m pytest $(TEST_ARGS)
 
-soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else
-	@OUTRIDER_SOAK=1 $(RUN)/python -m pytest $(SOAK_ARGS)
+soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else (SOAK=full: a day)
+	@OUTRIDER_SOAK=$(SOAK) $(RUN)/python -m pytest $(SOAK_ARGS)
 
 check: venv  ## Check format, lint, types and the order of imports
 	@$(RUN)/ruff format --check .

@@ -6,7 +6,10 @@ behind it, and only a soak, which has the machine for itself, holds the service 
 
 import os
 
-IS_SOAK = os.environ.get("OUTRIDER_SOAK", "0") != "0"
+_SOAK = os.environ.get("OUTRIDER_SOAK", "0")
+IS_SOAK = _SOAK != "0"
+IS_FULL = _SOAK == "full"
+"""Whether the soak takes days' worth of what a few tests count (``make soak SOAK=full``)."""
 PATIENCE_S = 240.0
 """Until what must happen counts as not happening."""
 

@@ -294,6 +294,8 @@ def test_the_login_leads_to_no_other_site_and_takes_no_form_of_another(server: S
     fine = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     assert log_in(server, server.owner, headers=fine).status_code == 303
     assert log_in(server, "x" * 9000).status_code == 413
+    many = server.ask("POST", "/login", headers=FORM, content="&".join(f"a{n}=1" for n in range(11)))
+    assert (many.status_code, many.headers["content-type"]) == (422, "application/problem+json")
     hostile = '/m/<script>alert(1)</script>?a="><img src=x onerror=alert(1)>'
     page = server.ask("GET", "/m/x", headers=PAGE, params={"a": hostile}).text
     assert "<script>alert" not in page
@@ -393,3 +395,17 @@ def test_a_session_is_ended_by_its_button(server: Server) -> None:
         assert (ended.status_code, ended.headers["location"]) == (303, "/sessions")
     assert 401 in {server.ask("GET", "/sessions", headers=one).status_code for one in (here, there)}
     assert server.log()[0]["action"] == "POST /sessions/{session}/end"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/records?model=churn&after={}",
+        "/v1/datasets/x/versions/{}",
+        "/v1/datasets/x/versions/{}/rows",
+        "/v1/datasets/x/diff?old=1&new={}",
+    ],
+)
+def test_a_number_that_the_database_cannot_hold_is_refused(server: Server, path: str) -> None:
+    assert server.ask("GET", path.format(2**63), server.owner).status_code == 422
+    assert server.ask("GET", path.format(2**63 - 1), server.owner).status_code in (204, 404)

@@ -13,20 +13,26 @@ from .mutations import HOSTILE, Request, mutated
 
 _PLACE = re.compile(r"\{(\w+)(?::path)?\}")
 _PARTS = [
-    "", "x", "x" * 3000, "é", "%F0%9F%98%80", "%00", "%2f", "..", "%2e%2e%2f", ".", "%ff", "%", "%zz", "a%0Ab", "-1",
-    "9" * 40, "NaN", "newest", "champion", "<script>", "'; DROP TABLE flag; --", "%25", "%5C", "a//b", "*", "~", " ",
+    "", "x", "x" * 3000, "é", "%F0%9F%98%80", "%00", "%2f", "..", "%2e%2e%2f", ".", "%ff", "%", "%zz",
+    "a%0Ab", "-1", "9" * 40, "NaN", "newest", "champion", "<script>", "'; DROP TABLE flag; --",
+    "%25", "%5C", "a//b", "*", "~", " ",
 ]  # fmt: skip
 _QUERIES = [
-    "", "x", "0", "-1", "1", "1.5", "NaN", "inf", "-inf", "1e400", "9" * 30, str(2**63), str(-(2**63) - 1), str(2**31),
-    "true", "null", "[]", "{}", "%00", "%ff", "é", "%ED%A0%80", "x" * 3000, "2026-01-05T10:00:00Z", "9999-99-99",
-    "0001-01-01", "99999-01-01T00:00:00Z", "1:2", "1:x", ":", "a,b", "../..", "%25", "+", "\\", "'", "*", "_",
+    "", "x", "0", "-1", "1", "1.5", "NaN", "inf", "-inf", "1e400", "9" * 30, str(2**63), str(-(2**63) - 1),
+    str(2**31), "true", "null", "[]", "{}", "%00", "%ff", "é", "%ED%A0%80", "x" * 3000,
+    "2026-01-05T10:00:00Z", "9999-99-99",
+    "0001-01-01", "99999-01-01T00:00:00Z",
+    "1:2", "1:x", ":", "a,b", "../..", "%25", "+", "\\", "'", "*", "_",
 ]  # fmt: skip
 _HEADERS = {
-    "accept": ["", "*/*", "text/html", "application/json", "text/html;q=x", "application/openmetrics-text", "é", "," * 500],
+    "accept": ["", "*/*", "text/html", "application/json", "text/html;q=x", "application/openmetrics-text",
+        "é", "," * 500],
     "accept-encoding": ["gzip", "", "zstd", "identity;q=0", "x"],
     "host": ["", "x", "localhost:99999", "[::1", "é", "a" * 400, "127.0.0.1:x", ":"],
-    "cookie": ["", "outrider=", "outrider=x", "outrider=\"", "é=é", "=;=;", "a=b; " * 200, "outrider=" + "x" * 4000],
-    "range": ["bytes=0-", "bytes=-1", "bytes=9-1", "bytes=x", "bytes=0-1,2-3", "lines=1", "bytes=" + "0-0," * 500],
+    "cookie": ["", "outrider=", "outrider=x", 'outrider="', "é=é", "=;=;", "a=b; " * 200,
+        "outrider=" + "x" * 4000],
+    "range": ["bytes=0-", "bytes=-1", "bytes=9-1", "bytes=x", "bytes=0-1,2-3", "lines=1",
+        "bytes=" + "0-0," * 500],
     "if-none-match": ["*", "x", '"', "W/"],
     "if-modified-since": ["x", "Mon, 05 Jan 2026 10:00:00 GMT", "99999"],
     "authorization": ["", "Bearer", "Bearer é", "Basic eA==", "Bearer " + "x" * 4000],
@@ -39,6 +45,9 @@ _HEADERS = {
     "expect": ["100-continue"],
 }  # fmt: skip
 _MOST_VALUES = 40
+_NUMBERS: dict[str, list[Any]] = {
+    "integer": [0, 1, 2, 5, 60, 10**6], "number": [0, 0.5, 1.0, 60.0, 1e9], "boolean": [True, False],
+}  # fmt: skip
 _METHODS = ["HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "GET", "POST", "TRACE", "x"]
 
 
@@ -56,13 +65,15 @@ class Known:
         except ValueError:
             page = body.decode("utf-8", "replace")
             self.fields.update(dict.fromkeys(re.findall(r'\bname="(\w+)"', page)))
+            for name, value in re.findall(r'\bname="(\w+)" value="([^"]*)"', page):
+                self._walk(value, name)
 
     def _walk(self, value: Any, name: str) -> None:
         if isinstance(value, dict):
             for key, each in value.items():
                 self._walk(each, key)
                 if key in ("id", "name", "number") and name.endswith("s"):
-                    self._walk(each, name.removesuffix("s"))
+                    self._walk(each, f"{name[:-1]}_id")
         elif isinstance(value, list):
             for each in value[:20]:
                 self._walk(each, name)
@@ -71,9 +82,9 @@ class Known:
 
     def one(self, name: str, rng: random.Random, of: str = "") -> str:
         """A value of a field, or of an object of that name, or of what it is a part of; else any."""
-        for key in (of, name, name.removesuffix("_id"), "id"):
-            if key in self.values and rng.random() < 0.95:
-                return rng.choice(list(self.values[key]))
+        named = [key for key in (f"{of}_id", of, f"{name}_id", name) if key in self.values]
+        if named and rng.random() < 0.95:
+            return rng.choice(list(self.values[rng.choice(named)]))
         return rng.choice(list(self.values[rng.choice(sorted(self.values))]) or ["x"])
 
 
@@ -90,10 +101,11 @@ class Route:
 
 def routes_of(table: Mapping[str, str], document: Mapping[str, Any]) -> list[Route]:
     """Every route of the table, with what the document says about it."""
-    return [_route(*action.split(" ", 1), document) for action in table]
+    return [_route(action, document) for action in table]
 
 
-def _route(method: str, path: str, document: Mapping[str, Any]) -> Route:
+def _route(action: str, document: Mapping[str, Any]) -> Route:
+    method, _, path = action.partition(" ")
     plain = path.replace(":path}", "}")
     said = document["paths"].get(plain, {}).get(method.lower(), {})
     queries = [one for one in said.get("parameters", []) if one["in"] == "query"]
@@ -173,9 +185,13 @@ class Sender:
         if route.path.startswith(("/v1/", "/v2/")):
             body = json.dumps(self._example(route.schema or {"type": "object"}, "")).encode()
             return Request(path, {"content-type": "application/json"}, body, route.method)
-        form = {name: self._known.one(name, self._rng) for name in self._known.fields if self._rng.random() < 0.4}
+        form = {
+            name: self._known.one(name, self._rng) for name in self._known.fields if self._rng.random() < 0.4
+        }
         text = "&".join(f"{name}={quote_plus(value)}" for name, value in form.items())
-        return Request(path, {"content-type": "application/x-www-form-urlencoded"}, text.encode(), route.method)
+        return Request(
+            path, {"content-type": "application/x-www-form-urlencoded"}, text.encode(), route.method
+        )
 
     def _address(self, route: Route, *, odd: float) -> str:
         def fill(place: re.Match[str]) -> str:
@@ -189,22 +205,27 @@ class Sender:
 
     def _query(self, path: str, route: Route) -> str:
         rng = self._rng
-        names = route.queries if route.queries and rng.random() < 0.8 else (*self._names, "unknown", "", "%00")
+        names = (
+            route.queries if route.queries and rng.random() < 0.8 else (*self._names, "unknown", "", "%00")
+        )
         name = rng.choice(names)
         value = rng.choice(_QUERIES)
-        pair = rng.choice([f"{name}={value}"] * 6 + [name, f"{name}={value}&{name}=x", f"{name}={value}&" * 60])
+        pair = rng.choice(
+            [f"{name}={value}"] * 6 + [name, f"{name}={value}&{name}=x", f"{name}={value}&" * 60]
+        )
         return ("&" if "?" in path else "?") + pair
 
     def _example(self, schema: Mapping[str, Any], name: str, depth: int = 0) -> Any:
         """A value of a schema."""
         rng = self._rng
         if "$ref" in schema:
-            return self._example(self._document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], name, depth)
+            return self._example(
+                self._document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], name, depth
+            )
         if "const" in schema or "enum" in schema:
             return rng.choice(schema.get("enum") or [schema["const"]])
-        for union in ("anyOf", "oneOf"):
-            if union in schema:
-                return self._example(rng.choice(schema[union]), name, depth)
+        if union := schema.get("anyOf") or schema.get("oneOf"):
+            return self._example(rng.choice(union), name, depth)
         if rng.random() < 0.03:
             return rng.choice(HOSTILE)
         kind = schema.get("type")
@@ -218,10 +239,6 @@ class Sender:
             return given or {self._known.one("name", rng): self._known.one("value", rng)}
         if kind == "array":
             return [self._example(schema.get("items", {}), name, depth + 1) for _ in range(rng.randrange(4))]
-        if kind == "integer":
-            return rng.choice([0, 1, 2, 5, 60, 10**6])
-        if kind == "number":
-            return rng.choice([0, 0.5, 1.0, 60.0, 1e9])
-        if kind == "boolean":
-            return rng.random() < 0.5
+        if kind in _NUMBERS:
+            return rng.choice(_NUMBERS[kind])
         return None if kind == "null" else self._known.one(name, rng)

@@ -42,7 +42,9 @@ async def ask(app: ASGIApp, request: Request) -> Answer:
         if message["type"] == "http.response.start":
             assert not answer.status, "answered twice"
             answer.status = message["status"]
-            answer.headers = {name.decode("latin-1"): said.decode("latin-1") for name, said in message["headers"]}
+            answer.headers = {
+                name.decode("latin-1"): said.decode("latin-1") for name, said in message["headers"]
+            }
         else:
             answer.body += message.get("body", b"")
             if not message.get("more_body", False):

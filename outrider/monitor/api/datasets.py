@@ -24,7 +24,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.common import RequestBody, StoredNumber, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -110,14 +110,14 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: int | Literal["newest"]) -> Declared[DatasetDetail]:
+    def get_dataset(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetDetail]:
         """Dataset version with its files, columns and validation result."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
         return _dataset(found) | {"manifest": found.manifest}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
-    def get_provenance(name: str, number: int | Literal["newest"]) -> Declared[DatasetRows]:
+    def get_provenance(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetRows]:
         """Record, assertions, label source and part of every row."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
@@ -131,7 +131,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         responses=binary(ARROW),
     )
     def get_rows(
-        name: str, number: int | Literal["newest"], part: Literal["train", "held_out"] | None = None
+        name: str, number: StoredNumber | Literal["newest"], part: Literal["train", "held_out"] | None = None
     ) -> Response:
         """The rows as an Arrow IPC stream."""
         with engine.connect() as connection:
@@ -139,7 +139,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
             return Response(datasets.read(connection, objects, found, part=part).to_ipc(), media_type=ARROW)
 
     @router.get("/datasets/{name}/diff", tags=["datasets"])
-    def get_diff(name: str, old: int, new: int) -> Declared[datasets.Diff]:
+    def get_diff(name: str, old: StoredNumber, new: StoredNumber) -> Declared[datasets.Diff]:
         """Ids of the rows that differ between two versions."""
         with engine.connect() as connection:
             before, after = (datasets.get(connection, name, number) for number in (old, new))

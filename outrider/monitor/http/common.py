@@ -1,8 +1,8 @@
 """Shared parts of the API's requests and answers."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
@@ -11,6 +11,9 @@ from outrider.dataops import outbox
 from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
+
+StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""A number that rows are found by: what the database cannot hold is refused at the door."""
 
 
 class RequestBody(BaseModel):

@@ -51,12 +51,19 @@ class Browser:
         self.app = KeyGate(app, keyring, routes=RouteScopes())
         self.session = logged_in(keyring, owner_key(folder))["cookie"].removeprefix("outrider=")
 
-    def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        data: dict[str, str] | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(self.app)
             cookies = {"outrider": self.session}
             async with httpx.AsyncClient(transport=transport, cookies=cookies) as client:
-                return await client.request(method, f"http://localhost{path}", data=data)
+                return await client.request(method, f"http://localhost{path}", data=data, headers=headers)
 
         return asyncio.run(send())
 

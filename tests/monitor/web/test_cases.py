@@ -260,6 +260,10 @@ def test_the_page_asks_for_the_right_answer_that_nobody_knows(
     assert f'value="{flag}"' in asked.text
     assert token in asked.text
     assert "--label" not in asked.text
+    by_script = browser.ask(
+        "POST", f"/m/{MODEL}/cases", {"flag": flag, "mode": "mft"}, headers={"x-csrf-token": token}
+    )
+    assert by_script.status_code == 409
     written = browser.ask("POST", f"/m/{MODEL}/cases", form | {"label": " 7 "})
     assert "was written to" in written.text
     (test,) = load_suite(tmp_path / "behavior" / "incidents.suite.json").tests

@@ -314,9 +314,14 @@ def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
 
 def canonical(batch: Batch) -> pa.Table:
     """The columns that a dataset keeps, rows in order of their ids."""
-    table = pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
+    table = kept_columns(batch)
     order = np.argsort(np.asarray(batch.keys, dtype=str), kind="stable")
     return table.take(pa.array(order))
+
+
+def kept_columns(batch: Batch) -> pa.Table:
+    """Columns of a batch but those that no dataset keeps."""
+    return pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
 
 
 def content_digest(table: pa.Table) -> str:

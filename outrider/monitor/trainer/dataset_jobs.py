@@ -4,6 +4,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
@@ -38,6 +39,8 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         table = reader.read_all()
     source = str(job.params.get("source", "import"))
     table, told = _told(table, source)
+    if "ts" not in table.column_names:
+        table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
     verdict = validate(batch, rules_of(settings))
     refuse(_named(batch, verdict)[:5])

@@ -164,7 +164,7 @@ class Connection:
         *,
         part: Literal["train", "held_out"] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a dataset version, with the columns that it keeps."""
+        """Rows of a dataset version."""
         rows = self._rows(name, version, part)
         return _of_batch(Batch.from_arrow(rows))[rows.column_names]
 

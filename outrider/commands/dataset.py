@@ -111,7 +111,10 @@ def rows(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Write the rows of a version into a file, in the format that its ending names."""
+    """Write the rows of a version as Parquet, CSV or JSON lines.
+
+    The ending of the file says which.
+    """
     from outrider.commands.export import check_format
     from outrider.commands.tables import from_ipc, write_table
 

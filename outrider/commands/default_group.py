@@ -1,4 +1,4 @@
-"""Groups of commands: near names are told, models named either way, ``test behavior`` runs."""
+"""Groups of commands, with near names and defaults: ``outrider test behavior`` runs."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,7 +13,10 @@ _ALIKE = 0.75
 
 
 class Commands(TyperGroup):
-    """Group that names the nearest command, and takes ``--model`` for an argument that is a model."""
+    """Group of commands that names the nearest one.
+
+    ``--model`` stands for an argument that is a model.
+    """
 
     def loaded(self, command: Any) -> Any:
         """The command itself, where :meth:`get_command` has a stand-in."""

@@ -168,7 +168,7 @@ def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def check_format(to: Path, option: str) -> None:
-    """Refuse files of other endings than those of ``FORMATS``."""
+    """Refuse a file whose ending is not of ``FORMATS``."""
     if to.suffix not in FORMATS:
         raise OutriderError(f"{option}: a file ending in {', '.join(FORMATS)} expected, got {to}")
 

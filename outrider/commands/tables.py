@@ -55,7 +55,10 @@ def from_ipc(data: bytes) -> pa.Table:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table as Parquet, or its values as CSV or JSON lines, lists and objects of CSV as JSON."""
+    """Write a table by the ending of the file's name.
+
+    Parquet keeps types; CSV and JSON lines have values that JSON can carry, lists in CSV as JSON.
+    """
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(table, path, compression="zstd")
         return

@@ -320,7 +320,7 @@ def canonical(batch: Batch) -> pa.Table:
 
 
 def kept_columns(batch: Batch) -> pa.Table:
-    """Columns of a batch but those that no dataset keeps."""
+    """Columns of a batch that a dataset keeps."""
     return pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
 
 

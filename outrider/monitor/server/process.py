@@ -48,6 +48,7 @@ from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
 
 from .app import build_app
+from .head import HeadAsGet
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class ServerProcess:
             metrics=self.metrics,
         )
         self.app: ASGIApp = KeyGate(
-            hot,
+            HeadAsGet(hot),
             self.keyring,
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(

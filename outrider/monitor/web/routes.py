@@ -127,7 +127,7 @@ class WebPage:
                 after=after or None,
             )
         except ValueError as error:
-            return self._frame.message("Bad address", str(error), status=400)
+            return self._frame.message("Bad address", str(error), status=422)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)

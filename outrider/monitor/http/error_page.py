@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 
 
 def wants_page(scope: Scope) -> bool:
-    """Tell a browser that opens a page from programs and from parts of pages."""
+    """True where a browser opens a page."""
     headers: Mapping[bytes, bytes] = dict(scope["headers"])
     path = scope["path"]
     is_page = not any(path == one or path.startswith(f"{one}/") for one in _OF_PROGRAMS)

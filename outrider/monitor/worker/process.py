@@ -10,6 +10,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -28,6 +29,7 @@ from outrider.monitor.process.stores import open_stores
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
+from outrider.monitor.settings.reload import Serving, note_serving, read_state
 
 from .admission import SheddingMeasure
 from .backfill import Backfills
@@ -62,6 +64,8 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
+    told
+        Called once, when all versions are loaded or known not to load.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Worker:
         *,
         metrics: WorkerMetrics,
         objectives: Objectives | None = None,
+        told: Callable[[Mapping[str, ShadowVersions]], None] | None = None,
     ) -> None:
         objectives = objectives or Objectives(settings.models)
         objects = LocalObjects(settings.data_folder / "objects")
@@ -104,6 +109,7 @@ class Worker:
         self._recovery = Recovery(context, commits, backfills)
         self._gauges = Gauges(context, backfills)
         self._refreshed = 0.0
+        self._told = told
 
     # ---- the loop --------------------------------------------------------------------------------------
 
@@ -159,6 +165,10 @@ class Worker:
         for name in self._registry.follow_champions():
             self._gauges.live_rates(name)
         self._gauges.publish(self._registry.paused)
+        versions = self.context.versions
+        if self._told is not None and all(one.is_whole for one in versions.values()):
+            self._told(versions)
+            self._told = None
 
     def start(self) -> None:
         """Start the host, load the models and restore the slots."""
@@ -206,6 +216,17 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 
 
+def serving(versions: Mapping[str, ShadowVersions], loaded_s: float) -> Serving:
+    """Champions and failures of all models, for ``outrider reload``."""
+    champions = {name: own.champion for name, own in versions.items()}
+    failures = {
+        f"{name}@{version}": versions[name].failures[version]
+        for name, version in champions.items()
+        if version in versions[name].failures
+    }
+    return Serving(loaded_s, champions, failures)
+
+
 def main() -> None:
     """Entry point of the process."""
     die_with_parent()
@@ -214,6 +235,7 @@ def main() -> None:
     options = parser.parse_args()
     set_up("worker")
     settings = load_settings(options.config)
+    loaded_s = read_state(settings.data_folder).loaded_s
     set_up("worker", settings.server.log_format)
     stop, runs = threading.Event(), threading.Event()
 
@@ -232,7 +254,11 @@ def main() -> None:
     objects = LocalObjects(settings.data_folder / "objects")
     engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, engines, metrics=WorkerMetrics(metrics))
+        worker = Worker(
+            settings, engine, journal, host, engines,
+            metrics=WorkerMetrics(metrics),
+            told=lambda versions: note_serving(settings.data_folder, serving(versions, loaded_s)),
+        )  # fmt: skip
         worker.start()
         runs.set()
         worker.run(stop)

@@ -1,5 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from sqlalchemy import Connection
 
@@ -66,6 +68,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
             targets=context.targets,
+            service=context.service,
         )
 
 
@@ -85,10 +88,13 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
+def commit_flagged(
+    context: JobContext, job: JobRow, then: Callable[[Connection, Version | None], None]
+) -> Version | None:
     """Commit records flagged or labelled since the last version, else None.
 
-    Records that do not pass are quarantined with their reasons, the others are committed.
+    ``then`` is called in the transaction of the commit, with None where there is nothing to commit. Records
+    that do not pass are quarantined with their reasons, the others are committed.
 
     Raises
     ------
@@ -114,7 +120,9 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
         )
         reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
-        _quarantine(context, dataset, found.rejected)
+        with write(context.engine) as connection:
+            flagged.quarantine(connection, dataset, found.rejected, now_us=now_us())
+            then(connection, None)
         return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
@@ -130,14 +138,17 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
         )
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        return datasets.commit(
+        version = datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
+            service=context.service,
         )
+        then(connection, version)
+        return version
 
 
 def _replayed_schema(

@@ -46,7 +46,7 @@ def wants_page(scope: Scope) -> bool:
 
 
 def error_page(problem: Problem) -> str:
-    """HTML that says what a problem says.
+    """Page of a problem, as HTML.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names of query parameters: an unknown one is told, with the nearest known."""
+"""Names of query parameters; an unknown one is refused, the nearest told."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches

@@ -166,7 +166,7 @@ class Connection:
     ) -> pd.DataFrame:
         """Rows of a dataset version."""
         rows = self._rows(name, version, part)
-        return _of_batch(Batch.from_arrow(rows))[rows.column_names]
+        return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,

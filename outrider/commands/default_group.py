@@ -24,7 +24,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that was called."""
-        self.commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        self.commands = {name: command for name, command in known.items() if command is not None}
         name, command, rest = super().resolve_command(ctx, args)
         found = command and self.loaded(command)
         return name, found, with_model(found, rest)

@@ -138,11 +138,12 @@ def test_rows_are_written_as_what_the_ending_says_and_times_are_times(project: P
     rows = table([0, 1]).append_column("inputs.said", pa.array(["=1+1", "-2"]))
     pq.write_table(rows.append_column("inputs.list", pa.array([[1, 2], None])), project / "train.parquet")
     run("dataset", "import", "train", "train.parquet", "--model", "m")
-    for ending, read in (
-        ("csv", pd.read_csv),
-        ("jsonl", partial(pd.read_json, lines=True)),
-        ("parquet", pd.read_parquet),
-    ):
+    readers: dict[str, Any] = {
+        "csv": pd.read_csv,
+        "jsonl": partial(pd.read_json, lines=True),
+        "parquet": pd.read_parquet,
+    }
+    for ending, read in readers.items():
         written = read(project / run("dataset", "rows", "train", "--output", f"x.{ending}")["file"])
         assert list(written["id"]) == ["r0", "r1"], ending
         assert not {"received", "partial"} & set(written), "a dataset does not keep them"

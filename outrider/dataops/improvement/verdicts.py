@@ -32,7 +32,7 @@ class VerdictRow:
 
     @property
     def outcome(self) -> str:
-        """Word for what became of the candidate."""
+        """Outcome of the verdict, in a word."""
         passed = bool(self.evidence.get("passed"))
         return outcome_of(promoted=self.promoted, passed=passed, status=self.status)
 

@@ -65,7 +65,7 @@ def report(
     job: str | None,
     now_us: int,
 ) -> dict[str, str]:
-    """Note what a version made elsewhere was trained on, and for which job.
+    """Note dataset and job of a version made elsewhere.
 
     The dataset of the job stands in for one that is not named.
 
@@ -114,7 +114,7 @@ def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> boo
 
 
 def outcome_of(*, promoted: bool, passed: bool, status: str | None) -> str:
-    """Word for what became of a candidate at the gate.
+    """Outcome of a candidate's verdict, in a word.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class JobContext:
 
     @property
     def service(self) -> str:
-        """Address of the service, as the supervisor noted it or as configured."""
+        """Address of the service, noted by the supervisor or configured."""
         try:
             noted = json.loads((self.settings.data_folder / "run" / "server.json").read_text("utf-8"))
             return str(noted["url"])

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from outrider.monitor.http.error_page import HEADERS
+from outrider.monitor.server.app import build_app
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from tests.asgi import get
 from tests.databases import place_database
 from tests.monitor.test_intake import ONE, Caller, write_config
 
@@ -150,10 +152,9 @@ def test_paths_of_the_api_answer_browsers_with_problems_too(call: Caller) -> Non
         assert "json" in call("GET", path, headers=BROWSER).headers["content-type"], path
 
 
-def test_what_breaks_or_loads_is_a_page_too(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = call.intake._api
-    monkeypatch.setattr(api, "is_loading", True)
-    monkeypatch.setattr(api, "load_fault", "the <disk> is gone")
-    page = call("GET", "/nowhere", headers=BROWSER)
+def test_what_loads_is_a_page_too() -> None:
+    api = build_app(fault=lambda: None)
+    api.is_loading, api.load_fault = True, "the <disk> is gone"
+    page = get(api, "/m/churn", headers=BROWSER)
     assert (page.status_code, page.headers["retry-after"]) == (503, "1")
     assert "the &lt;disk&gt; is gone" in page.text

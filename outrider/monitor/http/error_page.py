@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from html import escape
 
-from .limits import Scope
+from .limits import Scope, Send
 from .problem import Problem
+from .responses import send_bytes, send_problem
 
 HEADERS = {
     "content-security-policy": (
@@ -43,6 +44,17 @@ def wants_page(scope: Scope) -> bool:
     path = scope["path"]
     is_page = not any(path == one or path.startswith(f"{one}/") for one in _OF_PROGRAMS)
     return is_page and b"text/html" in headers.get(b"accept", b"") and b"hx-request" not in headers
+
+
+async def send_error(scope: Scope, send: Send, problem: Problem) -> None:
+    """Send a problem as the sender of the request reads it."""
+    if wants_page(scope):
+        headers = HEADERS | dict(problem.headers)
+        await send_bytes(
+            send, problem.status, error_page(problem).encode(), b"text/html; charset=utf-8", headers
+        )
+    else:
+        await send_problem(send, problem)
 
 
 def error_page(problem: Problem) -> str:

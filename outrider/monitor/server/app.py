@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
@@ -26,7 +26,6 @@ from outrider.errors import (
     SchemaMismatch,
     ValidationRefused,
 )
-from outrider.monitor.http.auth import Keyring, session_cookie, unauthorized
 from outrider.monitor.http.declared import Time
 from outrider.monitor.http.error_page import HEADERS, error_page, wants_page
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
@@ -106,7 +105,6 @@ class Taken(TypedDict):
 
 def build_app(
     *,
-    keyring: Keyring,
     fault: Callable[[], str | None],
     collector: Collector | None = None,
     config: Callable[[], ConfigState] = ConfigState,
@@ -116,8 +114,6 @@ def build_app(
 
     Parameters
     ----------
-    keyring
-        For the one-time link.
     fault
         Why the service is not ready, or None when it is.
     config
@@ -148,16 +144,6 @@ def build_app(
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
         return _problem(problem(503, reason, headers={"retry-after": "5"}))
-
-    @app.get("/login", include_in_schema=False)
-    async def login(request: Request, token: str = "") -> Response:
-        session = keyring.open_session(token)
-        if session is None:
-            return _response(request, unauthorized())
-        response = RedirectResponse("/", status_code=303)
-        response.headers["set-cookie"] = session_cookie(session, secure=request.url.scheme == "https")
-        response.headers["cache-control"] = "no-store"
-        return response
 
     _document_hot_routes(app)
     if collector is not None:

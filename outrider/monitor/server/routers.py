@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
+from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.export import export_routes
@@ -21,6 +22,7 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
@@ -29,7 +31,9 @@ from outrider.monitor.settings.reload import read_state
 from outrider.monitor.web.routes import web_routes
 
 
-def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
+def all_routers(
+    settings: Settings, health: Callable[[], Mapping[str, bool]], keyring: Keyring
+) -> list[APIRouter]:
     """Routers over this data folder, with a journal connection of their own."""
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
@@ -48,6 +52,7 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),
+        access_routes(keyring),
         web_routes(
             engine,
             journal,
@@ -59,5 +64,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             cases=cases,
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
+            keyring=keyring,
         ),
     ]

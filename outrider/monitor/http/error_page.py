@@ -47,7 +47,7 @@ def wants_page(scope: Scope) -> bool:
 
 
 async def send_error(scope: Scope, send: Send, problem: Problem) -> None:
-    """Send a problem as the sender of the request reads it."""
+    """Send a problem, to a browser as a page."""
     if wants_page(scope):
         headers = HEADERS | dict(problem.headers)
         await send_bytes(

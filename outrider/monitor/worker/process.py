@@ -193,7 +193,7 @@ class Worker:
     def _tell_once(self) -> None:
         """Tell that all versions are loaded, or known not to load."""
         versions = self.context.versions
-        if self._told is not None and all(one.is_whole for one in versions.values()):
+        if self._told is not None and self._looked and all(one.is_whole for one in versions.values()):
             self._told(versions)
             self._told = None
 

@@ -53,6 +53,7 @@ from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
 from .connections import Connections, connections_that_fit
+from .head import HeadAsGet
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class ServerProcess:
             budget=budget,
             metrics=self.metrics,
         )
-        self.app: ASGIApp = KeyGate(
+        gate = KeyGate(
             hot,
             self.keyring,
             routes=RouteScopes(intakes),
@@ -181,6 +182,7 @@ class ServerProcess:
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
         )
+        self.app: ASGIApp = HeadAsGet(gate)
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""

@@ -17,6 +17,7 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
@@ -36,7 +37,7 @@ from .forms import PageForms
 from .frame import PageFrame
 from .highlights import shown_fields
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .rendering import API_HEADERS, HEADERS
+from .rendering import API_HEADERS
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -129,7 +130,7 @@ class WebPage:
                 after=after or None,
             )
         except ValueError as error:
-            return self._frame.message("Bad address", str(error), status=400)
+            return self._frame.message("Bad address", str(error), status=422)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)

@@ -1,7 +1,7 @@
 """Build what a release consists of: sdist, the two wheels, an SBOM and checksums.
 
-Run as ``python deploy/release.py [FOLDER]`` (``make release``). What git tracks is built, not what lies about; the
-time of the last commit stands for the time of the build, so that the same commit gives the same bytes.
+Run as ``python deploy/release.py [FOLDER]`` (``make release``). What git tracks is built, not what lies
+about; the time of the last commit stands for that of the build: the same commit gives the same bytes.
 """
 
 import argparse
@@ -112,7 +112,12 @@ def bill_of_materials(pyproject: Path) -> dict[str, Any]:
         "purl": top,
         "licenses": [{"license": {"id": project["license"]}}],
     }
-    head = {"bomFormat": "CycloneDX", "specVersion": "1.5", "serialNumber": f"urn:uuid:{serial}", "version": 1}
+    head = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "serialNumber": f"urn:uuid:{serial}",
+        "version": 1,
+    }
     return head | {"metadata": {"component": application}} | content
 
 
@@ -128,12 +133,12 @@ def _component(name: str) -> dict[str, Any]:
         "version": version,
         "purl": address,
     }
-    said = about.get("License-Expression") or (about.get("License") or "").strip()
-    if said and "\n" not in said:
-        found["licenses"] = [
-            {"expression": said} if about.get("License-Expression") else {"license": {"name": said}}
-        ]
-    return found
+    if expression := about.get("License-Expression"):
+        return found | {"licenses": [{"expression": expression}]}
+    named = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier", ()) if "License ::" in line]
+    named += [(about.get("License") or "").strip().partition("\n")[0]]
+    licences = [{"license": {"name": one}} for one in named if one][:1]
+    return found | ({"licenses": licences} if licences else {})
 
 
 def _is_meant(requirement: Requirement, extra: str) -> bool:
@@ -180,7 +185,7 @@ def _lines(paths: list[Path]) -> Iterator[str]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description="Build sdist, wheels, SBOM and checksums of the last commit.")
+    parser = argparse.ArgumentParser(description="Build the files of a release.")
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist")
     parser.add_argument("--tag", help="end with an error unless it is v and the version of pyproject.toml")
     options = parser.parse_args()

@@ -89,7 +89,7 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001 - answered before any command runs
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
     ] = False,

@@ -1,16 +1,13 @@
-"""The wheel, installed outside of the repository: it starts a project, serves it, judges a record and stops."""
+"""The wheel, installed outside of the repository: starts a project, serves it, judges a record, stops."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from deploy import release
 from tests.end_to_end.service import Service, wait_until
-from tests.requirements import require_program
 from tests.soak import PATIENCE_S
 
 RECORD = {
@@ -22,11 +19,9 @@ RECORD = {
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the wheel's files, which are imported instead of the repository's."""
-    require_program("git", "apt-get install -y git")
-    built, folder = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("installed")
-    release.build(built)
+    folder = tmp_path_factory.mktemp("installed")
     [wheel] = built.glob("outrider-*.whl")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
     command += ["--disable-pip-version-check", "--target", str(folder), str(wheel)]
@@ -77,9 +72,8 @@ def test_the_installed_wheel_takes_a_newcomer_from_nothing_to_a_flag(installed: 
 
 
 def test_the_installed_wheel_writes_dashboards(installed: Path, tmp_path: Path) -> None:
-    run(installed, tmp_path, "export", "dashboards", "--output", str(tmp_path / "out"))
+    run(installed, tmp_path, "export", "dashboards", "--to", str(tmp_path / "out"))
     assert len(list((tmp_path / "out").iterdir())) >= 2
-    shutil.rmtree(tmp_path / "out")
 
 
 def release_version() -> str:

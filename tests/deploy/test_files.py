@@ -1,4 +1,4 @@
-"""Files that run the service: an image, a unit, a pod, a workflow; no engine runs here, so their texts are read."""
+"""Texts of the files that run the service: an image, a unit, a pod, a workflow."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""TLS in front of a service: the configuration of `deploy/`, in a real nginx, with a certificate of its own."""
+"""TLS in front of a service: the configuration of `deploy/` in a real nginx, with a certificate."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

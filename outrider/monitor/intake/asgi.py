@@ -200,7 +200,7 @@ class HotRoutes:
             )
             reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
-            if intake.name != "labels":
+            if intake.name != "labels" and error.problem.status != 404:
                 reason = {413: "too_large", 429: "busy"}.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
             raise

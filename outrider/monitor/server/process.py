@@ -25,6 +25,7 @@ from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import OPEN, v2_routes
 from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
 from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.http.refused_copies import RefusedCopies
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
@@ -153,7 +154,7 @@ class ServerProcess:
             budget=ByteBudget(limits.queue_bytes),
             metrics=self.metrics,
         )
-        self.app: ASGIApp = KeyGate(
+        gate = KeyGate(
             hot,
             self.keyring,
             open_paths=_open_paths(settings),
@@ -161,6 +162,8 @@ class ServerProcess:
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
             ),
         )
+        self.copies = RefusedCopies(gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
+        self.app: ASGIApp = self.copies
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""
@@ -171,7 +174,7 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health):
+            for router in all_routers(self.settings, self.collector.health, refused=self.copies.newest):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (

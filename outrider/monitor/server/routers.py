@@ -3,7 +3,7 @@
 Imported after intake answers: taking records must not wait for SQL and templates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter
 
@@ -21,6 +21,7 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
@@ -29,7 +30,12 @@ from outrider.monitor.settings.reload import read_state
 from outrider.monitor.web.routes import web_routes
 
 
-def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) -> list[APIRouter]:
+def all_routers(
+    settings: Settings,
+    health: Callable[[], Mapping[str, bool]],
+    *,
+    refused: Callable[[], Sequence[RefusedCopy]] = tuple,
+) -> list[APIRouter]:
     """Routers over this data folder, with a journal connection of their own."""
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
@@ -59,5 +65,6 @@ def all_routers(settings: Settings, health: Callable[[], Mapping[str, bool]]) ->
             cases=cases,
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
+            refused=refused,
         ),
     ]

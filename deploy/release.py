@@ -133,10 +133,10 @@ def _component(name: str) -> dict[str, Any]:
         "version": version,
         "purl": address,
     }
-    if expression := about.get("License-Expression"):
-        return found | {"licenses": [{"expression": expression}]}
+    if expression := about.get_all("License-Expression"):
+        return found | {"licenses": [{"expression": expression[0]}]}
     named = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier", ()) if "License ::" in line]
-    named += [(about.get("License") or "").strip().partition("\n")[0]]
+    named += [text.strip().partition("\n")[0] for text in about.get_all("License", ())]
     licences = [{"license": {"name": one}} for one in named if one][:1]
     return found | ({"licenses": licences} if licences else {})
 

@@ -67,25 +67,31 @@ def test_records_and_pages_pass_through_tls(tmp_path: Path) -> None:
         key = service.client.headers["Authorization"]
         with (
             nginx(tmp_path / "nginx", site(tmp_path, port=port, tls=tls)),
-            httpx.Client(verify=trusted, timeout=PATIENCE_S) as client,
+            httpx.Client(
+                verify=trusted,
+                base_url=f"https://127.0.0.1:{tls}",
+                timeout=PATIENCE_S,
+                headers={"Host": NAME},
+            ) as client,
         ):
-            # The name of the certificate, on the address of the test.
-            asked = {"headers": {"Host": NAME}, "extensions": {"sni_hostname": NAME}}
-            keyed = {"headers": {"Host": NAME, "Authorization": key}, "extensions": {"sni_hostname": NAME}}
-            url = f"https://127.0.0.1:{tls}"
-            assert client.get(f"{url}/healthz", **asked).json() == {"status": "ok"}
-            assert client.get(f"{url}/v1/overview", **asked).status_code == 401
-            sent = client.post(
-                f"{url}/v1/records", json={"model": "toy", "id": "a", "inputs": {"x": 0.95}}, **keyed
-            )
+
+            def ask(method: str, path: str, content: bytes = b"", **headers: str) -> httpx.Response:
+                """Answer to the name of the certificate, on the address of the test."""
+                told = {"sni_hostname": NAME}
+                return client.request(method, path, content=content, headers=headers, extensions=told)
+
+            assert ask("GET", "/healthz").json() == {"status": "ok"}
+            assert ask("GET", "/v1/overview").status_code == 401
+            record = b'{"model": "toy", "id": "a", "inputs": {"x": 0.95}}'
+            sent = ask("POST", "/v1/records", record, authorization=key)
             assert sent.json() == {"accepted": 1, "rejected": []}
-            page = client.get(f"{url}/m/toy", **keyed)
+            page = ask("GET", "/m/toy", authorization=key)
             assert page.status_code == 200
             assert page.headers["strict-transport-security"].startswith("max-age=")
-            assert client.get(f"{url}/metrics", **keyed).status_code == 200
+            assert ask("GET", "/metrics", authorization=key).status_code == 200
             # A body above the limits is refused by the service, with its reason.
             large = b'{"model": "toy", "inputs": {"x": "' + b"x" * 11_000_000 + b'"}}'
-            refused = client.post(f"{url}/v1/records", content=large, **keyed)
+            refused = ask("POST", "/v1/records", large, authorization=key)
             assert refused.status_code == 413
             assert "limits.body_bytes" in refused.json()["detail"]
         service.wait_judged(1)

@@ -1,5 +1,6 @@
 """TLS in front of a service: the configuration of `deploy/` in a real nginx, with a certificate."""
 
+import re
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.nginx import free_port, nginx
 from tests.soak import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "install.md"
 NAME = "outrider.example"
 CHANGES = {
     "server 127.0.0.1:8470;": "server 127.0.0.1:{port};",
@@ -60,7 +62,9 @@ def site(folder: Path, *, port: int, tls: int) -> str:
 def test_records_and_pages_pass_through_tls(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     tls = free_port()
-    with Service(write_project(tmp_path / "project", config=CONFIG)) as service:
+    [named] = re.findall(r"```toml\n\[server\]\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    config = CONFIG.replace("[server]\n", f"[server]\n{named}")
+    with Service(write_project(tmp_path / "project", config=config)) as service:
         port = service.client.base_url.port
         assert port is not None
         trusted = ssl.create_default_context(cafile=str(tmp_path / "fullchain.pem"))
@@ -89,6 +93,11 @@ def test_records_and_pages_pass_through_tls(tmp_path: Path) -> None:
             assert page.status_code == 200
             assert page.headers["strict-transport-security"].startswith("max-age=")
             assert ask("GET", "/metrics", authorization=key).status_code == 200
+            link = ask("POST", "/v1/logins", b"{}", authorization=key).text
+            token = re.findall(r"token=([\w.-]+)", link)[0]
+            browser = ask("GET", f"/login?token={token}")
+            assert browser.status_code == 303
+            assert "; Secure" in browser.headers["set-cookie"]
             # A body above the limits is refused by the service, with its reason.
             large = b'{"model": "toy", "inputs": {"x": "' + b"x" * 11_000_000 + b'"}}'
             refused = ask("POST", "/v1/records", large, authorization=key)

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
+from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.export import export_routes
@@ -21,6 +22,7 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
@@ -33,6 +35,7 @@ from outrider.monitor.web.routes import web_routes
 def all_routers(
     settings: Settings,
     health: Callable[[], Mapping[str, bool]],
+    keyring: Keyring,
     *,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> list[APIRouter]:
@@ -54,6 +57,7 @@ def all_routers(
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),
+        access_routes(keyring),
         web_routes(
             engine,
             journal,
@@ -65,6 +69,7 @@ def all_routers(
             cases=cases,
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
+            keyring=keyring,
             refused=refused,
         ),
     ]

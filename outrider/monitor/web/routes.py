@@ -17,6 +17,7 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
@@ -29,6 +30,7 @@ from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.reload import ConfigState
 
+from .access_pages import access_pages
 from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .forms import PageForms
@@ -366,6 +368,7 @@ def web_routes(
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
+    keyring: Keyring | None = None,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
@@ -384,6 +387,8 @@ def web_routes(
         Writes flagged records into suite files; None leaves its buttons out.
     payloads
         Reads what payloads refer to, as far as it is at hand.
+    keyring
+        Keys and sessions; None leaves the pages of access out.
     refused
         Copies of requests that were refused lately.
     """
@@ -426,6 +431,8 @@ def web_routes(
         ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"])
+    if keyring is not None:
+        router.include_router(access_pages(keyring, frame))
     return router
 
 

@@ -102,7 +102,7 @@ def infer(client: httpx.Client, **more: Any) -> httpx.Response:
 
 def without(*lines: str) -> str:
     """The page's configuration without some of its lines."""
-    text = GUIDE
+    text: str = GUIDE
     for line in lines:
         assert line in text, line
         text = text.replace(line, "")

@@ -1,4 +1,7 @@
-"""Refused copies of requests, remembered for the page: a mirror throws the answers away."""
+"""Refused copies of requests, remembered for the page.
+
+A mirror throws the answers away.
+"""
 
 import time
 from collections.abc import Callable, Mapping

@@ -58,7 +58,7 @@ class Chat:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route, or of endpoints beside it that are refused."""
+        """Test for a request of this route, or of unsupported endpoints."""
         return (path.endswith(_TEXT) and method == "POST") or is_unsupported_openai(path)
 
     def read(self, arrival: Arrival) -> ParsedRequest:

@@ -105,7 +105,7 @@ class OpenInference:
         self._tensors = QuickTensors(schema)
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route, or of extensions that are refused."""
+        """Test for a request of this route, or of unsupported extensions."""
         if path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None:
             return True
         # A model may be called "stats".

@@ -1,4 +1,7 @@
-"""Endpoints of V2 and OpenAI that a shadow target cannot serve, and the sentences that say so."""
+"""Unsupported endpoints of V2 and OpenAI.
+
+Each has a sentence that says so.
+"""
 
 import re
 
@@ -53,7 +56,7 @@ def is_unsupported_openai(path: str) -> bool:
 
 
 def refuse_unsupported(path: str) -> None:
-    """Refuse an endpoint that is not served, with what is.
+    """Refuse an unsupported endpoint, and name the supported ones.
 
     Raises
     ------

@@ -171,7 +171,7 @@ class ServerProcess:
             budget=budget,
             metrics=self.metrics,
         )
-        gate = KeyGate(
+        self.gate = KeyGate(
             hot,
             self.keyring,
             routes=RouteScopes(intakes),
@@ -182,7 +182,7 @@ class ServerProcess:
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
         )
-        self.copies = RefusedCopies(gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
+        self.copies = RefusedCopies(self.gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
         self.app: ASGIApp = self.copies
 
     def announce_routers(self) -> None:

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -85,16 +84,19 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"outrider {metadata.version('outrider')}")
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"outrider {version('outrider')}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
     ] = False,
 ) -> None:
     """ML production monitoring and model assertions."""

@@ -19,6 +19,7 @@ from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
@@ -369,6 +370,7 @@ def web_routes(
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
     keyring: Keyring | None = None,
+    refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -388,8 +390,12 @@ def web_routes(
         Reads what payloads refer to, as far as it is at hand.
     keyring
         Keys and sessions; None leaves the pages of access out.
+    refused
+        Copies of requests that were refused lately.
     """
-    frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
+    frame = PageFrame(
+        engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
+    )
     store = payloads or PayloadStore(max_bytes=0)
     page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
     forms = PageForms(engine, frame, targets, learner, cases)

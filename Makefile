@@ -1,13 +1,14 @@
 # Everything a user or a developer runs. Each target makes .venv itself (.ci/venv) and starts at once when it is there.
 #   make demo DEMO_ARGS=--once        make test TEST_ARGS="tests/assertions -x"        make test PYTHON=/usr/bin/python3.12
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak check bench format
+.PHONY: help venv demo test soak check bench format release
 
 # Else each of the hundred processes of a run compiles the package and the tests again, where a machine says so.
 export PYTHONDONTWRITEBYTECODE :=
 
 RUN := .venv/bin
 DEMO_ARGS ?=
+RELEASE_ARGS ?=
 BY_FILE := --dist loadgroup --durations 40 --durations-min 1
 # Three on two cores: while one waits for a process or a clock, another works.
 TEST_ARGS ?= -n 3 $(BY_FILE)
@@ -37,6 +38,9 @@ check: venv  ## Check format, lint, types and the order of imports
 
 bench: venv  ## Run every benchmark; one JSON line per figure
 	@$(RUN)/python -m benchmarks
+
+release: venv  ## Build sdist, wheels, SBOM and checksums of the last commit into dist/
+	@$(RUN)/python deploy/release.py $(RELEASE_ARGS)
 
 format: venv  ## Format and fix what can be fixed
 	@$(RUN)/ruff check --fix --quiet . || true

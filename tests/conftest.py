@@ -29,6 +29,7 @@ LONGEST = (
     "tests/end_to_end/test_init_projects.py",
     "tests/commands/test_init.py",
     "tests/end_to_end/test_clock_steps.py",
+    "tests/deploy/test_installed.py",
     "tests/monitor/test_worker.py",
     "tests/end_to_end/test_start_and_stop.py",
     "tests/end_to_end/test_full_disk.py",
@@ -55,7 +56,10 @@ LONGEST = (
 )
 """Files that take long, longest first: they are begun first, so that the workers end together."""
 
-TOGETHER = {"tests/end_to_end/test_prometheus.py": "tests/end_to_end/test_loop.py"}
+TOGETHER = {
+    "tests/end_to_end/test_prometheus.py": "tests/end_to_end/test_loop.py",
+    "tests/deploy/test_release.py": "tests/deploy/test_installed.py",
+}
 """Files that share what takes long to make, by the file beside which they run."""
 
 

@@ -14,7 +14,8 @@ from benchmarks.data import data_folder
 
 def require_program(name: str, install_line: str) -> str:
     """Path of a program; skips the test when it is absent, fails it under ``OUTRIDER_REQUIRE_ALL=1``."""
-    found = shutil.which(name)
+    # Debian keeps servers such as nginx where users do not look.
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin")
     if found is None:
         _absent(f"{name} is not installed: {install_line}")
     return found

@@ -73,10 +73,10 @@ def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
     failures = iter([ImportError("no module named 'orjson'")])
     is_mended = threading.Event()
 
-    def all_routers(*given: Any) -> list[APIRouter]:
+    def all_routers(*given: Any, **named: Any) -> list[APIRouter]:
         if not is_mended.is_set():
             raise next(failures, MemoryError("still"))
-        return whole(*given)
+        return whole(*given, **named)
 
     monkeypatch.setattr(routers, "all_routers", all_routers)
     monkeypatch.setattr(process, "_settle_garbage", lambda: None)

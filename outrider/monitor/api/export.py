@@ -1,9 +1,11 @@
 """Export of the journal's records, block by block."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from outrider.dataops.journal.journal import Journal
-from outrider.monitor.http.common import StoredNumber, known_model
+from outrider.monitor.http.common import known_model
 from outrider.monitor.http.responses import binary
 from outrider.monitor.settings.config import Settings
 
@@ -21,7 +23,7 @@ def export_routes(journal: Journal, settings: Settings) -> APIRouter:
         response_class=Response,
         responses=binary(ARROW) | {204: {"description": "There is no further block"}},
     )
-    def records(model: str, after: StoredNumber = 0) -> Response:
+    def records(model: str, after: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> Response:
         """Next block of records behind ``after`` as an Arrow IPC stream; 204 at the end.
 
         The header ``x-outrider-next`` is the ``after`` of the following request.

@@ -215,7 +215,7 @@ class HotRoutes:
             )
             reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
-            if intake.name != "labels":
+            if intake.name != "labels" and error.problem.status != 404:
                 kinds = {413: "too_large", 429: "quota" if isinstance(error, QuotaExceeded) else "busy"}
                 reason = kinds.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()

@@ -27,6 +27,7 @@ from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
+from outrider.monitor.http.refused_copies import RefusedCopies
 from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
@@ -53,6 +54,7 @@ from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
 from .connections import Connections, connections_that_fit
+from .head import HeadAsGet
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +172,7 @@ class ServerProcess:
             budget=budget,
             metrics=self.metrics,
         )
-        self.app: ASGIApp = KeyGate(
+        self.gate = KeyGate(
             hot,
             self.keyring,
             routes=RouteScopes(intakes),
@@ -181,6 +183,8 @@ class ServerProcess:
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
         )
+        self.copies = RefusedCopies(self.gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
+        self.app: ASGIApp = HeadAsGet(self.copies)
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""
@@ -191,7 +195,9 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health, self.keyring):
+            for router in all_routers(
+                self.settings, self.collector.health, self.keyring, refused=self.copies.newest
+            ):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (

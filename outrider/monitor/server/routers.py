@@ -3,7 +3,7 @@
 Imported after intake answers: taking records must not wait for SQL and templates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter
 
@@ -23,6 +23,7 @@ from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
@@ -32,7 +33,11 @@ from outrider.monitor.web.routes import web_routes
 
 
 def all_routers(
-    settings: Settings, health: Callable[[], Mapping[str, bool]], keyring: Keyring
+    settings: Settings,
+    health: Callable[[], Mapping[str, bool]],
+    keyring: Keyring,
+    *,
+    refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> list[APIRouter]:
     """Routers over this data folder, with a journal connection of their own."""
     engine = open_database(settings.database_url)
@@ -65,5 +70,6 @@ def all_routers(
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
             keyring=keyring,
+            refused=refused,
         ),
     ]

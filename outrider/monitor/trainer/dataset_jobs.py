@@ -1,9 +1,12 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
@@ -38,6 +41,8 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         table = reader.read_all()
     source = str(job.params.get("source", "import"))
     table, told = _told(table, source)
+    if "ts" not in table.column_names:
+        table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
     verdict = validate(batch, rules_of(settings))
     refuse(_named(batch, verdict)[:5])
@@ -63,6 +68,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
             targets=context.targets,
+            service=context.service,
         )
 
 
@@ -82,10 +88,13 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
+def commit_flagged(
+    context: JobContext, job: JobRow, then: Callable[[Connection, Version | None], None]
+) -> Version | None:
     """Commit records flagged or labelled since the last version, else None.
 
-    Records that do not pass are quarantined with their reasons, the others are committed.
+    ``then`` is called in the transaction of the commit, with None where there is nothing to commit. Records
+    that do not pass are quarantined with their reasons, the others are committed.
 
     Raises
     ------
@@ -111,7 +120,9 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
         )
         reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
-        _quarantine(context, dataset, found.rejected)
+        with write(context.engine) as connection:
+            flagged.quarantine(connection, dataset, found.rejected, now_us=now_us())
+            then(connection, None)
         return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
@@ -127,14 +138,17 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
         )
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        return datasets.commit(
+        version = datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
+            service=context.service,
         )
+        then(connection, version)
+        return version
 
 
 def _replayed_schema(

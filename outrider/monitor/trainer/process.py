@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from outrider.dataops.datasets.versions import StaleParent
+from outrider.dataops.datasets.versions import StaleParent, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
@@ -81,13 +82,23 @@ def _run(context: JobContext, job: JobRow) -> None:
     from .dataset_jobs import commit_flagged, import_table
 
     started = time.perf_counter()
-    version = import_table(context, job) if "object" in job.params else commit_flagged(context, job)
-    result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
-    if version is not None:
-        result |= {"dataset": version.dataset, "number": version.number}
-        result |= {"digest": version.digest, "rows": version.rows}
-    with write(context.engine) as connection:
+
+    def finish(connection: Connection, version: Version | None) -> None:
+        result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+        if version is not None:
+            result |= {"dataset": version.dataset, "number": version.number}
+            result |= {"digest": version.digest, "rows": version.rows}
+        jobs.request_training(
+            connection, job, version, service=context.service, targets=context.targets, now_us=now_us()
+        )
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
+
+    if "object" not in job.params:
+        commit_flagged(context, job, finish)
+        return
+    version = import_table(context, job)
+    with write(context.engine) as connection:
+        finish(connection, version)
 
 
 def _is_trained_here(context: JobContext, model: str) -> bool:

@@ -13,13 +13,13 @@ from outrider.dataops.datasets.incident_cases import Mode
 from outrider.dataops.flags import quality, reviews
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 
 from .frame import PageFrame
-from .rendering import HEADERS
 
 FORM_BYTES = 65_536
 

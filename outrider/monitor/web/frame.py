@@ -1,6 +1,6 @@
 """Frame around every page: navigation, pauses, configuration state and messages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from starlette.responses import Response
 
 from outrider.dataops.state.pauses import EVERY_MODEL, list_pauses
+from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.overview import list_models
 from outrider.monitor.settings.reload import ConfigState
 
@@ -23,6 +24,7 @@ class PageFrame:
     configured: tuple[str, ...]
     """Names of models from the configuration."""
     config: Callable[[], ConfigState]
+    refused: Callable[[], Sequence[RefusedCopy]]
     can_learn: bool
     can_add: bool
     pages: Pages = field(default_factory=Pages)
@@ -86,4 +88,5 @@ class PageFrame:
             "can_learn": self.can_learn,
             "pauses": pauses,
             "config": self.config(),
+            "refused_copies": self.refused(),
         }

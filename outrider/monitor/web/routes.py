@@ -17,7 +17,9 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
@@ -36,7 +38,7 @@ from .forms import PageForms
 from .frame import PageFrame
 from .highlights import shown_fields
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .rendering import API_HEADERS, HEADERS
+from .rendering import API_HEADERS
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -129,7 +131,7 @@ class WebPage:
                 after=after or None,
             )
         except ValueError as error:
-            return self._frame.message("Bad address", str(error), status=400)
+            return self._frame.message("Bad address", str(error), status=422)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)
@@ -368,6 +370,7 @@ def web_routes(
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
     keyring: Keyring | None = None,
+    refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -387,8 +390,12 @@ def web_routes(
         Reads what payloads refer to, as far as it is at hand.
     keyring
         Keys and sessions; None leaves the pages of access out.
+    refused
+        Copies of requests that were refused lately.
     """
-    frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
+    frame = PageFrame(
+        engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
+    )
     store = payloads or PayloadStore(max_bytes=0)
     page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
     forms = PageForms(engine, frame, targets, learner, cases)

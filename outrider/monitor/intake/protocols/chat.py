@@ -18,6 +18,7 @@ from .ids import check_short, request_id
 from .mirror import require_mirror
 from .open_inference import MirrorTarget
 from .request_models import RequestModels
+from .unsupported import is_unsupported_openai, refuse_unsupported
 
 _CHAT, _TEXT = "/chat/completions", "/completions"
 
@@ -57,14 +58,15 @@ class Chat:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route."""
-        return path.endswith(_TEXT) and method == "POST"
+        """Test for a request of this route, or of unsupported endpoints."""
+        return (path.endswith(_TEXT) and method == "POST") or is_unsupported_openai(path)
 
     def read(self, arrival: Arrival) -> ParsedRequest:
         """Record of the request.
 
         It waits when a response is to be joined.
         """
+        refuse_unsupported(arrival.path)
         require_mirror(arrival.headers)
         body = self._body(arrival.body)
         id_ = request_id(arrival.headers)

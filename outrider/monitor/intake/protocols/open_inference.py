@@ -22,6 +22,7 @@ from .ids import request_id
 from .mirror import is_mirrored, require_mirror
 from .quick_tensors import QuickTensors
 from .request_models import RequestModels
+from .unsupported import is_unsupported_v2, refuse_unsupported
 from .v2 import HEADER, V2Form, V2Message, header_length
 
 _PATH = re.compile(r"/v2/models/(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?/infer")
@@ -104,8 +105,11 @@ class OpenInference:
         self._tensors = QuickTensors(schema)
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route."""
-        return path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None
+        """Test for a request of this route, or of unsupported extensions."""
+        if path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None:
+            return True
+        # A model may be called "stats".
+        return is_unsupported_v2(path) and self._models.find(path.removeprefix("/v2/models/")) is None
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Records of binary tensors that fit, on the fast path. None: see `read`."""
@@ -131,6 +135,7 @@ class OpenInference:
 
     def read(self, arrival: Arrival) -> ParsedRequest:
         """Records of the request's rows. Requests wait when a response is to be joined."""
+        refuse_unsupported(arrival.path)
         require_mirror(arrival.headers)
         place = _place(arrival.path)
         model = self._models.find(place["model"])

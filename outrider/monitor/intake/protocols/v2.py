@@ -24,6 +24,7 @@ from outrider.monitor.intake.request_parts import RequestPart
 
 from .ids import check_short, row_ids
 from .tensors import DTYPES, binary_column, json_column
+from .unsupported import shared_memory
 
 HEADER = "inference-header-content-length"
 """Header with the length of the JSON in front of binary tensors."""
@@ -194,6 +195,8 @@ class V2Form:
         columns: dict[str, Values] = {}
         at = 0
         for tensor in tensors:
+            if "shared_memory_region" in (tensor.parameters or {}):
+                raise shared_memory(tensor.name)
             size = (tensor.parameters or {}).get("binary_data_size")
             if size is not None and not (type(size) is int and 0 <= size <= len(rest) - at):
                 raise _bad(f"tensor {tensor.name}: {size!r} bytes of binary data, {len(rest) - at} are there")

@@ -28,7 +28,7 @@ def costs(settings: Settings) -> dict[str, str]:
     """µs per latest stored record of each assertion, by ``model/assertion``."""
     told: dict[str, str] = {}
     for name, model in settings.models.items():
-        batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
+        batch = opened_records(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
@@ -39,7 +39,7 @@ def costs(settings: Settings) -> dict[str, str]:
     return told
 
 
-def _opened(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
+def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
     """The records as assertions see them: those whose payloads are at hand."""
     if batch is None or not payload_columns(batch):
         return batch

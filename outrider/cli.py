@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "fairness": "Show selection and error rates by group, with their gaps.",
     "columns": "List the columns of a model and its rare fields; drop learned ones.",
     "judges": "List judges with their cost and agreement with human labels.",
+    "rejected": "List refused records by reason and field, newest first.",
     "flags": "Show flags, newest first.",
     "replay": "Judge stored traffic again and compare flags; or send files of records.",
     "review": "Review flags one after another: was the model wrong?",

@@ -25,6 +25,7 @@ from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import OPEN, v2_routes
 from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
 from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
@@ -84,6 +85,7 @@ class ServerProcess:
             min_free_bytes=storage.min_free_bytes,
         )
         self.metrics = new_metrics(models=settings.models)
+        self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
@@ -133,7 +135,7 @@ class ServerProcess:
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
-        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
+        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics, self.refusals)
         hot = HotRoutes(
             self._api,
             intakes=[
@@ -152,6 +154,7 @@ class ServerProcess:
             ),
             budget=ByteBudget(limits.queue_bytes),
             metrics=self.metrics,
+            refusals=self.refusals,
         )
         self.app: ASGIApp = KeyGate(
             hot,
@@ -171,7 +174,7 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health):
+            for router in all_routers(self.settings, self.collector.health, self.refusals):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (
@@ -190,7 +193,8 @@ class ServerProcess:
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set the gauges of files and memory."""
+        """Set the gauges of files and memory; keep the counts of refused records."""
+        self.refusals.save()
         folder = self.settings.data_folder
         journal = self.settings.journal_path
         with contextlib.suppress(OSError):
@@ -207,6 +211,7 @@ class ServerProcess:
     def close(self) -> None:
         """Write the queue and release the journal."""
         self.writer.close()
+        self.refusals.save()
         if self._expiry is not None:
             self._expiry.join(2.0)
         self.journal.close()

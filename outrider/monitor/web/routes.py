@@ -17,6 +17,7 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
@@ -39,6 +40,8 @@ from .rendering import API_HEADERS, HEADERS
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
 NEIGHBOURS = 5
+REFUSED = 20
+"""Kinds of refused records on a page."""
 SKIP_DIGITS = 6
 """Of the number of columns that a matrix leaves out."""
 _NO_PICTURE = (
@@ -65,6 +68,7 @@ class WebPage:
     _rule: SuspensionRule
     _learner: Learner | None
     _payloads: PayloadStore
+    _refusals: RefusalBook
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
@@ -101,6 +105,7 @@ class WebPage:
             "incidents": current,
             "accuracy_versions": list(view.accuracy.get("", {}))[-4:],
             "health": self._health(),
+            "rejected": self._rejected(model),
             "most": max([row.per_1000.get("champion", 0.0) for row in view.assertions], default=0.0) or 1.0,
         }
         return self._frame.page(request, "overview.html", model, "", context, refresh=True)
@@ -278,6 +283,7 @@ class WebPage:
         context = {
             "datasets": improvement.list_datasets(self._engine, model),
             "refused": improvement.list_quarantine(self._engine, model),
+            "rejected": self._rejected(model),
         }
         return self._frame.page(request, "datasets.html", model, "/datasets", context)
 
@@ -331,6 +337,9 @@ class WebPage:
             return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
         return Response(image, media_type="image/png", headers=_PICTURE_HEADERS)
 
+    def _rejected(self, model: str) -> list[RefusedKind]:
+        return self._refusals.listed(model, self._frame.configured)[:REFUSED]
+
     def _neighbours(self, view: queries.RecordView) -> list[tuple[str, str, str, bool]]:
         """Pictures around a record: of its entity when it has one, else of the stream."""
         batch = self._blocks.batch(view.seq)
@@ -365,6 +374,7 @@ def web_routes(
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
+    refusals: RefusalBook | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -382,10 +392,14 @@ def web_routes(
         Writes flagged records into suite files; None leaves its buttons out.
     payloads
         Reads what payloads refer to, as far as it is at hand.
+    refusals
+        Counts of what intake refused.
     """
     frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
     store = payloads or PayloadStore(max_bytes=0)
-    page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
+    page = WebPage(
+        engine, journal, BlockCache(journal), frame, health, rule, learner, store, refusals or RefusalBook()
+    )
     forms = PageForms(engine, frame, targets, learner, cases)
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)

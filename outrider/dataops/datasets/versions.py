@@ -7,7 +7,7 @@ commits the version, together with lineage and outbox.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
@@ -159,10 +159,12 @@ def commit(
     now_us: int,
     made_from: Sequence[tuple[Kind, str, str]] = (),
     targets: Sequence[WebhookTarget] = (),
+    notes: Mapping[str, Any] | None = None,
 ) -> Version:
     """Make a draft the newest version, in the caller's write transaction.
 
-    Content equal to the newest version's commits nothing and returns that version.
+    Content equal to the newest version's commits nothing and returns that version. ``notes`` join the
+    manifest.
 
     Raises
     ------
@@ -180,6 +182,7 @@ def commit(
         )
     number = 1 if expected is None else expected + 1
     manifest = {"files": draft.files, "columns": draft.columns, "validation": validation}
+    manifest |= notes or {}
     version = Version(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
     )

@@ -1,11 +1,14 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
@@ -82,9 +85,10 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
-    """Commit records flagged or labelled since the last version, else None.
+def commit_flagged(context: JobContext, job: JobRow) -> tuple[Version | None, LabelAccount]:
+    """Commit records flagged or labelled since the last version, and account for every label.
 
+    The version is None where nothing is new.
     Records that do not pass are quarantined with their reasons, the others are committed.
 
     Raises
@@ -111,8 +115,9 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
         )
         reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
+        account = _account(context, job, (), found.rejected)
         _quarantine(context, dataset, found.rejected)
-        return None
+        return None, account
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
     except ValidationRefused:
@@ -121,19 +126,37 @@ def commit_flagged(context: JobContext, job: JobRow) -> Version | None:
     keys = found.batch.keys
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
+    account = _account(context, job, provenance, rejected)
     with context.engine.connect() as connection:  # without the lock, as above
         draft = datasets.prepare(
             connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        return datasets.commit(
+        version = datasets.commit(
             connection,
             draft,
             validation=verdict.summary,
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
+            notes={"labels": account},
+        )
+    return version, account
+
+
+def _account(
+    context: JobContext, job: JobRow, committed: Sequence[Provenance], rejected: dict[str, str]
+) -> LabelAccount:
+    with context.engine.connect() as connection:
+        return label_account(
+            connection,
+            model=job.model,
+            dataset=flagged.dataset_of(job.model),
+            rows=context.model(job.model).retrain.rows,
+            upto_seq=job.params.get("upto_seq"),
+            committed=committed,
+            rejected=rejected,
         )
 
 

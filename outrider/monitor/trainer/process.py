@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from outrider.dataops.datasets.versions import StaleParent
+from outrider.dataops.datasets.versions import StaleParent, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
@@ -81,8 +81,13 @@ def _run(context: JobContext, job: JobRow) -> None:
     from .dataset_jobs import commit_flagged, import_table
 
     started = time.perf_counter()
-    version = import_table(context, job) if "object" in job.params else commit_flagged(context, job)
-    result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+    account = None
+    if "object" in job.params:
+        version: Version | None = import_table(context, job)
+    else:
+        version, account = commit_flagged(context, job)
+    result: dict[str, object] = {} if account is None else {"labels": account}
+    result |= {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
     if version is not None:
         result |= {"dataset": version.dataset, "number": version.number}
         result |= {"digest": version.digest, "rows": version.rows}

@@ -87,7 +87,7 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        version = commit_flagged(self.context, self.job)
+        version, self.result["labels"] = commit_flagged(self.context, self.job)
         if version is None:
             with self.context.engine.connect() as connection:
                 version = datasets.newest(connection, flagged.dataset_of(self.job.model))

@@ -49,6 +49,7 @@ from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
 
 from .app import build_app
+from .labels import PageLabels
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,7 @@ class ServerProcess:
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
+        self.labels = PageLabels(settings, decoder, self.writer)
         self._api = build_app(
             keyring=self.keyring,
             fault=lambda: self.writer.fault,
@@ -174,7 +176,7 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health, self.refusals):
+            for router in all_routers(self.settings, self.collector.health, self.refusals, self.labels):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (

@@ -28,11 +28,15 @@ from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.web.label_form import LabelWriter
 from outrider.monitor.web.routes import web_routes
 
 
 def all_routers(
-    settings: Settings, health: Callable[[], Mapping[str, bool]], refusals: RefusalBook | None = None
+    settings: Settings,
+    health: Callable[[], Mapping[str, bool]],
+    refusals: RefusalBook | None = None,
+    labels: LabelWriter | None = None,
 ) -> list[APIRouter]:
     """Routers over this data folder, with a journal connection of their own."""
     refusals = refusals or RefusalBook()
@@ -66,5 +70,6 @@ def all_routers(
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
             refusals=refusals,
+            labels=labels,
         ),
     ]

@@ -1,7 +1,7 @@
 """The pages: HTTP in, a query, a template out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -24,7 +24,13 @@ from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, re
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
-from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, read_overview
+from outrider.monitor.queries.overview import (
+    DEFAULT_RULE,
+    Overview,
+    list_choices,
+    list_descriptions,
+    read_overview,
+)
 from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.reload import ConfigState
@@ -33,8 +39,9 @@ from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
-from .highlights import shown_fields
-from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
+from .highlights import MOST_FIELDS, PARTS, Shown, shown_fields
+from .label_form import LabelWriter
+from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS, HEADERS
 
 PAGE_FLAGS = 60
@@ -69,6 +76,7 @@ class WebPage:
     _learner: Learner | None
     _payloads: PayloadStore
     _refusals: RefusalBook
+    _labels: LabelWriter | None
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
@@ -117,10 +125,11 @@ class WebPage:
         assertion: str = "",
         slot: str = "",
         level: str = "",
+        reviewed: str = "",
         after: str = "",
     ) -> Response:
         """Flagged records, filtered and paged."""
-        chosen = {"assertion": assertion, "slot": slot, "level": level}
+        chosen = {"assertion": assertion, "slot": slot, "level": level, "reviewed": reviewed}
         try:
             page = queries.list_flags(
                 self._engine,
@@ -128,6 +137,7 @@ class WebPage:
                 assertion=assertion or None,
                 slot=slot or None,
                 level=level or None,
+                reviewed={"yes": True, "no": False}.get(reviewed),
                 limit=PAGE_FLAGS,
                 after=after or None,
             )
@@ -136,13 +146,15 @@ class WebPage:
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)
+        about = list_descriptions(self._engine, model)
         context = {
-            "cards": make_cards(page.flags, self._blocks.batch),
+            "cards": [self._shown(card, about) for card in make_cards(page.flags, self._blocks.batch)],
             "chosen": chosen,
             "choices": [
                 ("assertion", "Assertion", names),
                 ("slot", "Slot", slots),
                 ("level", "Level", ["info", "warning", "critical"]),
+                ("reviewed", "Reviewed", ["no", "yes"]),
             ],
             "any_filter": bool(kept),
             "exhausted": page.exhausted,
@@ -159,14 +171,8 @@ class WebPage:
             text = f"{model} has no assertion {name!r} now. Its flags stay among the flagged records."
             return self._frame.message("Not found", text, model=model)
         page = queries.list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
-        cards = []
-        for flag in page.flags:
-            card = make_card((flag,), self._blocks.batch)
-            record = self._blocks.record(flag.seq, flag.row)
-            if record is not None and (flag.slot != "champion" or not record.get("outputs")):
-                record = record | {"outputs": self._answer(flag, flag.record_id)}
-            fields, named = shown_fields(record, flag.evidence, description=view.quality.description)
-            cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
+        about = {name: view.quality.description}
+        cards = [self._shown(make_card((flag,), self._blocks.batch), about) for flag in page.flags]
         context = {
             "a": view,
             "q": view.quality,
@@ -194,7 +200,7 @@ class WebPage:
             "cards": [make_card((flag,), self._blocks.batch) for flag in view.flags],
             "neighbours": self._neighbours(view),
             "parts": [
-                (title, list(flatten((payload or {}).get(part, {}))))
+                (title, _of_part(payload, part, view.flags, list_descriptions(self._engine, model)))
                 for part, title in (
                     ("inputs", "Inputs"),
                     ("outputs", outputs),
@@ -203,7 +209,21 @@ class WebPage:
                 )
             ],
         }
-        return self._frame.page(request, "record.html", model, "/records", context)
+        labelled = "labelled" in request.query_params
+        can_label = self._labels is not None and model in self._frame.configured
+        context |= {"labels": self._labels, "labelled": labelled, "can_label": can_label}
+        return self._frame.page(request, "record.html", model, "/records", context, refresh=labelled)
+
+    def _shown(
+        self, card: FlagCard, about: Mapping[str, str]
+    ) -> tuple[FlagCard, tuple[Shown, ...], set[str]]:
+        """A card, its record's fields as the flags saw them, and the inputs that the flags are about."""
+        flag = card.flag
+        record = self._blocks.record(flag.seq, flag.row)
+        if record is not None and (flag.slot != "champion" or not record.get("outputs")):
+            record = record | {"outputs": self._answer(flag, flag.record_id)}
+        fields, named = _fields_of(record, card.flags, about)
+        return card, fields, {column.removeprefix("inputs.") for column in named}
 
     def _answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
         """Answer of the replica to a record without production's answer."""
@@ -375,6 +395,7 @@ def web_routes(
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
     refusals: RefusalBook | None = None,
+    labels: LabelWriter | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -394,13 +415,24 @@ def web_routes(
         Reads what payloads refer to, as far as it is at hand.
     refusals
         Counts of what intake refused.
+    labels
+        Takes labels that people give on a record's page; None leaves the form out.
     """
     frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
     store = payloads or PayloadStore(max_bytes=0)
     page = WebPage(
-        engine, journal, BlockCache(journal), frame, health, rule, learner, store, refusals or RefusalBook()
+        engine,
+        journal,
+        BlockCache(journal),
+        frame,
+        health,
+        rule,
+        learner,
+        store,
+        refusals or RefusalBook(),
+        labels,
     )
-    forms = PageForms(engine, frame, targets, learner, cases)
+    forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
     for path, answer in (
@@ -430,11 +462,41 @@ def web_routes(
         ("/m/{model}/proposals/learn", forms.learn),
         ("/m/{model}/proposals/accept", forms.accept),
         ("/m/{model}/cases", forms.add_case),
+        ("/m/{model}/labels", forms.label),
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"])
     return router
+
+
+def _fields_of(
+    record: Mapping[str, Any] | None,
+    flags: Sequence[queries.FlagView],
+    about: Mapping[str, str],
+    most: int = MOST_FIELDS,
+) -> tuple[tuple[Shown, ...], set[str]]:
+    """Fields of a record with what all of its flags are about."""
+    evidence = {flag.assertion: flag.evidence for flag in flags}
+    description = " ".join(about.get(flag.assertion, "") for flag in flags)
+    only = flags[0].evidence if len(flags) == 1 else evidence
+    return shown_fields(record, only, description=description, most=most)
+
+
+def _of_part(
+    record: Mapping[str, Any] | None,
+    part: str,
+    flags: Sequence[queries.FlagView],
+    about: Mapping[str, str],
+) -> list[Shown]:
+    """All fields of one part of a record."""
+    values = (record or {}).get(part, {})
+    if part not in PARTS:
+        return [Shown(name, text, named=False) for name, text in flatten(values)]
+    marked = {one.name: one for one in _fields_of({part: values}, flags, about, most=10_000)[0]}
+    shown = ((name, marked.get(f"{part}.{name}")) for name, _ in flatten(values))
+    texts = dict(flatten(values))
+    return [replace(one, name=name) if one else Shown(name, texts[name], named=False) for name, one in shown]
 
 
 def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:

@@ -1,5 +1,6 @@
 """The pages: HTTP in, a query, a template out."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -39,7 +40,7 @@ from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
-from .highlights import MOST_FIELDS, PARTS, Shown, shown_fields
+from .highlights import MOST_FIELDS, Shown, shown_fields
 from .label_form import LabelWriter
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS, HEADERS
@@ -193,14 +194,21 @@ class WebPage:
         if payload is not None and not payload.get("outputs"):
             outputs = "Outputs of the replica"
             payload = payload | {"outputs": self._answer(view, view.id)}
-        context = {
+        about = list_descriptions(self._engine, model)
+        fields, _ = _fields_of(payload, view.flags, about, most=sys.maxsize)
+        marked = {one.name: one for one in fields}
+        labelled = "labelled" in request.query_params
+        context: dict[str, Any] = {
             "r": view,
             "payload": payload,
             "pictures": record_pictures(batch, model, record_id, view.row),
             "cards": [make_card((flag,), self._blocks.batch) for flag in view.flags],
             "neighbours": self._neighbours(view),
+            "labels": self._labels,
+            "labelled": labelled,
+            "can_label": self._labels is not None and model in self._frame.configured,
             "parts": [
-                (title, _of_part(payload, part, view.flags, list_descriptions(self._engine, model)))
+                (title, _of_part((payload or {}).get(part, {}), part, marked))
                 for part, title in (
                     ("inputs", "Inputs"),
                     ("outputs", outputs),
@@ -209,9 +217,6 @@ class WebPage:
                 )
             ],
         }
-        labelled = "labelled" in request.query_params
-        can_label = self._labels is not None and model in self._frame.configured
-        context |= {"labels": self._labels, "labelled": labelled, "can_label": can_label}
         return self._frame.page(request, "record.html", model, "/records", context, refresh=labelled)
 
     def _shown(
@@ -483,20 +488,12 @@ def _fields_of(
     return shown_fields(record, only, description=description, most=most)
 
 
-def _of_part(
-    record: Mapping[str, Any] | None,
-    part: str,
-    flags: Sequence[queries.FlagView],
-    about: Mapping[str, str],
-) -> list[Shown]:
-    """All fields of one part of a record."""
-    values = (record or {}).get(part, {})
-    if part not in PARTS:
-        return [Shown(name, text, named=False) for name, text in flatten(values)]
-    marked = {one.name: one for one in _fields_of({part: values}, flags, about, most=10_000)[0]}
-    shown = ((name, marked.get(f"{part}.{name}")) for name, _ in flatten(values))
-    texts = dict(flatten(values))
-    return [replace(one, name=name) if one else Shown(name, texts[name], named=False) for name, one in shown]
+def _of_part(values: Mapping[str, Any], part: str, marked: Mapping[str, Shown]) -> list[Shown]:
+    """All fields of one part of a record, marked as in the whole."""
+    return [
+        replace(marked.get(f"{part}.{name}", Shown(name, text, named=False)), name=name)
+        for name, text in flatten(values)
+    ]
 
 
 def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:

@@ -118,7 +118,7 @@ def test_a_record_page_takes_a_label_among_the_declared_classes(app: FastAPI, in
     assert post(app, "/m/price/labels", {"record": "p", "value": "2.5"}).status_code == 303
     assert labels_of(intake) == [
         ("desk", "t 1", {"topic": "refund"}),
-        ("desk", "t 1", {"topic": "3"}),
+        ("desk", "t 1", {"topic": 3}),
         ("price", "p", {"price": 2.5}),
     ]
 

@@ -64,7 +64,7 @@ def test_every_label_is_a_row_or_has_a_reason(engine: Engine, blocks: Blocks) ->
     assert told["rows"] + sum(told["left_out"].values()) == told["labels"]
     lines = account_words(told)
     assert lines[0] == "7 labels, 1 new row"
-    assert "1 are of records that no assertion flagged and nobody was asked about" in lines
+    assert "1 left out: no assertion flagged the record, and nobody was asked about it" in lines
     assert "not_flagged" not in account(engine, found, rows="labelled")["left_out"]
 
 

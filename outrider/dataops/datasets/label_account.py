@@ -20,15 +20,15 @@ _ROW, _QUARANTINE = table_of(DatasetRow), table_of(Quarantine)
 
 MOST_REASONS = 10
 WORDS = {
-    "no_record": "name no record of the model (unknown id, or the record is still to come)",
-    "no_value": "have no value of the target",
-    "superseded": "were replaced by a later label of the same record",
-    "earlier_version": "are of rows that an earlier version has",
-    "quarantined": "are of records that were refused before",
-    "not_flagged": "are of records that no assertion flagged and nobody was asked about",
-    "refused": "were refused now",
+    "no_record": "no record of the model has the id, or it is still to come",
+    "no_value": "no value of the target",
+    "superseded": "replaced by a later label of the same record",
+    "earlier_version": "the record is in an earlier version",
+    "quarantined": "the record was refused before",
+    "not_flagged": "no assertion flagged the record, and nobody was asked about it",
+    "refused": "refused now",
 }
-"""What the labels without a row have in common."""
+"""Why a label is no new row."""
 
 
 class LabelAccount(TypedDict):
@@ -87,11 +87,11 @@ def account_words(account: LabelAccount) -> list[str]:
     --------
     >>> told = {"labels": 3, "rows": 1, "left_out": {"no_value": 2}, "refusals": {}, "of_other_models": 0}
     >>> account_words(told)
-    ['3 labels, 1 new row', '2 have no value of the target']
+    ['3 labels, 1 new row', '2 left out: no value of the target']
     """
     new = account["rows"]
     lines = [f"{account['labels']} labels, {new} new row{'' if new == 1 else 's'}"]
-    lines += [f"{count} {WORDS[key]}" for key, count in account["left_out"].items()]
+    lines += [f"{count} left out: {WORDS[key]}" for key, count in account["left_out"].items()]
     lines += [f"  {count}: {reason}" for reason, count in account["refusals"].items()]
     if account["of_other_models"]:
         more = account["of_other_models"]

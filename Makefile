@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test soak check bench format
 
+# Else each of the hundred processes of a run compiles the package and the tests again, where a machine says so.
+export PYTHONDONTWRITEBYTECODE :=
+
 RUN := .venv/bin
 DEMO_ARGS ?=
 BY_FILE := --dist loadgroup --durations 40 --durations-min 1

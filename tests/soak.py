@@ -11,9 +11,19 @@ PATIENCE_S = 240.0
 """Until what must happen counts as not happening."""
 
 
-def rounds(full: int) -> int:
-    """So many rounds in a soak, a tenth of them otherwise."""
-    return full if IS_SOAK else max(1, full // 10)
+def rounds(full: int, *, part: int = 10) -> int:
+    """So many rounds in a soak, a tenth or another part of them otherwise."""
+    return full if IS_SOAK else max(1, full // part)
+
+
+def at_most(share: float, runs: int) -> float:
+    """A share promised as the most; of a part of the rounds, three standard errors more."""
+    return share if IS_SOAK else share + 3 * (share * (1 - share) / runs) ** 0.5
+
+
+def at_least(share: float, runs: int) -> float:
+    """A share promised as the least."""
+    return 1.0 - at_most(1.0 - share, runs)
 
 
 def examples(usual: int) -> int:

@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from outrider.cli import COMMANDS
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.state.database import open_database
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.routers import all_routers
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from tests.keyrings import keyring_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,7 +27,9 @@ def app(tmp_path: Path) -> FastAPI:
     settings.data_folder.mkdir()
     SqliteJournal(settings.journal_path).close()
     open_database(settings.database_url).dispose()
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=all_routers(settings, dict))
+    return build_app(
+        fault=lambda: None, routers=all_routers(settings, dict, keyring_in(settings.data_folder))
+    )
 
 
 def test_every_route_of_the_api_is_described(app: FastAPI) -> None:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,28 +62,29 @@ def module_name(path: Path) -> list[str]:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    lazy = {
-        id(node)
-        for outer in ast.walk(tree)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
-        for node in ast.walk(outer)
-    }
     package = list(path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(tree):
+    for node, lazy in _import_nodes(ast.parse(path.read_text(encoding="utf-8")), False):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(path, node.lineno, alias.name, False, id(node) in lazy)
-        elif isinstance(node, ast.ImportFrom):
+                yield Import(path, node.lineno, alias.name, False, lazy)
+        else:
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 # ``from outrider import dataops`` and ``from . import wire`` name modules too.
                 full = f"{module}.{alias.name}"
                 is_module = (ROOT / full.replace(".", "/")).is_dir() or _file(full).is_file()
-                yield Import(
-                    path, node.lineno, full if is_module else module, node.level > 0, id(node) in lazy
-                )
+                yield Import(path, node.lineno, full if is_module else module, node.level > 0, lazy)
+
+
+def _import_nodes(outer: ast.AST, lazy: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Expressions import nothing: only statements are looked into."""
+    lazy = lazy or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
+    for node in ast.iter_child_nodes(outer):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, lazy
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _import_nodes(node, lazy)
 
 
 def _file(module: str) -> Path:
@@ -90,7 +92,11 @@ def _file(module: str) -> Path:
 
 
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if not any(p.is_relative_to(u) for u in USER_PROJECTS))
-IMPORTS = [found for path in SOURCES for found in imports_of(path)]
+
+
+@cache
+def imports() -> list[Import]:
+    return [found for path in SOURCES for found in imports_of(path)]
 
 
 def part(module: str) -> str:
@@ -108,7 +114,7 @@ def test_every_part_of_the_package_has_a_floor() -> None:
 def test_imports_point_down() -> None:
     wrong = [
         f"{found} (floor {FLOORS[part(found.module)]} from floor {FLOORS[owner(found.path)]})"
-        for found in IMPORTS
+        for found in imports()
         if found.module.startswith("outrider.") and FLOORS[part(found.module)] > FLOORS[owner(found.path)]
     ]
     assert wrong == []
@@ -116,7 +122,7 @@ def test_imports_point_down() -> None:
 
 def test_imports_are_absolute_across_folders_and_relative_inside() -> None:
     wrong = []
-    for found in IMPORTS:
+    for found in imports():
         if not found.module.startswith("outrider.") or owner(found.path) not in FOLDERS:
             continue
         folder = ".".join(found.path.relative_to(ROOT).parts[:-1])
@@ -153,7 +159,7 @@ def test_cycles_are_found_and_what_leads_to_one_is_not_in_it() -> None:
 def test_no_module_imports_one_that_imports_it() -> None:
     """Not for types alone, nor inside a function either: such modules are one concept, or lack a third."""
     graph = {".".join(module_name(path)): set[str]() for path in SOURCES}
-    for found in IMPORTS:
+    for found in imports():
         name = ".".join(module_name(found.path))
         if found.module in graph and found.module != name:
             graph[name].add(found.module)
@@ -169,7 +175,7 @@ def test_no_file_has_more_than_600_lines() -> None:
 
 
 def test_no_folder_is_imported_by_its_bare_name() -> None:
-    assert [str(found) for found in IMPORTS if found.module.split(".")[0] in FOLDERS] == []
+    assert [str(found) for found in imports() if found.module.split(".")[0] in FOLDERS] == []
 
 
 @pytest.mark.parametrize("folder", ["", "dataops", "monitor", "dashboards"])
@@ -190,14 +196,14 @@ def test_doors_of_light_packages_hold_a_docstring_or_lazy_names(folder: str) -> 
 
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     """Those that take seconds are never imported by importing a package, and by few files at the top."""
-    top = [found for found in IMPORTS if found.module.split(".")[0] in HEAVY and not found.lazy]
+    top = [found for found in imports() if found.module.split(".")[0] in HEAVY and not found.lazy]
     assert {found.module.split(".")[0] for found in top} <= {"torch"}
     assert [str(found) for found in top if found.path.name == "__init__.py"] == []
 
 
 def test_assertions_and_behavioral_tests_need_neither_network_nor_torch() -> None:
     banned = {"torch", "socket", "http", "httpx", "urllib", "sqlite3", "sqlmodel", "sqlalchemy", "time"}
-    lower = [found for found in IMPORTS if owner(found.path) == "assertions"]
+    lower = [found for found in imports() if owner(found.path) == "assertions"]
     assert [str(found) for found in lower if found.module.split(".")[0] in banned] == []
 
 
@@ -209,7 +215,7 @@ def test_processes_of_the_demo_know_a_url_and_a_key_only() -> None:
         if name in seen or not (PACKAGE / "demo" / f"{name}.py").is_file():
             continue
         seen.add(name)
-        for found in IMPORTS:
+        for found in imports():
             if found.path != PACKAGE / "demo" / f"{name}.py" or not found.module.startswith("outrider"):
                 continue
             if part(found.module) == "demo":
@@ -217,7 +223,7 @@ def test_processes_of_the_demo_know_a_url_and_a_key_only() -> None:
             elif found.module != CLIENT:
                 wrong.append(str(found))
     assert wrong == []
-    assert [str(f) for f in IMPORTS if owner(f.path) == "demo" and part(f.module) == "dataops"] == []
+    assert [str(f) for f in imports() if owner(f.path) == "demo" and part(f.module) == "dataops"] == []
 
 
 def test_links_at_the_top_lead_into_the_package() -> None:

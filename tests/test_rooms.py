@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_import_order import IMPORTS, PACKAGE, ROOT
+from tests.test_import_order import PACKAGE, ROOT, imports
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FILES = 30
@@ -16,7 +16,7 @@ FLOORS = ("dataops", "monitor")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
-TABLES = ("improvement_tables", "rows", "tables")
+TABLES = ("access_tables", "improvement_tables", "rows", "tables")
 SQL = ("sqlalchemy.", "sqlmodel.", *(f"outrider.dataops.state.{file}." for file in TABLES))
 MAY_PASS = (
     "sqlalchemy.Connection.",
@@ -50,7 +50,7 @@ def imported_by(room: Path) -> dict[str, str]:
     floor = f"outrider.{room.parent.name}."
     return {
         found.module.split(".")[2]: str(found)
-        for found in IMPORTS
+        for found in imports()
         if found.path.is_relative_to(room)
         and found.path != room / "__main__.py"  # the way in: `python -m` of a process
         and found.module.startswith(floor)

@@ -56,12 +56,13 @@ def video(name: str, *, least: float = 0.0) -> Video:
     frames = int(max(boxes["frame"].max(), truth["frame"].max()))
     batch = frames_batch(boxes, frames=frames, name=name, fields=(*SIDES, "conf"))
     labels = frames_batch(truth, frames=frames, name=name, fields=SIDES).to_arrow().column(DETECTIONS)
-    parts = by_frame(truth, frames)
+    truth = truth.sort_values("frame", kind="stable")
+    edges = np.searchsorted(truth["frame"], np.arange(1, frames + 2))  # of the frames, which count from 1
     return Video(
         name,
         batch.with_columns({LABELS: labels}),
-        [part[list(SIDES)].to_numpy(float) for part in parts],
-        [part["id"].to_numpy(np.int64) for part in parts],
+        np.split(truth[list(SIDES)].to_numpy(float), edges)[1:-1],
+        np.split(truth["id"].to_numpy(np.int64), edges)[1:-1],
     )
 
 

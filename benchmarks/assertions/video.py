@@ -38,6 +38,7 @@ from benchmarks.assertions._videos import (
 from benchmarks.figure import Figure
 from benchmarks.results import Result, clustered_share, plain, share, write
 from outrider.assertions import (
+    Assertion,
     Batch,
     Calibration,
     Consistency,
@@ -128,9 +129,13 @@ class Judged:
 
 def judged(seen: Video, consistency: Consistency) -> Judged:
     """Findings of flicker and appear, held against truth."""
-    telling = replace(consistency, corrects=("flicker", "appear"))  # a correction says where a gap's box lies
-    flicker, appear = (findings_of(judge, seen.batch) for judge in telling.assertions[-2:])
+    flicker, appear = (findings_of(judge, seen.batch) for judge in telling(consistency))
     return Judged(seen, flicker, appear, right_flickers(seen, flicker), right_appearances(seen, appear))
+
+
+def telling(consistency: Consistency) -> tuple[Assertion, ...]:
+    """Flicker and appear with all their corrections: they say where a gap's box lies."""
+    return tuple(replace(consistency, corrects=("flicker", "appear")).assertions[-2:])
 
 
 def boxes_of(batch: Batch) -> list[Floats]:
@@ -313,10 +318,10 @@ class Gaps:
 @cache
 def every_gap(name: str) -> Gaps:
     """All gaps and blips of a sequence."""
-    setting = rule(calibration(name))
-    gaps = judged(loaded(name), replace(setting, trusted=0.0))
-    blips = judged(loaded(name), replace(setting, trusted=0.5))
-    return Gaps(gaps.flicker.severity, gaps.flicker_right, 1 - blips.appear.severity, blips.appear_right)
+    setting, seen = rule(calibration(name)), loaded(name)
+    gaps = findings_of(telling(replace(setting, trusted=0.0))[0], seen.batch)
+    blips = findings_of(telling(replace(setting, trusted=0.5))[1], seen.batch)
+    return Gaps(gaps.severity, right_flickers(seen, gaps), 1 - blips.severity, right_appearances(seen, blips))
 
 
 def chosen_elsewhere(name: str, wanted: float) -> float:

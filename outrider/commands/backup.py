@@ -24,10 +24,12 @@ def backup(
 
     Exit code 1 when objects in the folder are damaged.
     """
+    from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.backup.backup import back_up
     from outrider.dataops.state.database import now_us
     from outrider.monitor.settings.config import accepted_settings, find_config
 
+    keep_files_private()
     folder = accepted_settings(find_config(config)).data_folder
     made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=ProgressLine())
     show(made, destination, json=json)

@@ -18,8 +18,10 @@ def restore(
 
     The folder must be empty or absent.
     """
+    from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.backup.restore import restore as restore_folder
     from outrider.monitor.settings.config import find_config, load_settings
 
+    keep_files_private()
     folder = load_settings(find_config(config)).data_folder
     show(restore_folder(source, folder, progress=ProgressLine()), folder, json=json)

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +34,8 @@ def serve(
     from outrider.monitor.process.supervisor import AlreadyRunning, Supervisor
     from outrider.monitor.settings.config import find_config, load_settings
 
+    if host is not None:  # for every process, which thereby knows whether strangers come
+        os.environ["OUTRIDER_SERVER__HOST"] = host
     path = find_config(config).resolve()
     settings = load_settings(path)
     if not settings.models:
@@ -40,11 +44,13 @@ def serve(
     supervisor = Supervisor(
         config=path,
         folder=settings.data_folder,
-        host=host or settings.server.host,
+        host=settings.server.host,
         port=settings.server.port if port is None else port,
         check=[sys.executable, "-m", "outrider", "check-config", "--config", str(path), "--no-run", "--json"],
         refuse=lambda copy: cannot_change(settings, load_settings(path, copy=copy)),
     )
+    if (warning := without_tls(settings)) is not None:
+        log.warning("%s", warning)
     stop, reload = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -79,6 +85,19 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
     return None
 
 
+def without_tls(settings: "Settings") -> str | None:
+    """Warning for a service that strangers reach without TLS, else None."""
+    from outrider.monitor.http.hosts import is_loopback
+
+    server = settings.server
+    if is_loopback(server.host) or server.trusted_proxies:
+        return None
+    return (
+        f"listening on {server.host or 'all addresses'} without TLS: keys and records can be read on the way;"
+        " put a proxy with TLS in front and name it in server.trusted_proxies (docs/access.md)"
+    )
+
+
 def _hung_up() -> bool:
     """True where the terminal has gone: then SIGHUP means the end, not a reload."""
     try:
@@ -89,16 +108,23 @@ def _hung_up() -> bool:
 
 
 def _announce(url: str, settings: "Settings") -> None:
-    from outrider.monitor.http.auth import Keyring, load_or_create_key
+    from outrider.dataops.access.store import AccessStore, digest_of
+    from outrider.monitor.http.keyring import load_or_create_key
 
     folder = settings.data_folder
-    link = Keyring(load_or_create_key(folder / "key")).make_link_token()
+    store = AccessStore(folder / "state.db")
+    made = store.make_link(digest_of(load_or_create_key(folder / "key")), now_us=time.time_ns() // 1000)
+    store.close()
+    page = f"{url}/login?token={made[0]}" if made else f"{url}/login"
+    until = datetime.fromtimestamp(made[1] / 1e6, UTC).isoformat(timespec="seconds") if made else None
     if settings.server.log_format == "json":
-        log.info("outrider is up", extra={"url": url, "page": f"{url}/login?token={link}"})
+        log.info("outrider is up", extra={"url": url, "page": page, "until": until})
         return
+    how = f"this link works once, until {until[11:16]} UTC" if until else "paste a key there"
     sys.stderr.write(
         f"\n  Outrider is up.\n"
-        f"  page     {url}/login?token={link}   (this link works once)\n"
-        f"  records  POST {url}/v1/records   key in {os.path.relpath(folder / 'key')}\n\n"
+        f"  records  POST {url}/v1/records   key in {os.path.relpath(folder / 'key.ingest')}\n"
+        f"  page     {how}; `outrider login` prints another:\n"
+        f"{page}\n\n"  # on a line of its own, unbroken: a terminal of 80 columns holds it
     )
     sys.stderr.flush()

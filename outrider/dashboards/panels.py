@@ -40,6 +40,14 @@ ROWS: tuple[PanelRow, ...] = (
                 unit="reqps",
             ),
             Panel(
+                "Connections",
+                "Open connections, and those closed per second by cause.",
+                (
+                    ("sum(outrider_connections)", "open"),
+                    (rate("outrider_connections_closed_total", "cause", where=""), "closed: {{cause}}"),
+                ),
+            ),
+            Panel(
                 "Repeats",
                 "Duplicates are counted once; of a conflict the first stands.",
                 (

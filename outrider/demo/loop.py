@@ -28,6 +28,8 @@ PORT = 8470
 STAGE_TIMEOUT_S = 240.0
 POLL_S = 0.1
 LOOK_S = 0.4
+LOOK_SHARE = 0.1
+"""Part of the time, at most, that goes into reading the counters: the cores are wanted by the service."""
 
 
 class NotClosed(OutriderError):  # noqa: N818 - reads as the state it is
@@ -74,7 +76,7 @@ class Loop:
         self._service_port = 0
         self._imports: threading.Thread | None = None
         self._import_error: str | None = None
-        self._looked = 0.0
+        self._next_look = 0.0
         self._label_counts: dict[str, int] = {}
 
     def start(self, port: int) -> None:
@@ -198,7 +200,7 @@ class Loop:
         self.state.seconds[name] = round(time.monotonic() - began, 2)
         self._tick(self.state)
 
-    def _until(self, is_so: Callable[[], bool], what: str) -> None:
+    def _until(self, is_so: Callable[[], bool], what: str, *, every_s: float = POLL_S) -> None:
         deadline = time.monotonic() + STAGE_TIMEOUT_S
         while True:
             self.children.check()
@@ -213,7 +215,7 @@ class Loop:
                     f"no {what} after {STAGE_TIMEOUT_S:.0f} s in stage {self.state.stage!r}; "
                     f"logs are in {self.plan.folder / 'logs'}"
                 )
-            time.sleep(POLL_S)
+            time.sleep(every_s)
 
     def _find_link(self) -> None:
         """The one-time link that ``outrider serve`` prints."""
@@ -223,13 +225,15 @@ class Loop:
 
     def _look(self) -> None:
         """Read the counters, now and then; a service that is still starting has none."""
-        if not self.state.truth.answers or time.monotonic() - self._looked < LOOK_S:
+        if not self.state.truth.answers or (began := time.monotonic()) < self._next_look:
             return
-        self._looked = time.monotonic()
+        self._next_look = began + LOOK_S
         try:
             view = self.api.get("/v1/overview", model=MODEL)["models"][0]
         except (ServerError, OSError):
             return
+        ended = time.monotonic()
+        self._next_look = ended + max(LOOK_S, (ended - began) / LOOK_SHARE)
         self.state.judged, self.state.flagged = view["records"], view["flagged"]
         self.state.labels = view["labels"]
         if self.state.first_flag_s is None and view["flagged"]:
@@ -272,7 +276,7 @@ class Loop:
             found[:] = [job for job in jobs if job["status"] not in ("queued", "running")]
             return bool(found)
 
-        self._until(has_ended, "verdict on the automatic retraining")
+        self._until(has_ended, "verdict on the automatic retraining", every_s=LOOK_S)
         return found[0]
 
     def _retrain_badly(self) -> dict[str, Any]:

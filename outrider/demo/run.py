@@ -74,11 +74,12 @@ def _control(plan: Plan, err: Console) -> RunFacts:
 
 def _stay(loop: Loop, children: Children, err: Console) -> None:
     """Keep traffic flowing until Ctrl-C."""
-    from outrider.monitor.http.auth import Keyring, load_or_create_key
+    from outrider.commands.api import connect
+    from outrider.commands.login import one_time_link
 
-    link = Keyring(load_or_create_key(loop.plan.folder / "outrider-data" / "key")).make_link_token()
+    page, until = one_time_link(connect(loop.plan.folder / "outrider.toml"))
     err.print(
-        f"\nTraffic goes on; the page: {loop.state.url}/login?token={link}   (this link works once)\n"
+        f"\nTraffic goes on. The page, by a link that works once, until {until[11:16]} UTC:\n{page}\n"
         f"The project is in {loop.plan.folder}. Ctrl-C ends everything.",
         highlight=False,
         soft_wrap=True,

@@ -223,7 +223,8 @@ class Client:
     url
         Of the service; default `find_server`, looked up again with every new connection.
     key
-        Default `find_key`: ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else the data folder's.
+        Default `find_key`: ``OUTRIDER_KEY``, else the file ``OUTRIDER_KEY_FILE``, else ``key.ingest`` or
+        ``key`` in the data folder.
     model
         Name of the model as in ``outrider.toml``.
     version
@@ -1385,7 +1386,7 @@ class _Sender:
         try:
             parts = urlsplit(client.url)
             headers = {
-                "Authorization": f"Bearer {find_key(client._key, client._server.folder)}",
+                "Authorization": f"Bearer {find_key(client._key, client._server.folder, sends=True)}",
                 "Content-Type": media_type,
                 "Content-Length": str(sum(map(len, pieces))),
             }
@@ -1538,10 +1539,16 @@ def find_server(config: str | os.PathLike[str] | None = None) -> Server:
     return Server("" if port == "0" else f"http://{shown}:{port}", origin, folder, is_guess)
 
 
-def find_key(given: str | None, folder: str | os.PathLike[str]) -> str:
+def find_key(given: str | None, folder: str | os.PathLike[str], *, sends: bool = False) -> str:
     """Key from the first source that has one.
 
     Given, ``OUTRIDER_KEY``, the file ``OUTRIDER_KEY_FILE``, the key in a data folder, ``""``.
+
+    Parameters
+    ----------
+    sends
+        Whether it is for records and labels alone: then the folder's ``key.ingest`` goes first, which may do
+        no more than that.
 
     Raises
     ------
@@ -1554,13 +1561,15 @@ def find_key(given: str | None, folder: str | os.PathLike[str]) -> str:
     if key:
         return key
     named = os.environ.get("OUTRIDER_KEY_FILE")
-    try:
-        with open(named or os.path.join(folder, "key"), encoding="utf-8") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        if named:
-            raise
-        return ""
+    names = ("key.ingest", "key") if sends else ("key",)
+    for path in [named] if named else [os.path.join(folder, name) for name in names]:
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            if named:
+                raise
+    return ""
 
 
 def _server_or_default() -> Server:

@@ -25,6 +25,9 @@ def migrate(settings: Settings) -> bool:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry of the process."""
+    from outrider.dataops.access.private_files import keep_files_private
+
+    keep_files_private()
     parser = argparse.ArgumentParser(prog="outrider.monitor.migrate", description=__doc__)
     parser.add_argument("--config", type=Path)
     migrate(load_settings(find_config(parser.parse_args(arguments).config)))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.group_rates import Limits, Sums, differences, ratios, shares, too_few
 from outrider.behavioral_tests import wilson_interval
+from tests.soak import rounds
 
 Floats = NDArray[np.float64]
 ROUNDS = 4000
@@ -123,7 +124,7 @@ def of_entities(seed: int, entities: int, *, each: int, rate: float) -> tuple[Su
 
 @pytest.mark.parametrize("entities", [50, 400])
 def test_intervals_of_records_of_few_entities_cover(entities: int) -> None:
-    rate, runs, held, naive = 0.2, 300, 0, 0
+    rate, runs, held, naive = 0.2, rounds(300, part=3), 0, 0
     for seed in range(runs):
         clustered, independent = of_entities(seed, entities, each=20, rate=rate)
         inside = [one.low[0] <= rate <= one.high[0] for one in (shares(clustered), shares(independent))]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import select
 from outrider.assertions.selection import AUDIT, POLICIES, Policy, Selection, SelectionState
+from tests.soak import rounds
 
 severity_rows = st.lists(st.lists(st.sampled_from([0.0, 0.0, 0.5, 2.0]), min_size=2, max_size=2), max_size=12)
 policies = st.sampled_from(POLICIES)
@@ -108,7 +109,7 @@ def test_a_tenth_of_every_budget_is_an_audit_of_all_records(policy: Policy) -> N
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_reported_probability_is_how_often_a_draw_picks_the_record(policy: Policy) -> None:
     severities = np.array([[5.0, 0], [0.1, 0.2], [0.2, 0], [0, 0.3], [0, 0]])
-    trials = 1500
+    trials = rounds(1500, part=5)
     counts: Counter[int] = Counter()
     said: dict[int, float] = {}
     for seed in range(trials):
@@ -136,7 +137,7 @@ def test_uniform_draws_assertions_alike_and_records_by_severity_rank() -> None:
 
 
 def test_random_takes_every_record_alike() -> None:
-    trials = 3000
+    trials = rounds(3000, part=5)
     counts = Counter(chosen(np.zeros((5, 2)), "random", 1, seed=seed)[0] for seed in range(trials))
     assert set(counts) == set(range(5))
     assert all(abs(count / trials - 0.2) < 4 * np.sqrt(0.16 / trials) for count in counts.values())
@@ -150,9 +151,9 @@ def test_uncertainty_takes_the_least_sure_first() -> None:
     assert found.rows.tolist() == [1, 2]
 
 
-def fires(*rounds: tuple[int, ...], records: int = 1000) -> SelectionState:
+def fires(*counted: tuple[int, ...], records: int = 1000) -> SelectionState:
     state = SelectionState()
-    for counts in rounds:
+    for counts in counted:
         state = state.count(records, counts)
     return state
 

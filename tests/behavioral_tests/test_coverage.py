@@ -18,8 +18,9 @@ from outrider.behavioral_tests.statistics import (
     rate_bounds,
     wilson_interval,
 )
+from tests.soak import at_most, rounds
 
-RUNS = 2000
+RUNS = rounds(2000)
 
 
 def watch(
@@ -61,8 +62,8 @@ def test_a_verdict_given_early_is_right(
         verdict, _, (low, high) = watch(rng.permutation(population), tolerance, first)
         wrong += verdict is not (rate <= tolerance)
         missed += not low <= rate <= high
-    assert wrong / RUNS <= 0.05
-    assert missed / RUNS <= 0.05
+    assert wrong / RUNS <= at_most(0.05, RUNS)
+    assert missed / RUNS <= at_most(0.05, RUNS)
 
 
 def test_looking_all_the_time_at_a_wilson_interval_would_be_wrong_more_often() -> None:
@@ -70,15 +71,15 @@ def test_looking_all_the_time_at_a_wilson_interval_would_be_wrong_more_often() -
     rng = np.random.default_rng(21)
     population = np.zeros(2000)
     population[:400] = 1.0
-    wrong = 0
-    for _ in range(300):
+    wrong, runs = 0, rounds(300, part=3)
+    for _ in range(runs):
         failures = np.cumsum(rng.permutation(population))
         for asked in range(5, 2000, 5):
             low, high = wilson_interval(int(failures[asked - 1]), asked)
             if high <= 0.2 or low > 0.2:
                 wrong += low > 0.2
                 break
-    assert wrong / 300 > 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+    assert wrong / runs > 0.05 + 3 * np.sqrt(0.05 * 0.95 / min(runs, RUNS))
 
 
 def test_wilson_covers() -> None:
@@ -140,4 +141,4 @@ def test_holm_keeps_the_level_of_the_whole_matrix() -> None:
         favour = (0.5 * shared + rng.normal(size=(30, 200))) > 0
         ones = favour.sum(axis=1)
         alarms += min(holm([p_of[one] for one in ones])) <= 0.05
-    assert alarms / RUNS <= 0.05
+    assert alarms / RUNS <= at_most(0.05, RUNS)

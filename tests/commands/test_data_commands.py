@@ -25,7 +25,9 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
@@ -68,11 +70,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         )
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
-    keyring = Keyring(load_or_create_key(folder / "key"))
-    application = build_app(
-        keyring=keyring, fault=lambda: None, routers=[data_routes(engine, settings, objects)]
-    )
-    gated: Any = KeyGate(application, keyring, open_paths=frozenset())
+    keyring = Keyring.of_folder(folder)
+    application = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
+    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,27 +24,40 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("modality", list(Modality))
-def test_a_new_project_passes_its_behavioral_tests_at_once(tmp_path: Path, modality: Modality) -> None:
-    written = write_project(tmp_path / "mine", modality)
-    folder = tmp_path / "mine"
-    assert {path.name for path in folder.iterdir() if path.is_file()} == EXPECTED
-    assert all(path.is_file() for path in written)
-    result = run(folder, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "behavioral tests" in result.stdout
-    assert "capability" in result.stdout
-    assert (folder / "model.npz").is_file()
+@dataclass(frozen=True)
+class Made:
+    """A new project, and what its first ``pytest`` said, which trains its model."""
+
+    modality: Modality
+    folder: Path
+    written: tuple[Path, ...]
+    files: frozenset[str]
+    tested: "subprocess.CompletedProcess[str]"
 
 
-@pytest.mark.parametrize("modality", list(Modality))
-def test_its_configuration_names_what_exists_and_its_assertions_judge(
-    tmp_path: Path, modality: Modality
-) -> None:
-    write_project(tmp_path, modality)
-    settings = load_settings(tmp_path / "outrider.toml")
+@pytest.fixture(scope="module", params=list(Modality), ids=str)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp(str(request.param)) / "mine"
+    written = write_project(folder, request.param)
+    files = frozenset(path.name for path in folder.iterdir() if path.is_file())
+    tested = run(folder, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior")
+    return Made(request.param, folder, tuple(written), files, tested)
+
+
+def test_a_new_project_passes_its_behavioral_tests_at_once(made: Made) -> None:
+    assert made.files == EXPECTED
+    assert all(path.is_file() for path in made.written)
+    assert made.tested.returncode == 0, made.tested.stdout + made.tested.stderr
+    assert "behavioral tests" in made.tested.stdout
+    assert "capability" in made.tested.stdout
+    assert (made.folder / "model.npz").is_file()
+
+
+def test_its_configuration_names_what_exists_and_its_assertions_judge(made: Made) -> None:
+    folder = made.folder
+    settings = load_settings(folder / "outrider.toml")
     ((name, model),) = settings.models.items()
-    assert all((tmp_path / path).is_file() for path in (*model.assertions, *model.behavior))
+    assert all((folder / path).is_file() for path in (*model.assertions, *model.behavior))
     code = """
 import sys
 from pathlib import Path
@@ -59,10 +73,10 @@ assert len(judges) == int(sys.argv[1]), judges
 assert all(judge.description for judge in judges)
 print(sorted(column for column in answered.names if column.startswith("outputs.")))
 """
-    result = run(tmp_path, "-W", "error", "-c", code, "5" if modality == Modality.chat else "4")
+    result = run(folder, "-W", "error", "-c", code, "5" if made.modality == Modality.chat else "4")
     assert result.returncode == 0, result.stderr
     assert f"outputs.{model.target}" in result.stdout
-    assert name in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert name in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_outrider_test_runs_the_same_suite(tmp_path: Path) -> None:

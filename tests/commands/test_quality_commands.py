@@ -14,12 +14,15 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.commands.durations import seconds
+from outrider.dataops.access.store import AccessStore
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.read import read_routes
-from outrider.monitor.http.auth import KeyGate, Keyring
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.keyring import FileKey, Keyring
+from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -36,8 +39,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
     ]
-    application = build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
-    gated: Any = KeyGate(application, Keyring("key"), open_paths=frozenset())
+    application = build_app(fault=lambda: None, routers=routers)
+    keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
+    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

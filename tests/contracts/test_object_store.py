@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 def test_what_is_put_can_be_got_under_its_sha256(store: ObjectStore) -> None:
     digest = store.put(b"weights")
     assert digest == hashlib.sha256(b"weights").hexdigest()
-    assert store.get(digest) == b"weights"
+    assert store.get(digest) == bytes(store.mapped(digest)) == b"weights"
     assert store.has(digest)
 
 
 def test_putting_twice_changes_nothing(store: ObjectStore) -> None:
-    assert store.put(b"") == store.put(b"")
+    assert store.put(b"") == store.put(b"") == store.put_file(BytesIO())
+    assert store.get(store.put(b"")) == bytes(store.mapped(store.put(b""))) == b""
+
+
+def test_a_file_is_stored_from_where_it_stands(store: ObjectStore) -> None:
+    content = bytes(range(256)) * 10_000
+    file = BytesIO(b"head" + content)
+    file.seek(4)
+    assert store.get(store.put_file(file)) == content
 
 
 def test_an_absent_object_is_not_found(store: ObjectStore) -> None:
@@ -33,6 +42,8 @@ def test_an_absent_object_is_not_found(store: ObjectStore) -> None:
     assert not store.has(digest)
     with pytest.raises(NotFound, match=digest):
         store.get(digest)
+    with pytest.raises(NotFound, match=digest):
+        store.mapped(digest)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "A" * 64, "abc"])
@@ -47,6 +58,8 @@ def test_a_changed_file_is_never_returned(tmp_path: Path) -> None:
     (tmp_path / digest[:2] / digest).write_bytes(b"wrong")
     with pytest.raises(CorruptObject, match=digest):
         local.get(digest)
+    with pytest.raises(CorruptObject, match=digest):
+        local.mapped(digest)
 
 
 def test_no_partial_file_remains_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def main() -> None:
         with tarfile.open(archive, "w:xz") as packed:
             for path in sorted(data.rglob("*")):
                 name = path.relative_to(data)
-                if path.is_file() and name.parts[0] not in ("run", "key"):
+                if path.is_file() and name.parts[0] not in ("run", "key", "key.ingest"):
                     packed.add(path, f"outrider-data/{name}", filter=plain)
 
 

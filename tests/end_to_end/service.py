@@ -109,6 +109,8 @@ class Service:
         Modules that are imported once before it is forked, where it would import them again and again.
     env
         Added to the environment of the service, which is then started too.
+    arguments
+        Further ones of ``outrider serve``.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Service:
         is_started: bool = False,
         needs: Sequence[str] = (),
         env: Mapping[str, str] = EMPTY,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.config = config
         self.is_new = is_new
@@ -127,6 +130,7 @@ class Service:
         self.needs = needs
         self.folder = folder or config.parent / "outrider-data"
         self.env = env
+        self.arguments = arguments
         self.log = config.parent / "serve.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.client = httpx.Client(timeout=PATIENCE_S)
@@ -140,7 +144,10 @@ class Service:
         how = contextlib.nullcontext() if self.is_started else forks(*self.needs)
         with self.log.open("ab") as log, how:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "outrider", "serve", "--config", str(self.config), "--port", "0"],
+                [
+                    *(sys.executable, "-m", "outrider", "serve"),
+                    *("--config", str(self.config), "--port", "0", *self.arguments),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

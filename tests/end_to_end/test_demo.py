@@ -7,8 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from outrider.demo.loop import Loop
 from outrider.demo.readback import read_flags
 from tests.forked import TRAINING, forks
 from tests.prometheus import alerts_so_far, are_all_up, impatient, run_prometheus
-from tests.soak import promised
+from tests.soak import PATIENCE_S, promised
 
 from .service import command_line, descendants, is_alive, wait_until
 
 SEED = 3
+NEEDS = (*TRAINING, "tests.end_to_end.unhurried")
 pytestmark = pytest.mark.timeout(1200)
 
 
@@ -38,13 +39,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result(folder: Path) -> dict[str, Any]:
-    with forks(*TRAINING):
-        done = subprocess.run(
-            command(folder, "--once", "--json"), capture_output=True, text=True, check=False
-        )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    found: dict[str, Any] = json.loads(done.stdout)
+def watched(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the command says, and the alerts of two real Prometheus beside it until it ends."""
+    logs = tmp_path_factory.mktemp("watched")
+    places = [logs / name for name in ("short", "shipped")]
+    for place in places:
+        place.mkdir()
+    with (logs / "out").open("w") as out, (logs / "err").open("w") as err, forks(*NEEDS):
+        demo = subprocess.Popen(command(folder, "--once", "--json"), stdout=out, stderr=err)
+
+    def is_over() -> bool:
+        assert not demo.poll(), f"{(logs / 'out').read_text()[-2000:]}\n{(logs / 'err').read_text()[-6000:]}"
+        return demo.poll() == 0
+
+    try:
+        wait_until(lambda: is_over() or (folder / "truth.jsonl").exists(), "traffic")
+        target = f"127.0.0.1:{tomllib.loads((folder / 'outrider.toml').read_text())['server']['port']}"
+        wait_until(lambda: is_over() or are_all_up(target), "report of every process")
+        with (
+            run_prometheus(places[0], target, scrapes=1, rules=impatient()) as short,
+            run_prometheus(places[1], target, scrapes=1) as shipped,
+        ):
+            wait_until(is_over, "end of the demo", timeout_s=4 * PATIENCE_S)
+            alerts = {"short": alerts_so_far(short), "shipped": alerts_so_far(shipped)}
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+            demo.wait()
+    return {"result": json.loads((logs / "out").read_text()), **alerts}
+
+
+@pytest.fixture(scope="module")
+def result(watched: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = watched["result"]
     return found
 
 
@@ -128,35 +155,39 @@ def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> N
     assert query(folder, "SELECT * FROM dead_letter") == []
 
 
-def test_a_seed_repeats_flags_selection_and_digests_and_no_alert_fires(
+LONG_FLOW = 4000
+"""More faulty records than pass while a machine with nothing else to do retrains."""
+
+
+def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(
+    watched: dict[str, Any], folder: Path
+) -> None:
+    # The longer a busy machine trains, the surer it is of a live test that version 1 does fail (at 25 %, 20 %
+    # are tolerated): in one run after 6,763 more records.
+    flow = sum(line["phase"] == "flow" for line in truth(folder))
+    sure = {"OutriderLiveTestFails"} if flow > LONG_FLOW else set()
+    assert {name for name, state in watched["shipped"] if state == "firing"} <= sure
+    # The cameras fail on purpose: that is all that there is to say, however short the patience,
+    # but for delays, which are real on a machine that does much else, and for the end.
+    slow = {"OutriderAbsent", "OutriderBacklogOld", "OutriderProcessDown"}
+    said = {name for name, _ in watched["short"]} - slow - sure
+    assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
+
+
+def test_a_seed_repeats_flags_selection_and_digests(
     result: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again"
     prepare_folder(again)
-    for name in ("short", "shipped"):
-        (tmp_path / name).mkdir()
-    with forks(*TRAINING), Children(again, environment(again)) as children, ExitStack() as watching:
+    with forks(*NEEDS), Children(again, environment(again)) as children:
         loop = Loop(Plan(again, SEED), children, began=time.monotonic(), tick=lambda _: None)
-        loop.start(port := free_port())
-        target = f"127.0.0.1:{port}"
-        wait_until(lambda: are_all_up(target), "report of every process")
-        short = watching.enter_context(
-            run_prometheus(tmp_path / "short", target, scrapes=1, rules=impatient())
-        )
-        shipped = watching.enter_context(run_prometheus(tmp_path / "shipped", target, scrapes=1))
+        loop.start(free_port())
         loop.go_wrong()
         loop.label()
         wait_until(lambda: len(digests(loop)) == 3, "dataset version")
         known = {version["dataset"]: version["digest"] for version in result["datasets"]}
         assert digests(loop) == known
         flags = {(flag["record_id"], flag["assertion"]) for flag in read_flags(loop.api)}
-        loop.improve()
-        assert not {name for name, state in alerts_so_far(shipped) if state == "firing"}
-        # The cameras fail on purpose: that is all that there is to say, however short the patience,
-        # but for delays, which are real on a machine that does much else.
-        slow = {"OutriderAbsent", "OutriderBacklogOld", "OutriderProcessDown"}
-        said = {name for name, _ in alerts_so_far(short)} - slow
-        assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
     for sql in (
         "SELECT record_id || assertion || part FROM dataset_row WHERE dataset = 'digits-flagged'",
         "SELECT record_id || ' ' || reason FROM label_request",

@@ -345,8 +345,8 @@ def test_the_one_time_link_opens_the_page_once_and_forms_need_their_token(servic
         page = browser.get("/", follow_redirects=True)
         assert page.status_code == 200
         assert "default-src" in page.headers["content-security-policy"]
-        is_problem(thief.get(found[1]), 401)
-        is_problem(thief.get("/login", params={"token": "1.2.3"}), 401)
+        assert thief.get(found[1]).status_code == 401
+        assert thief.get("/login", params={"token": "1.2.3"}).status_code == 401
         is_problem(thief.get("/"), 401)
         wanted = {"model": "toy", "budget": 0}
         refused = is_problem(browser.post("/v1/label-requests", json=wanted), 403)

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from outrider.cli import app as outrider
 from outrider.commands import report as report_command
 from outrider.monitor.api.agreement import agreement_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.trainer.shadow_tests import ShadowTests
 from outrider.monitor.web.routes import web_routes
@@ -42,7 +41,7 @@ def app(stream: Stream) -> FastAPI:
         agreement_routes(stream.engine, stream.settings),
         web_routes(stream.engine, stream.journal, models=(MODEL,)),
     ]
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+    return build_app(fault=lambda: None, routers=routers)
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_the_page_shows_every_challenger_and_escapes_what_slices_are_called(clie
 def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_path: Path) -> None:
     empty = open_stream(tmp_path, wrong={})
     routers = [web_routes(empty.engine, empty.journal, models=(MODEL,))]
-    page = Client(build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers))
+    page = Client(build_app(fault=lambda: None, routers=routers))
     assert "No challenger has run beside the champion yet" in page.get(f"/m/{MODEL}/agreement").text
     empty.engine.dispose()
     empty.journal.close()

@@ -5,7 +5,6 @@ import httpx
 from fastapi import APIRouter
 from sqlalchemy import create_engine, text
 
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 
 
@@ -19,7 +18,7 @@ def test_a_busy_database_is_503_and_says_when_to_come_again(tmp_path: Path) -> N
         with asked.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=[router])
+    app = build_app(fault=lambda: None, routers=[router])
     with holder.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         connection.execute(text("SELECT 1"))

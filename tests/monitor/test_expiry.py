@@ -13,7 +13,6 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import pause
 from outrider.monitor.api.read import read_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.intake import expiry
 from outrider.monitor.intake.expiry import Expirer
 from outrider.monitor.metrics.registry import Metrics
@@ -176,7 +175,7 @@ def test_readers_say_that_a_payload_has_expired(tmp_path: Path) -> None:
             read_routes(bench.engine, bench.journal, models=("toy",)),
             web_routes(bench.engine, bench.journal, models=("toy",), health=lambda: {"worker": True}),
         ]
-        app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+        app = build_app(fault=lambda: None, routers=routers)
         flagged, gone = get(app, "/v1/records/toy/a19").json(), get(app, "/v1/records/toy/a0").json()
         assert "0.95" in json.dumps(flagged)
         assert flagged["payload_expired"] is False

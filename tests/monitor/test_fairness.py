@@ -14,7 +14,6 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.api.fairness import fairness_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.queries.fairness import dataset_figures
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
@@ -37,7 +36,7 @@ def app(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     folder = tmp_path_factory.mktemp("settings")
     settings = Settings(base=folder, models={MODEL: ModelSettings()})
     router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal)
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=[router])
+    return build_app(fault=lambda: None, routers=[router])
 
 
 @pytest.fixture
@@ -124,7 +123,7 @@ def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
     objects = LocalObjects(tmp_path / "objects")
     router = fairness_routes(sample.engine, settings, objects, sample.journal)
-    client = Client(build_app(keyring=Keyring("key"), fault=lambda: None, routers=[router]))
+    client = Client(build_app(fault=lambda: None, routers=[router]))
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
     assert found["labels_were_asked_for"]
     rates = [group["metrics"]["accuracy"] for group in found["groups"] if "accuracy" in group["metrics"]]

@@ -23,6 +23,8 @@ from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.monitor.client import Client
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from tests.databases import place_database
+from tests.keyrings import link_of
 from tests.soak import PATIENCE_S, promised
 
 CONFIG = """
@@ -58,7 +60,7 @@ class Caller:
     def many(self, requests: list[tuple[str, str, dict[str, Any]]]) -> list[httpx.Response]:
         async def call() -> list[httpx.Response]:
             transport = httpx.ASGITransport(self.intake.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://outrider") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await asyncio.gather(*(client.request(m, p, **o) for m, p, o in requests))
 
         return asyncio.run(call())
@@ -207,8 +209,16 @@ def test_the_hot_routes_stand_in_the_openapi_document(call: Caller) -> None:
     assert "application/vnd.apache.arrow.stream" in paths["/v1/records"]["post"]["requestBody"]["content"]
 
 
-def test_a_one_time_link_opens_the_page(call: Caller) -> None:
-    token = call.intake.keyring.make_link_token()
+def test_a_one_time_link_opens_the_page(tmp_path: Path) -> None:
+    (tmp_path / "outrider-data").mkdir()
+    place_database(tmp_path / "outrider-data" / "state.db")
+    with running(tmp_path) as call:
+        call.intake.add_routers()
+        open_page_by_link(call)
+
+
+def open_page_by_link(call: Caller) -> None:
+    token = link_of(call.intake.keyring, call.key)
     response = call("GET", f"/login?token={token}", headers={"authorization": ""})
     assert response.status_code == 303
     cookie = response.headers["set-cookie"].partition(";")[0]

@@ -13,13 +13,13 @@ from outrider.commands import doctor
 from outrider.dataops.journal.journal import Entry
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger.backfill import open_gaps
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.routers import all_routers
 from outrider.monitor.worker import replay as replaying
 from outrider.monitor.worker.objectives import Objectives
 from tests.asgi import get
 from tests.end_to_end.service import CHECKS, CONFIG, write_project
+from tests.keyrings import keyring_in
 
 from .workbench import Workbench, workbench
 
@@ -488,7 +488,9 @@ def test_the_page_and_doctor_say_how_old_records_are_and_what_was_skipped(tmp_pa
 
 
 def overview_page(bench: Workbench) -> str:
-    app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=all_routers(bench.settings, dict))
+    app = build_app(
+        fault=lambda: None, routers=all_routers(bench.settings, dict, keyring_in(bench.settings.data_folder))
+    )
     return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text
 
 

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server import app as application
 from outrider.monitor.server import process, routers
 from outrider.monitor.settings.config import load_settings
@@ -28,7 +27,7 @@ async def late(said: dict[str, int]) -> dict[str, int]:
 
 def answers(*paths: str, is_finished: bool = True) -> dict[str, httpx.Response]:
     """Answers to POSTs sent while the API loads, in the order of their arrival."""
-    app = application.build_app(keyring=Keyring("key"), fault=lambda: None)
+    app = application.build_app(fault=lambda: None)
     app.is_loading = True
     found: dict[str, httpx.Response] = {}
 

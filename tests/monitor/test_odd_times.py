@@ -13,6 +13,7 @@ from outrider.dataops.journal.journal import Entry
 from outrider.monitor.server.routers import all_routers
 from tests.asgi import get
 from tests.end_to_end.service import write_project
+from tests.keyrings import keyring_in
 
 from .workbench import START_US, Workbench, workbench
 
@@ -62,7 +63,7 @@ def test_pages_queries_and_exports_show_records_of_any_year(tmp_path: Path) -> N
         assert bench.count("records") == 2 + len(ODD)
         assert {f"odd{row}" for row in range(0, len(ODD), 2)} <= bench.flags("too_high")
         app = FastAPI()
-        for router in all_routers(bench.settings, dict):
+        for router in all_routers(bench.settings, dict, keyring_in(bench.settings.data_folder)):
             app.include_router(router)
         pages = ["", "/flags", "/behavior", *(f"/records/odd{row}" for row in range(len(ODD)))]
         queries = [

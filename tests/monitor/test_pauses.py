@@ -14,7 +14,6 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import What
 from outrider.errors import NotFound
 from outrider.monitor.api.pauses import pause_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -109,7 +108,7 @@ def app(sample: Sample, tmp_path: Path) -> FastAPI:
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
     web = web_routes(sample.engine, sample.journal, models=(MODEL,), health=lambda: {"worker": True})
     routers = [pause_routes(sample.engine, settings), web]
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+    return build_app(fault=lambda: None, routers=routers)
 
 
 def post(app: FastAPI, url: str, json: object) -> httpx.Response:

@@ -18,7 +18,6 @@ from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.read import read_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -51,7 +50,7 @@ def app(sample: Sample, tmp_path: Path) -> FastAPI:
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
         data_routes(sample.engine, settings, LocalObjects(tmp_path / "objects")),
     ]
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+    return build_app(fault=lambda: None, routers=routers)
 
 
 def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Response:

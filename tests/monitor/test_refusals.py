@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.http.refusals import MOST, RefusalBook
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.routers import all_routers
 from tests.asgi import get
 from tests.databases import migrated_for
+from tests.keyrings import keyring_in
 
 from .test_intake import ONE, running
 
@@ -68,8 +68,8 @@ def app(tmp_path: Path) -> FastAPI:
         odd = [{"model": "digits", "id": f"<b{n}>", "inputs": {"image": "x"}} for n in range(21)]
         call("POST", "/v1/records", json=odd)
     migrated_for(settings).dispose()
-    routers = all_routers(settings, dict, book)
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)
+    routers = all_routers(settings, dict, keyring_in(settings.data_folder), book)
+    return build_app(fault=lambda: None, routers=routers)
 
 
 def test_overview_and_data_page_and_api_show_them(app: FastAPI) -> None:

@@ -18,11 +18,10 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import GateSettings, ModelSettings
-from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.settings.sections import LimitSettings, StorageSettings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated
@@ -82,7 +81,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     settings = Settings(
         base=tmp_path,
         models={"m": model, "f": ModelSettings(predictor="model.py:predict")},
-        limits=LimitSettings(dataset_body_bytes=100_000),
+        limits=LimitSettings(dataset_bytes=100_000),
     )
     objects = LocalObjects(tmp_path / "objects")
     with write(engine) as connection:
@@ -95,9 +94,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
     thread.start()
-    app = build_app(
-        keyring=Keyring("key"), fault=lambda: None, routers=[data_routes(engine, settings, objects)]
-    )
+    app = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
     yield Client(app)
     shop.stop.set()
     thread.join()
@@ -130,11 +127,23 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
     assert difference == {"added": [], "removed": [], "changed": ["r2"]}
 
 
+def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: Path) -> None:
+    settings = Settings(
+        base=tmp_path,
+        models={"m": ModelSettings(predictor="model.py:predict")},
+        storage=StorageSettings(min_free_bytes=2**60),
+    )
+    routes = data_routes(engine, settings, LocalObjects(tmp_path / "objects"))
+    app = build_app(fault=lambda: None, routers=[routes])
+    answer = Client(app).post("/v1/datasets/d/versions?model=m", content=arrow([0]), headers=ARROW)
+    assert (answer.status_code, "min_free_bytes" in answer.text) == (507, True)
+
+
 @pytest.mark.parametrize(
     ("url", "content", "status", "detail"),
     [
         ("/v1/datasets/d/versions?model=m", arrow([0, 7]), 422, "expect_column_values_to_be_in_set"),
-        ("/v1/datasets/d/versions?model=m", b"not arrow", 400, "not an Arrow IPC stream"),
+        ("/v1/datasets/d/versions?model=m", b"not arrow", 400, "a message does not begin"),
         ("/v1/datasets/d/versions?model=m", arrow([0] * 9)[:-200], 400, "not an Arrow IPC stream"),
         ("/v1/datasets/d/versions", arrow([0]), 422, "?model= is needed"),
         ("/v1/datasets/d/versions?model=x", arrow([0]), 404, "no model 'x' in the configuration"),

@@ -18,7 +18,6 @@ from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.queries.cases import cases_of
 from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.server.app import build_app
@@ -52,7 +51,7 @@ def app(engine: Engine, tmp_path: Path) -> FastAPI:
         limits=LimitSettings(body_bytes=1_000_000),
     )
     router = data_routes(engine, settings, LocalObjects(tmp_path / "objects"))
-    return build_app(keyring=Keyring("key"), fault=lambda: None, routers=[router])
+    return build_app(fault=lambda: None, routers=[router])
 
 
 def publish(app: FastAPI, *outcomes: dict[str, Any], model: str = "m", **more: Any) -> tuple[int, Any]:

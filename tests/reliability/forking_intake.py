@@ -1,14 +1,16 @@
 """Forks an intake for every line on stdin: the imports are paid once, so that hundreds of rounds are cheap.
 
 A line is a JSON object: ``{"config": …}`` starts one, with ``cut_after``, ``how`` and ``seed`` for a power
-cut (`power_cut.c`, preloaded), ``pragmas`` for the journal, ``commit_s`` for a slow disk; answered with its
-pid and port. ``{"wait": pid}`` is answered with its exit status once it has ended.
+cut (`power_cut.c`, preloaded), ``pragmas`` for the journal, ``commit_s`` for a slow disk, ``descriptors`` as
+their hard bound, ``is_whole`` for pages and queries too; answered with its pid and port.
+``{"wait": pid}`` is answered with its exit status once it has ended.
 """
 
 import ctypes
 import json
 import logging
 import os
+import resource
 import socket
 import sys
 import time
@@ -25,7 +27,10 @@ from outrider.monitor.settings.config import load_settings
 def run(order: dict[str, Any], listener: socket.socket) -> int:
     """Be an intake; a power cut ends it in between."""
     settings = load_settings(Path(order["config"]))
-    setattr(intake.ServerProcess, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
+    if not order.get("is_whole"):
+        setattr(intake.ServerProcess, "add_routers", lambda _: None)  # noqa: B010 - pages take no records
+    if most := order.get("descriptors"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     prepare = JournalFile._prepare
 
     def prepared(file: JournalFile, max_bytes: int | None) -> None:

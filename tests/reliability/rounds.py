@@ -17,7 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.monitor.http.auth import load_or_create_key
+from outrider.monitor.http.keyring import load_or_create_key
 from tests.soak import PATIENCE_S
 
 CONFIG = "[server]\nport = 0\n\n[models.toy]\n"

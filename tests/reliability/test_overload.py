@@ -2,24 +2,17 @@
 
 import http.client
 import json
-import os
-import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from outrider.dataops.journal.journal import SqliteJournal
 from outrider.monitor.client import Client, Counts
-from outrider.monitor.http.auth import load_or_create_key
 from tests.soak import PATIENCE_S, rounds
 
-from .rounds import Forker
+from .running import running
 
 MIB = 1_048_576
 QUEUE_BYTES = 4 * MIB
@@ -28,53 +21,6 @@ SENDERS = 24
 ROWS = 100
 FLOOD = rounds(40_000)
 """Requests."""
-
-
-@dataclass
-class Running:
-    """An intake of its own."""
-
-    folder: Path
-    pid: int
-    port: int
-
-    @property
-    def key(self) -> str:
-        """Key of the service."""
-        return load_or_create_key(self.folder / "outrider-data" / "key")
-
-    @property
-    def resident_bytes(self) -> int:
-        """Memory of the process now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def stored(self) -> int:
-        """Records in the journal."""
-        with SqliteJournal(self.folder / "outrider-data" / "journal.db", read_only=True) as journal:
-            return journal.count_records(0, journal.last_seq(), model="toy")
-
-    def counted(self, name: str) -> float:
-        """A sum over the samples of a metric, as the service shows it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.key}"})
-        lines = connection.getresponse().read().decode().splitlines()
-        connection.close()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
-
-
-@contextmanager
-def running(folder: Path, config: str, *, commit_s: float = 0.0) -> Iterator[Running]:
-    """An intake whose every commit takes so much longer."""
-    folder.mkdir(exist_ok=True)
-    (folder / "outrider.toml").write_text(config, encoding="utf-8")
-    with Forker() as forker:
-        started = forker.ask(config=str(folder / "outrider.toml"), commit_s=commit_s)
-        try:
-            yield Running(folder, started["pid"], started["port"])
-        finally:
-            os.kill(started["pid"], signal.SIGTERM)
-            forker.ask(wait=started["pid"])
 
 
 def is_exact(counts: Counts) -> bool:

@@ -1,4 +1,4 @@
 """Backup: a data folder in, a copy with a manifest out.
 
-May import state, journal.
+May import access, state, journal.
 """

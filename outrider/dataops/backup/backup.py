@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from outrider.dataops.access.private_files import make_private
 from outrider.errors import OutriderError
 
 from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progress, read_contents, sha256_of
@@ -50,6 +51,7 @@ def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progr
     try:
         manifest = _fill(part, folder, release=release, now_us=now_us, progress=progress)
         manifest.save(part)
+        make_private(part)
         sync_all(part)
         os.replace(part, destination)
     except BaseException:

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from outrider.dataops.access.private_files import make_private
 from outrider.errors import OutriderError
 
 from .backup import copy_hashed, sync_all
@@ -35,6 +36,7 @@ def restore(source: Path, folder: Path, *, progress: Progress) -> Manifest:
             raise BackupDamaged(
                 f"{source}: its databases hold {found}, its manifest says {manifest.contents}"
             )
+        make_private(part)
         sync_all(part)
         os.replace(part, folder)
     except BaseException:

@@ -29,11 +29,6 @@ def accept(proposals: Sequence[Proposal], path: Path) -> bool:
         file.write(after)
         file.flush()
         os.fsync(file.fileno())
-    if path.exists():
-        os.chmod(temporary, path.stat().st_mode)
-    else:
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+    os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
     os.replace(temporary, path)
     return True

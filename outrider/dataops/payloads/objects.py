@@ -1,12 +1,16 @@
 """Store of large immutable bytes by SHA-256: weights and Parquet."""
 
 import hashlib
+import mmap
 import os
 import tempfile
+from io import BytesIO
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from outrider.errors import NotFound, OutriderError
+
+_STEP_BYTES = 1_048_576
 
 
 class ObjectStore(Protocol):
@@ -15,8 +19,14 @@ class ObjectStore(Protocol):
     def put(self, data: bytes) -> str:
         """Store durably, the same bytes once; return SHA-256 in hex."""
 
+    def put_file(self, file: BinaryIO) -> str:
+        """Store the rest of a file, in steps; return SHA-256 in hex."""
+
     def get(self, digest: str) -> bytes:
         """Verified bytes of a digest; raises NotFound or CorruptObject."""
+
+    def mapped(self, digest: str) -> memoryview:
+        """Verified bytes of a digest, mapped; raises NotFound or CorruptObject."""
 
     def has(self, digest: str) -> bool:
         """Test for an object of that digest."""
@@ -38,23 +48,29 @@ class LocalObjects:
     def put(self, data: bytes) -> str:
         """Store durably; returns the SHA-256 in hex."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self._path(digest)
-        if path.exists():
-            return digest
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+        return digest if self.has(digest) else self.put_file(BytesIO(data))
+
+    def put_file(self, file: BinaryIO) -> str:
+        """Store the rest of a file durably; returns the SHA-256 in hex."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")
+        digest = hashlib.sha256()
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            with os.fdopen(handle, "wb") as copy:
+                while step := file.read(_STEP_BYTES):
+                    digest.update(step)
+                    copy.write(step)
+                copy.flush()
+                os.fsync(copy.fileno())
+            path = self._path(digest.hexdigest())
+            path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
         for folder in (path.parent, self.folder):  # the new names must survive a power cut too
             _sync_folder(folder)
-        return digest
+        return path.name
 
     def get(self, digest: str) -> bytes:
         """Bytes of that digest, verified."""
@@ -62,9 +78,18 @@ class LocalObjects:
             data = self._path(digest).read_bytes()
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
-        found = hashlib.sha256(data).hexdigest()
-        if found != digest:
-            raise CorruptObject(f"object {digest} in {self.folder} has the content of {found}; restore it")
+        self._verify(digest, data)
+        return data
+
+    def mapped(self, digest: str) -> memoryview:
+        """Bytes of that digest, verified, mapped instead of read."""
+        try:
+            with self._path(digest).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+        except FileNotFoundError:
+            raise NotFound(f"no object {digest} in {self.folder}") from None
+        self._verify(digest, data)
         return data
 
     def has(self, digest: str) -> bool:
@@ -84,6 +109,11 @@ class LocalObjects:
         if not path.exists():
             raise NotFound(f"no object {digest} in {self.folder}")
         return path
+
+    def _verify(self, digest: str, data: bytes | memoryview) -> None:
+        found = hashlib.sha256(data).hexdigest()
+        if found != digest:
+            raise CorruptObject(f"object {digest} in {self.folder} has the content of {found}; restore it")
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):

@@ -1,8 +1,11 @@
 """Database ``state.db``: SQLite in WAL mode, durable commits, one writer."""
 
+import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
@@ -10,6 +13,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from outrider.errors import ConfigError
 
 BUSY_TIMEOUT_MS = 5_000
+REST_S = 5.0
+"""How often a process at rest looks although nothing was committed."""
 _IMMEDIATE = "outrider_immediate"
 
 
@@ -59,6 +64,46 @@ def write(engine: Engine) -> Iterator[Connection]:
     """
     with engine.connect().execution_options(**{_IMMEDIATE: True}) as connection, connection.begin():
         yield connection
+
+
+class DatabaseChanges:
+    """Test for commits to a SQLite file.
+
+    It takes microseconds, where a query takes hundreds.
+
+    Parameters
+    ----------
+    path
+        Of ``state.db`` or ``journal.db``; None for another database, which has always changed.
+    """
+
+    def __init__(self, path: Path | str | None) -> None:
+        self._db = None if path is None else sqlite3.connect(path, check_same_thread=False)
+        self._seen = self._version()
+
+    @classmethod
+    def of(cls, engine: Engine) -> "DatabaseChanges":
+        """Test for commits to an engine's database."""
+        return cls(engine.url.database if engine.dialect.name == "sqlite" else None)
+
+    def has_changed(self) -> bool:
+        """Test for commits of other connections since the last call."""
+        before, self._seen = self._seen, self._version()
+        return self._db is None or self._seen != before
+
+    def wait(self, stop: threading.Event, *, every_s: float, at_most_s: float) -> None:
+        """Wait for a commit or ``stop``, looked for every so often."""
+        until = time.monotonic() + at_most_s
+        while not stop.wait(every_s) and not self.has_changed() and time.monotonic() < until:
+            pass
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._db is not None:
+            self._db.close()
+
+    def _version(self) -> int:
+        return 0 if self._db is None else int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _configure(raw: Any, _record: object) -> None:

@@ -3,9 +3,14 @@
 Great Expectations never runs in this process: a commit becomes a job of the trainer, and the request waits.
 """
 
+import asyncio
 import dataclasses
+import mmap
+import shutil
+import tempfile
 import time
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -22,10 +27,18 @@ from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
-from outrider.monitor.http.limits import ClientGone, read_body
+from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import binary
+from outrider.monitor.intake.arrow_messages import (
+    Inflation,
+    bad,
+    check_decoded,
+    check_messages,
+    check_schema,
+)
 from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import LimitSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
 BEHAVIORAL = "behavioral test"
@@ -141,16 +154,22 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
     """Add the route that commits."""
     limits = settings.limits
 
-    async def body_of(request: Request) -> bytes:
-        try:
-            return await read_body(
-                request.receive,
-                dict(request.scope["headers"]),
-                max_bytes=limits.dataset_body_bytes,
-                max_ratio=limits.ratio,
-            )
-        except ClientGone:
-            raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
+    bounds = BodyBounds(limits.dataset_bytes, limits.ratio, "limits.dataset_bytes")
+
+    async def body_of(request: Request) -> AsyncIterator[BinaryIO]:
+        # Without a name: whatever ends the process, nothing of it stays.
+        with tempfile.TemporaryFile(dir=settings.data_folder) as file:
+            try:
+                async for part in body_parts(request.receive, dict(request.scope["headers"]), bounds):
+                    _check_disk(settings)
+                    await asyncio.to_thread(file.write, part)
+            except ClientGone:
+                raise ProblemError(
+                    problem(400, "the connection closed before the body was complete")
+                ) from None
+            file.flush()
+            yield file
 
     @router.post(
         "/datasets/{name}/versions",
@@ -163,7 +182,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         name: str,
         request: Request,
         response: Response,
-        body: Annotated[bytes, Depends(body_of)],
+        body: Annotated[BinaryIO, Depends(body_of)],
         model: str | None = None,
         source: str = "import",
         part: Literal["train", "held_out"] = "train",
@@ -177,15 +196,16 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         params: dict[str, object] = {}
         if kind == "application/json":
-            model = _flags_of(name, body)
+            model = _flags_of(name, _small(body, limits.request_bytes))
             known_model(settings, model)
         else:
             if model is None:
                 raise ProblemError(problem(422, "?model= is needed beside an Arrow body", field="model"))
             known_model(settings, model)
-            _check_arrow(body)
+            _check_arrow(body, limits)
             _check_place(settings, name, source, part)
-            params = {"dataset": name, "object": objects.put(body), "source": source, "part": part}
+            body.seek(0)
+            params = {"dataset": name, "object": objects.put_file(body), "source": source, "part": part}
         with write(engine) as connection:
             job = jobs.add(connection, model=model, kind="dataset", params=params, now_us=now_us())
         found = _wait(engine, job, wait_s)
@@ -251,13 +271,37 @@ def _wait(engine: Engine, job: str, seconds: float) -> JobRow:
         time.sleep(_POLL_S)
 
 
-def _check_arrow(body: bytes) -> None:
+def _check_disk(settings: Settings) -> None:
+    least = settings.storage.min_free_bytes
+    if shutil.disk_usage(settings.data_folder).free < least:
+        detail = f"fewer than {least} bytes are free on the disk (storage.min_free_bytes)"
+        raise ProblemError(problem(507, detail, headers={"retry-after": "60"}))
+
+
+def _small(body: BinaryIO, most: int) -> bytes:
+    """A body of JSON, which is small."""
+    body.seek(0)
+    content = body.read(most + 1)
+    if len(content) > most:
+        detail = f"JSON of more than {most} bytes (limits.request_bytes); a table is sent as Arrow"
+        raise ProblemError(problem(413, detail))
+    return content
+
+
+def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
+    """Refuse what is no table, or would be too large a one, before any of it is unpacked."""
+    most, decoded = limits.dataset_bytes, 0
     try:
-        with pa.ipc.open_stream(body) as reader:
+        stream = memoryview(mmap.mmap(body.fileno(), 0, access=mmap.ACCESS_READ))
+        check_messages(stream, Inflation(most, limits.ratio))
+        body.seek(0)
+        with pa.ipc.open_stream(pa.PythonFile(body, "r")) as reader:
+            check_schema(reader.schema)
             for batch in reader:
                 batch.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ProblemError(problem(400, f"the body is not an Arrow IPC stream: {error}")) from None
+                decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 
 
 def _number(number: int | Literal["newest"]) -> int | None:

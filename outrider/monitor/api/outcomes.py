@@ -15,7 +15,7 @@ from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
-from outrider.monitor.http.limits import ClientGone, read_body
+from outrider.monitor.http.limits import BodyBounds, ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.behavior import (
     COLUMNS,
@@ -164,12 +164,8 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
 
     async def body_of(request: Request) -> bytes:
         try:
-            return await read_body(
-                request.receive,
-                dict(request.scope["headers"]),
-                max_bytes=settings.limits.body_bytes,
-                max_ratio=settings.limits.ratio,
-            )
+            bounds = BodyBounds(settings.limits.body_bytes, settings.limits.ratio)
+            return await read_body(request.receive, dict(request.scope["headers"]), bounds)
         except ClientGone:
             raise ProblemError(problem(400, "the connection closed before the body was complete")) from None
 

@@ -18,8 +18,6 @@ from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
-OPEN = ("/v2/health/live", "/v2/health/ready")
-"""Paths that need no key, as ``/healthz`` and ``/readyz``."""
 _DATATYPES = {pa.int64(): "INT64", pa.float64(): "FP64", pa.bool_(): "BOOL"}
 
 

@@ -102,9 +102,9 @@ class EngineGroups:
             self._metrics.observe(self._clients)
         return found
 
-    def wait(self, timeout_s: float, /) -> None:
-        """Until something comes."""
-        self._wake.wait(timeout_s)
+    def wait(self, timeout_s: float, /) -> bool:
+        """Wait for an event; False when none came."""
+        return self._wake.wait(timeout_s)
 
     def stop(self) -> None:
         """Kill all processes."""

@@ -1,137 +1,37 @@
-"""Authentication: one generated key, one-time browser links, CSRF tokens."""
+"""The gate before all routes: keys, sessions, scopes, names."""
 
-import base64
-import contextlib
-import hashlib
-import hmac
-import os
-import secrets
-import stat
-import time
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
-from typing import Literal
+from typing import Any
 from urllib.parse import parse_qs
 
-from outrider.errors import ConfigError
-
+from .hosts import HostNames, TrustedProxies
+from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
 from .problem import Problem, problem
 from .responses import send_problem
+from .route_scopes import RouteScopes, ScopedRoute
+from .visitors import Visitor
+
+log = logging.getLogger("outrider.access")
 
 COOKIE = "outrider"
 CSRF_FIELD = "csrf_token"
 CSRF_HEADER = b"x-csrf-token"
-LINK_S = 900
-SESSION_S = 7 * 24 * 3600
+LOGIN = "/login"
+_OF_BROWSERS = (LOGIN, "/metrics")
+"""Open to everybody under a name of ours; probes of a cluster ask by whatever name they like."""
 _FORM_BYTES = 262_144
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
-def load_or_create_key(path: Path) -> str:
-    """Read, or generate, the key file, owner-readable only (mode 0600).
-
-    Raises
-    ------
-    ConfigError
-        If the file is empty, or others may read it.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write("or_" + secrets.token_urlsafe(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was first: its key counts
-            os.link(draft, path)
-        draft.unlink()
-    key = path.read_text().strip()
-    if not key:
-        raise ConfigError(f"{path} is empty: delete it to have a new key generated")
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise ConfigError(f"{path} can be read by others: chmod 600 {path}")
-    return key
-
-
-class Keyring:
-    """Keys, one-time links, sessions and CSRF tokens, from one key.
-
-    Sessions are signed, not stored: they survive a restart, and a new key ends them all.
-
-    Parameters
-    ----------
-    key
-        The API key.
-    now
-        Clock, seconds since the epoch.
-
-    Examples
-    --------
-    >>> keyring = Keyring("or_secret")
-    >>> keyring.is_key("or_secret"), keyring.is_key("or_guess")
-    (True, False)
-    >>> session = keyring.open_session(keyring.make_link_token())
-    >>> keyring.is_session(session)
-    True
-    """
-
-    def __init__(self, key: str, *, now: Callable[[], float] = time.time) -> None:
-        self._key = key.encode()
-        self._now = now
-        self._used: dict[str, float] = {}
-
-    def is_key(self, candidate: str) -> bool:
-        """Test for the API key, compared in constant time."""
-        return hmac.compare_digest(candidate.encode("utf-8", "replace"), self._key)
-
-    def make_link_token(self) -> str:
-        """Token for ``/login?token=…``, by whoever has the key: once, 15 minutes."""
-        return self._sign("link", int(self._now()) + LINK_S)
-
-    def open_session(self, token: str) -> str | None:
-        """Exchange a fresh link token for the session cookie's value, or None."""
-        if not self._is_signed("link", token) or token in self._used:
-            return None
-        now = self._now()
-        self._used = {used: until for used, until in self._used.items() if until > now}
-        self._used[token] = now + LINK_S
-        return self._sign("session", int(now) + SESSION_S)
-
-    def is_session(self, session: str) -> bool:
-        """Test a session cookie's value."""
-        return self._is_signed("session", session)
-
-    def csrf_token(self, session: str) -> str:
-        """CSRF token of this session, field ``csrf_token`` or X-CSRF-Token header."""
-        return self._mac(f"csrf|{session}")
-
-    def is_csrf_token(self, session: str, token: str) -> bool:
-        """Test a form's token against its session."""
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self.csrf_token(session).encode())
-
-    def _sign(self, purpose: Literal["link", "session"], until: int) -> str:
-        text = f"{until}.{secrets.token_urlsafe(12)}"
-        return f"{text}.{self._mac(f'{purpose}|{text}')}"
-
-    def _is_signed(self, purpose: Literal["link", "session"], token: str) -> bool:
-        text, _, mac = token.rpartition(".")
-        if not hmac.compare_digest(mac.encode("utf-8", "replace"), self._mac(f"{purpose}|{text}").encode()):
-            return False
-        return int(text.partition(".")[0]) > self._now()
-
-    def _mac(self, text: str) -> str:
-        digest = hmac.new(self._key, text.encode("utf-8", "replace"), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-
 class KeyGate:
-    """ASGI middleware that requires key or session for everything behind.
+    """ASGI middleware that asks every request for its key and scope.
 
-    What lets a browser in also sets ``scope["state"]["session"]`` and ``["csrf_token"]`` for the pages. A
-    browser's unsafe request needs the CSRF token as a form field or a header.
+    What lets a browser in also sets ``scope["state"]["csrf_token"]`` for the pages. A browser's unsafe
+    request needs the CSRF token as a form field or a header. Changes are in the log before they are answered.
 
     Parameters
     ----------
@@ -139,10 +39,16 @@ class KeyGate:
         What is guarded.
     keyring
         Who may pass.
+    routes
+        Which scope each route asks for.
     open_paths
-        Paths served to everybody.
+        Further paths served to everybody.
     is_keyless
         Which other requests pass without the key.
+    names
+        What the service is called: browsers that call it otherwise are sent away.
+    proxies
+        Whose word on sender and TLS is taken.
     """
 
     def __init__(
@@ -150,69 +56,198 @@ class KeyGate:
         app: ASGIApp,
         keyring: Keyring,
         *,
-        open_paths: frozenset[str],
+        routes: RouteScopes,
+        open_paths: frozenset[str] = frozenset(),
         is_keyless: Callable[[Scope], bool] = lambda _: False,
+        names: HostNames | None = None,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self._app = app
         self._keyring = keyring
+        self._routes = routes
         self._open_paths = open_paths
         self._is_keyless = is_keyless
+        self._names = names or HostNames([])
+        self._proxies = proxies or TrustedProxies([])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, or answer 401 or 403."""
+        """Let the request through, or answer 401, 403, 404, 405 or 421."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        session = _cookie(headers.get(b"cookie", b""))
+        route = self._routes.find(scope["method"], scope["path"], headers)
+        holder = self._keyring.by_header(headers.get(b"authorization", b""))
+        if holder is None:
+            await self._unkeyed(scope, receive, send, headers, route)
+            return
+        holder.is_used = True
+        if route is not None and route.is_intake and route.missing(holder.rights) is None:
+            scope.setdefault("state", {})["meter"] = holder.meter
+            await self._app(scope, receive, send)
+            return
+        await self._keyed(scope, receive, send, Visitor(self._address(scope, headers), holder), route)
+
+    async def _unkeyed(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        route: ScopedRoute | None,
+    ) -> None:
+        """Pass what needs no key, and browsers with a session."""
+        path = scope["path"]
+        is_open = path in self._open_paths or (route is not None and not route.needs)
+        if self._is_keyless(scope) or (is_open and path not in _OF_BROWSERS):
+            await self._app(scope, receive, send)
+            return
+        if b"host" in headers and not self._names.has(headers[b"host"]):
+            is_browser = is_open or b"cookie" in headers or _wants_page(headers)
+            await send_problem(send, _misdirected(headers[b"host"]) if is_browser else unauthorized())
+            return
+        if self._proxies.is_tls(scope, headers):
+            scope["scheme"] = "https"
+        cookie = _cookie(headers.get(b"cookie", b""))
+        session = self._keyring.by_cookie(cookie) if cookie else None
+        visitor = Visitor(self._address(scope, headers), session.holder if session else None, session)
         state = scope.setdefault("state", {})
-        if session and self._keyring.is_session(session):
-            state["session"], state["csrf_token"] = session, self._keyring.csrf_token(session)
-        else:
-            session = ""
-        if scope["path"] in self._open_paths or self._has_key(headers) or self._is_keyless(scope):
+        state["visitor"] = visitor
+        if session is not None:
+            session.is_used = session.holder.is_used = True
+            state["csrf_token"] = csrf_token(cookie)
+        if is_open:
             await self._app(scope, receive, send)
-        elif not session:
-            await send_problem(send, unauthorized())
+        elif session is None:
+            await self._refuse(scope, receive, send, headers, unauthorized())
         elif scope["method"] in _SAFE:
-            await self._app(scope, receive, send)
+            await self._keyed(scope, receive, send, visitor, route)
         else:
-            await self._unsafe(scope, receive, send, session)
+            await self._unsafe(scope, receive, send, headers, cookie, visitor, route)
 
-    def _has_key(self, headers: dict[bytes, bytes]) -> bool:
-        scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        return scheme.lower() == "bearer" and self._keyring.is_key(key.strip())
-
-    async def _unsafe(self, scope: Scope, receive: Receive, send: Send, session: str) -> None:
+    async def _keyed(
+        self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, route: ScopedRoute | None
+    ) -> None:
+        """Hold a visitor to the scopes of its key, and note what it changes."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        holder = visitor.holder
+        if holder is None:
+            await self._refuse(scope, receive, send, headers, unauthorized())
+        elif route is None:
+            await send_problem(send, self._nowhere(scope))
+        elif (missing := route.missing(holder.rights)) is not None:
+            await self._refuse(scope, receive, send, headers, forbidden(holder.name, missing))
+        else:
+            state = scope.setdefault("state", {})
+            state["visitor"], state["meter"] = visitor, holder.meter
+            is_change = not route.is_intake and scope["method"] not in _SAFE
+            noting = self._noting(scope, send, visitor, route) if is_change else send
+            await self._app(scope, receive, noting)
+
+    async def _unsafe(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        cookie: str,
+        visitor: Visitor,
+        route: ScopedRoute | None,
+    ) -> None:
         token = headers.get(CSRF_HEADER, b"").decode("latin-1")
         if not token and headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
             body = await _small_body(receive)
             token = parse_qs(body.decode("utf-8", "replace")).get(CSRF_FIELD, [""])[0]
             receive = _replay(body, receive)
-        if self._keyring.is_csrf_token(session, token):
-            await self._app(scope, receive, send)
+        if is_csrf_token(cookie, token):
+            await self._keyed(scope, receive, send, visitor, route)
         else:
-            await send_problem(
-                send, problem(403, f"the form lacks its {CSRF_FIELD}: load the page again and repeat")
+            why = problem(403, f"the form lacks its {CSRF_FIELD}: load the page again and repeat")
+            await self._refuse(scope, receive, send, headers, why)
+
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes], why: Problem
+    ) -> None:
+        """A problem; for a browser the page of the login, which says the same."""
+        if not _wants_page(headers):
+            await send_problem(send, why)
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "") if scope["method"] in _SAFE else "/"
+        state: dict[str, Any] = {**scope.get("state", {}), "refusal": why, "wanted": wanted}
+        page = {"method": "GET", "path": LOGIN, "raw_path": LOGIN.encode(), "query_string": b""}
+        await self._app({**scope, **page, "state": state}, receive, send)
+
+    def _nowhere(self, scope: Scope) -> Problem:
+        methods = self._routes.methods(scope["path"])
+        if methods:
+            allowed = ", ".join(methods)
+            return problem(405, f"{scope['path']} answers {allowed}", headers={"allow": allowed})
+        return problem(404, f"no route or object at {scope['path']}")
+
+    def _noting(self, scope: Scope, send: Send, visitor: Visitor, route: ScopedRoute) -> Send:
+        """Send that writes a change to the log before its answer; refusals changed nothing."""
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start" and not 400 <= message["status"] < 500:
+                await asyncio.to_thread(self._note, scope, visitor, route, message["status"])
+            await send(message)
+
+        return noting
+
+    def _note(self, scope: Scope, visitor: Visitor, route: ScopedRoute, status: int) -> None:
+        session = visitor.session.row.id if visitor.session else ""
+        try:
+            self._keyring.note_write(
+                visitor.name,
+                route.action,
+                scope["path"],
+                status=status,
+                address=visitor.address,
+                session=session,
             )
+        except Exception:  # the change is made: an answer that denied it would be a lie
+            log.exception("not in the log of writes: %s by %s", route.action, visitor.name)
+
+    def _address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        return self._proxies.sender(scope, headers)
 
 
 def unauthorized() -> Problem:
     """The 401 of every guarded route."""
     return problem(
         401,
-        "no valid key: send 'Authorization: Bearer <key>'; the key stands in the file 'key' of the data"
-        " folder. For a browser, open the link that `outrider serve` printed",
+        "no valid key: send 'Authorization: Bearer <key>'; `outrider keys create` makes one, and that of the"
+        " owner stands in the file 'key' of the data folder. For a browser, `outrider login` prints a link",
         headers={"www-authenticate": 'Bearer realm="outrider"'},
     )
 
 
+def forbidden(key: str, missing: frozenset[str]) -> Problem:
+    """The 403 of a key without the scope of a route."""
+    needed = " or ".join(sorted(missing))
+    return problem(403, f"key {key!r} lacks the scope {needed}", key=key, scope=needed)
+
+
 def session_cookie(session: str, *, secure: bool) -> str:
-    """Set-Cookie header of a session."""
+    """Set-Cookie header of a session; an empty one ends there."""
     flags = "; Secure" if secure else ""
-    return f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={SESSION_S}{flags}"
+    kept_s = SESSION_S if session else 0
+    return f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={kept_s}{flags}"
+
+
+def _misdirected(host: bytes) -> Problem:
+    told = host[:200].decode("latin-1")
+    return problem(
+        421,
+        f"this service is not called {told!r}: open it by its address, or add the name to server.names in"
+        " outrider.toml",
+    )
+
+
+def _wants_page(headers: Mapping[bytes, bytes]) -> bool:
+    return b"text/html" in headers.get(b"accept", b"") and b"hx-request" not in headers
 
 
 def _cookie(header: bytes) -> str:

@@ -1,8 +1,9 @@
-"""Bounds on strangers' request bodies: bytes, time, growth while streaming."""
+"""Bounds on strangers' request bodies: bytes, growth while streaming, objects in JSON."""
 
-import asyncio
+import tempfile
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +18,12 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _FREE_BYTES = 1_048_576
 """Below this size any ratio is harmless."""
+_FREE_MEMBERS = 64
+_MEMBER_BYTES = 1024
+"""Least that members of a gzip body must hold on average, beyond the first few."""
+_SPOOL_BYTES = 16_777_216
+_JSON_COSTS = ((b"{", 190), (b"[", 64), (b":", 60), (b",", 36))
+"""Bytes that an object, a list, a member and a further value take in memory, about."""
 
 
 class ClientGone(Exception):  # noqa: N818 - reads as the event it is
@@ -54,16 +61,37 @@ class ByteBudget:
         self.held -= size
 
 
-async def read_body(
+@dataclass(frozen=True, slots=True)
+class BodyBounds:
+    """Bounds of one body.
+
+    Parameters
+    ----------
+    max_bytes
+        After decompression.
+    max_ratio
+        Decompressed / compressed bytes; not applied below 1 MiB.
+    setting
+        Name of the setting behind ``max_bytes``.
+    """
+
+    max_bytes: int
+    max_ratio: int
+    setting: str = "limits.body_bytes"
+
+
+def _take_nothing(_: int) -> None:
+    """Count nothing."""
+
+
+async def body_parts(
     receive: Receive,
     headers: Mapping[bytes, bytes],
+    bounds: BodyBounds,
     *,
-    max_bytes: int,
-    max_ratio: int,
-    take: Callable[[int], None] = lambda _: None,
-    timeout_s: float = 30.0,
-) -> bytes:
-    """Whole body, decompressed.
+    take: Callable[[int], None] = _take_nothing,
+) -> AsyncIterator[bytes]:
+    """Parts of a streaming body, decompressed. The connection holds its sender to a pace.
 
     Parameters
     ----------
@@ -71,54 +99,79 @@ async def read_body(
         ASGI receive.
     headers
         Request headers, names in lower case.
-    max_bytes
-        Bound of the body, after decompression.
-    max_ratio
-        Bound of decompressed / compressed bytes; not applied below 1 MiB.
+    bounds
+        Bounds of the whole.
     take
         Told of bytes that will stand in memory, before they do; may raise.
-    timeout_s
-        The body must be complete by then.
 
     Raises
     ------
     ProblemError
-        400 broken compression, 408 too slow, 413 too large, 415 unknown Content-Encoding.
+        400 broken compression, 413 too large, 415 unknown Content-Encoding.
     ClientGone
         If the connection closes first.
     """
     encoding = headers.get(b"content-encoding", b"identity").strip().lower().decode("latin-1")
-    inflater = _inflater(encoding, max_bytes, max_ratio)
+    inflater = _inflater(encoding, bounds)
     declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > max_bytes:
-        raise _too_large(f"{int(declared)} bytes", max_bytes)
-    chunks: list[bytes] = []
+    if declared.isdigit() and int(declared) > bounds.max_bytes:
+        raise _too_large(f"{int(declared)} bytes", bounds)
     inflated = sent = 0
+    more = True
     try:
-        async with asyncio.timeout(timeout_s):
-            more = True
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                chunk: bytes = message.get("body", b"")
-                more = message.get("more_body", False)
-                sent += len(chunk)
-                if sent > max_bytes:
-                    raise _too_large(f"more than {max_bytes} bytes", max_bytes)
-                if inflater.keeps_all:
-                    take(len(chunk))
-                chunk = inflater.feed(chunk, inflated)
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            sent += len(chunk)
+            if sent > bounds.max_bytes:
+                raise _too_large(f"more than {bounds.max_bytes} bytes", bounds)
+            if inflater.keeps_all:
                 take(len(chunk))
-                inflated += len(chunk)
-                chunks.append(chunk)
-    except TimeoutError:
-        raise ProblemError(problem(408, f"the body was not complete after {timeout_s:g} s")) from None
-    rest = inflater.finish(inflated)
-    if rest:
-        take(len(rest))
-        chunks.append(rest)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunk = inflater.feed(chunk, inflated)
+            take(len(chunk))
+            inflated += len(chunk)
+            yield chunk
+        for chunk in inflater.finish(inflated):
+            take(len(chunk))
+            yield chunk
+    finally:
+        inflater.close()
+
+
+async def read_body(
+    receive: Receive,
+    headers: Mapping[bytes, bytes],
+    bounds: BodyBounds,
+    *,
+    take: Callable[[int], None] = _take_nothing,
+) -> bytes:
+    """Whole body, decompressed; see `body_parts`."""
+    parts = [part async for part in body_parts(receive, headers, bounds, take=take)]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def check_json(body: bytes, most: int) -> None:
+    """Refuse JSON whose objects would take more than ``most`` bytes.
+
+    Told by its punctuation alone.
+
+    Raises
+    ------
+    ProblemError
+        413. Bodies below 1 MiB pass: they cannot become large.
+    """
+    if len(body) < _FREE_BYTES:
+        return
+    size = sum(body.count(mark) * cost for mark, cost in _JSON_COSTS)
+    if size > most:
+        detail = (
+            f"the body would take about {size} bytes as objects, at most {most} (limits.parsed_bytes): send"
+            " fewer objects and lists at once"
+        )
+        raise ProblemError(problem(413, detail))
 
 
 class _Inflater(Protocol):
@@ -128,8 +181,11 @@ class _Inflater(Protocol):
     def feed(self, chunk: bytes, so_far: int) -> bytes:
         """Bytes that ``chunk`` inflates to; ``so_far`` were inflated before."""
 
-    def finish(self, so_far: int) -> bytes:
+    def finish(self, so_far: int) -> Iterable[bytes]:
         """Rest of the output at the end."""
+
+    def close(self) -> None:
+        """Let go of what is kept."""
 
 
 class _Plain:
@@ -138,8 +194,11 @@ class _Plain:
     def feed(self, chunk: bytes, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
         return chunk
 
-    def finish(self, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
-        return b""
+    def finish(self, so_far: int) -> Iterable[bytes]:  # noqa: ARG002 - the protocol's signature
+        return ()
+
+    def close(self) -> None:
+        pass
 
 
 class _Zlib:
@@ -147,13 +206,13 @@ class _Zlib:
 
     keeps_all = False
 
-    def __init__(self, name: str, max_bytes: int, max_ratio: int) -> None:
+    def __init__(self, name: str, bounds: BodyBounds) -> None:
         self._name = name
         self._wbits = 31 if name == "gzip" else 15
         self._stream = zlib.decompressobj(self._wbits)
-        self._max_bytes = max_bytes
-        self._max_ratio = max_ratio
+        self._bounds = bounds
         self._sent = 0
+        self._members = 1
 
     def feed(self, chunk: bytes, so_far: int) -> bytes:
         if self._sent == 0 and self._name == "deflate" and chunk and chunk[0] & 0x0F != 8:
@@ -163,19 +222,31 @@ class _Zlib:
         try:
             while chunk:
                 if self._stream.eof:
-                    self._stream = zlib.decompressobj(self._wbits)
-                room = self._max_bytes - so_far - len(inflated)
+                    self._next_member(so_far + len(inflated))
+                room = self._bounds.max_bytes - so_far - len(inflated)
                 inflated += self._stream.decompress(chunk, room + 1)
-                _check(so_far + len(inflated), self._sent, self._max_bytes, self._max_ratio)
+                _check(so_far + len(inflated), self._sent, self._bounds)
                 chunk = self._stream.unconsumed_tail or self._stream.unused_data
         except zlib.error as error:
             raise ProblemError(problem(400, f"the body is not {self._name}: {error}")) from None
         return bytes(inflated)
 
-    def finish(self, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
+    def finish(self, so_far: int) -> Iterable[bytes]:  # noqa: ARG002 - the protocol's signature
         if not self._stream.eof:
             raise ProblemError(problem(400, f"the {self._name} body is truncated"))
-        return b""
+        return ()
+
+    def close(self) -> None:
+        pass
+
+    def _next_member(self, inflated: int) -> None:
+        self._members += 1
+        if self._members > _FREE_MEMBERS + inflated // _MEMBER_BYTES:
+            detail = (
+                f"more than {_FREE_MEMBERS} {self._name} members of less than {_MEMBER_BYTES} bytes: send one"
+            )
+            raise ProblemError(problem(413, detail))
+        self._stream = zlib.decompressobj(self._wbits)
 
 
 class _Zstd:
@@ -183,36 +254,41 @@ class _Zstd:
 
     keeps_all = True
 
-    def __init__(self, max_bytes: int, max_ratio: int) -> None:
-        self._compressed = bytearray()
-        self._max_bytes = max_bytes
-        self._max_ratio = max_ratio
+    def __init__(self, bounds: BodyBounds) -> None:
+        # What a body in memory may hold stays there; a dataset goes to disk.
+        self._compressed = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 - until finish
+        self._sent = 0
+        self._bounds = bounds
 
     def feed(self, chunk: bytes, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
-        self._compressed += chunk
+        self._compressed.write(chunk)
+        self._sent += len(chunk)
         return b""
 
-    def finish(self, so_far: int) -> bytes:  # noqa: ARG002 - the protocol's signature
-        body = bytearray()
+    def finish(self, so_far: int) -> Iterator[bytes]:
+        self._compressed.seek(0)
         try:
-            with pa.CompressedInputStream(pa.BufferReader(bytes(self._compressed)), "zstd") as stream:
+            with pa.CompressedInputStream(pa.PythonFile(self._compressed, "r"), "zstd") as stream:
                 while step := stream.read(_FREE_BYTES):
-                    body += step
-                    _check(len(body), len(self._compressed), self._max_bytes, self._max_ratio)
+                    so_far += len(step)
+                    _check(so_far, self._sent, self._bounds)
+                    yield step
         except (pa.ArrowException, OSError) as error:
             raise ProblemError(problem(400, f"the body is not zstd: {error}")) from None
-        return bytes(body)
+
+    def close(self) -> None:
+        self._compressed.close()
 
 
-def _inflater(encoding: str, max_bytes: int, max_ratio: int) -> _Inflater:
+def _inflater(encoding: str, bounds: BodyBounds) -> _Inflater:
     if encoding in ("", "identity"):
         return _Plain()
     if encoding in ("gzip", "x-gzip"):
-        return _Zlib("gzip", max_bytes, max_ratio)
+        return _Zlib("gzip", bounds)
     if encoding == "deflate":
-        return _Zlib("deflate", max_bytes, max_ratio)
+        return _Zlib("deflate", bounds)
     if encoding == "zstd":
-        return _Zstd(max_bytes, max_ratio)
+        return _Zstd(bounds)
     raise ProblemError(
         problem(
             415,
@@ -222,16 +298,14 @@ def _inflater(encoding: str, max_bytes: int, max_ratio: int) -> _Inflater:
     )
 
 
-def _check(inflated: int, sent: int, max_bytes: int, max_ratio: int) -> None:
-    if inflated > max_bytes:
-        raise _too_large(f"more than {max_bytes} bytes after decompression", max_bytes)
-    if inflated > _FREE_BYTES and inflated > sent * max_ratio:
-        raise ProblemError(
-            problem(413, f"the body inflates more than {max_ratio} times (limits.ratio): send it plain")
-        )
+def _check(inflated: int, sent: int, bounds: BodyBounds) -> None:
+    if inflated > bounds.max_bytes:
+        raise _too_large(f"more than {bounds.max_bytes} bytes after decompression", bounds)
+    if inflated > _FREE_BYTES and inflated > sent * bounds.max_ratio:
+        detail = f"the body inflates more than {bounds.max_ratio} times (limits.ratio): send it plain"
+        raise ProblemError(problem(413, detail))
 
 
-def _too_large(what: str, max_bytes: int) -> ProblemError:
-    return ProblemError(
-        problem(413, f"the body has {what}, at most {max_bytes} (limits.body_bytes): send smaller blocks")
-    )
+def _too_large(what: str, bounds: BodyBounds) -> ProblemError:
+    detail = f"the body has {what}, at most {bounds.max_bytes} ({bounds.setting}): send smaller blocks"
+    return ProblemError(problem(413, detail))

@@ -4,7 +4,7 @@ Whole, bounded, and checked before any value is touched.
 """
 
 import difflib
-import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
 from outrider.monitor.http.problem import ProblemError, problem
 
+from .arrow_messages import bad, check_decoded, check_messages, check_schema
 from .block_builder import MAX_CELLS
 from .fast_arrow import known_columns
 from .pending_blocks import PendingBlock
@@ -23,10 +24,11 @@ from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
-_RECORD_BATCH, _DICTIONARY_BATCH = 3, 2
 
 
-def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str | None) -> list[RequestPart]:
+def read_stream(
+    body: bytes, *, kind: Kind, max_records: int, max_bytes: int, default_model: str | None
+) -> list[RequestPart]:
     """Parts of an Arrow IPC stream with full column names.
 
     One per model and batch of the stream.
@@ -40,21 +42,24 @@ def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str
         Whether its rows are records or labels.
     max_records
         Most rows in one request.
+    max_bytes
+        Most bytes of its columns without their dictionaries.
     default_model
         Model, unless a column ``model`` or the schema's metadata ``outrider.model`` names it.
 
     Raises
     ------
     ProblemError
-        400 for a stream that is truncated, malformed or has unknown columns; 413 for too many rows.
+        400 for a stream that is truncated, malformed or has unknown columns; 413 for too much of anything.
     """
     if not body.endswith(_END):
-        raise _bad("the stream is truncated: its end-of-stream marker is missing")
-    _refuse_compression(body)
+        raise bad("the stream is truncated: its end-of-stream marker is missing")
+    check_messages(body)
     parts: list[RequestPart] = []
-    rows = 0
+    rows = decoded = 0
     try:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            check_schema(reader.schema)
             _check_names(reader.schema, kind)
             for field in reader.schema:
                 _check_fields(field.name, field.type)
@@ -67,9 +72,10 @@ def read_stream(body: bytes, *, kind: Kind, max_records: int, default_model: str
                         problem(413, f"more than {max_records} rows in one request (limits.records)")
                     )
                 batch.validate(full=True)
+                decoded = check_decoded(batch, decoded, max_bytes, "limits.body_bytes")
                 parts += _parts(batch, rows - batch.num_rows, kind, model)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _bad(f"not a readable Arrow IPC stream: {str(error).splitlines()[0]}") from None
+        raise bad(f"not a readable Arrow IPC stream: {str(error).splitlines()[0]}") from None
     return parts
 
 
@@ -97,7 +103,7 @@ def read_known_stream(
     """
     if not body.endswith(_END):
         return None
-    _refuse_compression(body)
+    check_messages(body)
     parts: list[RequestPart] = []
     rows = 0
     try:
@@ -157,83 +163,33 @@ def _opened(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         found = from_arrow(array, None if media_type is None else media_type.decode("utf-8", "replace"))
     except pa.ArrowException as error:
-        raise _bad(f"column {field.name!r}: payloads cannot be read: {error}") from None
+        raise bad(f"column {field.name!r}: payloads cannot be read: {error}") from None
     return array if found is None else found
 
 
 def _check_names(schema: pa.Schema, kind: Kind) -> None:
     known = [*(LABEL_SYSTEM if kind == "labels" else SYSTEM), "model"]
     parts = _PARTS[kind]
-    for name in schema.names:
+    times = Counter(schema.names)
+    for name, count in times.items():
         part, dot, rest = name.partition(".")
-        if schema.names.count(name) > 1:
-            raise _bad(f"column {name!r} stands twice")
+        if count > 1:
+            raise bad(f"column {name!r} stands twice")
         if name in known or (part in parts and dot and rest):
             continue
         near = difflib.get_close_matches(part if dot else name, parts if dot else known, n=1)
         suggestion = f"{near[0]}.{rest}" if near and dot else near[0] if near else ""
         hint = f"; did you mean {suggestion[:256]!r}?" if suggestion else ""
         choices = ", ".join([*known, *(f"{p}.*" for p in parts)])
-        raise _bad(f"column {name[:256]!r} is none of {choices}{hint}")
-    if not any(name.partition(".")[0] in parts for name in schema.names):
-        raise _bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
+        raise bad(f"column {name[:256]!r} is none of {choices}{hint}")
+    if not any(name.partition(".")[0] in parts for name in times):
+        raise bad(f"the stream has no column {' or '.join(p + '.*' for p in parts)}")
 
 
 def _check_fields(name: str, kind: pa.DataType) -> None:
     """Refuse what Python could not read later: names of nested fields that stand twice or are no text."""
     names = [kind.field(index).name for index in range(kind.num_fields)]
     if pa.types.is_struct(kind) and len(set(names)) < len(names):
-        raise _bad(f"an element of column {name[:256]!r} has two fields of one name")
+        raise bad(f"an element of column {name[:256]!r} has two fields of one name")
     for index in range(kind.num_fields):
         _check_fields(name, kind.field(index).type)
-
-
-def _refuse_compression(body: bytes) -> None:
-    """Refuse compressed buffers by the messages' flatbuffer headers, before pyarrow inflates them."""
-    try:
-        position = 0
-        while position < len(body):
-            marker, size = struct.unpack_from("<Ii", body, position)
-            if marker == 0xFFFFFFFF and size == 0:
-                return  # what comes behind the end is not read
-            if marker != 0xFFFFFFFF or size < 0:
-                # Also the framing before Arrow 0.15, which pyarrow would still read.
-                raise _bad("a message does not begin with its continuation marker")
-            start = position + 8
-            message = body[start : start + size]
-            root = struct.unpack_from("<I", message)[0]
-            if _is_compressed(message, root):
-                raise _bad(
-                    "its buffers are compressed; send them plain and compress the body (Content-Encoding)"
-                )
-            length = _field(message, root, 3)
-            position = start + size + (struct.unpack_from("<q", message, length)[0] if length else 0)
-    except (struct.error, IndexError):
-        raise _bad("the stream is truncated or malformed in a message header") from None
-
-
-def _is_compressed(message: bytes, root: int) -> bool:
-    type_at, header_at = _field(message, root, 1), _field(message, root, 2)
-    header_type = message[type_at] if type_at else 0
-    if header_type not in (_RECORD_BATCH, _DICTIONARY_BATCH) or not header_at:
-        return False
-    header = header_at + struct.unpack_from("<I", message, header_at)[0]
-    if header_type == _DICTIONARY_BATCH:
-        data_at = _field(message, header, 1)
-        header = data_at + struct.unpack_from("<I", message, data_at)[0] if data_at else header
-    return _field(message, header, 3) != 0  # RecordBatch.compression
-
-
-def _field(message: bytes, table: int, index: int) -> int:
-    """Position of a field of a flatbuffer table, 0 when it is absent."""
-    vtable = table - struct.unpack_from("<i", message, table)[0]
-    if vtable < 0:
-        raise struct.error("vtable outside the message")
-    size = struct.unpack_from("<H", message, vtable)[0]
-    entry = 4 + 2 * index
-    offset = struct.unpack_from("<H", message, vtable + entry)[0] if entry < size else 0
-    return table + offset if offset else 0
-
-
-def _bad(reason: str) -> ProblemError:
-    return ProblemError(problem(400, f"Arrow body: {reason}"))

@@ -14,8 +14,19 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from outrider.errors import JournalFull
-from outrider.monitor.http.limits import ASGIApp, ByteBudget, ClientGone, Receive, Scope, Send, read_body
+from outrider.monitor.http.limits import (
+    ASGIApp,
+    BodyBounds,
+    ByteBudget,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    check_json,
+    read_body,
+)
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
+from outrider.monitor.http.quotas import Meter, QuotaExceeded
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.responses import send_bytes
 from outrider.monitor.metrics.registry import Metrics
@@ -55,10 +66,13 @@ class BodyLimits:
         How many times it may inflate.
     of_models
         ``max_bytes`` of models that have their own.
+    max_parsed
+        Bytes that a JSON body may take as objects.
     """
 
     max_bytes: int
     max_ratio: int
+    max_parsed: int = 201_326_592
     of_models: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -122,6 +136,7 @@ class HotRoutes:
         self._decoder = decoder
         self._writer = writer
         self._limits = limits
+        self._bounds = BodyBounds(limits.most_bytes, limits.max_ratio)
         self._budget = budget
         self._now_us = now_us
         self._record_log = RecordLog(log)
@@ -191,25 +206,28 @@ class HotRoutes:
         receive: Receive,
         take: Callable[[int], None],
     ) -> SenderReply:
+        meter: Meter | None = scope.get("state", {}).get("meter")
         try:
-            body = await read_body(
-                receive,
-                headers,
-                max_bytes=self._limits.most_bytes,
-                max_ratio=self._limits.max_ratio,
-                take=take,
-            )
+            if meter is not None:
+                meter.admit()
+            body = await read_body(receive, headers, self._bounds, take=take)
+            check_json(_json_of(headers, body), self._limits.max_parsed)
             self._bytes.inc(len(body))
+            if meter is not None:
+                meter.take(len(body))
             arrival = Arrival(
                 scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us()
             )
             reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
             if intake.name != "labels":
-                reason = {413: "too_large", 429: "busy"}.get(error.problem.status, "malformed")
+                kinds = {413: "too_large", 429: "quota" if isinstance(error, QuotaExceeded) else "busy"}
+                reason = kinds.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
                 self._refusals.note(model=_query(scope).get("model", ""), reason=reason)
             raise
+        if meter is not None:
+            meter.spend(decoded.accepted)
         is_records = reading.kind == "records"
         if is_records:
             for rejection in decoded.rejected:
@@ -310,6 +328,14 @@ def _query(scope: Scope) -> dict[str, str]:
         return {}
     # Backwards: the first value of a parameter counts.
     return dict(reversed(parse_qsl(query.decode("utf-8", "replace"))))
+
+
+def _json_of(headers: Mapping[bytes, bytes], body: bytes) -> bytes:
+    """The part of a body that may be JSON: punctuation in other bytes means nothing."""
+    kind = headers.get(b"content-type", b"")
+    if b"framed" in kind:
+        return body[8 : 8 + int.from_bytes(body[:8], "little")]
+    return b"" if b"arrow" in kind or b"protobuf" in kind else body
 
 
 def _texts(headers: dict[bytes, bytes]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from outrider.dataops.journal.journal import Kind
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import nulls
-from .drawn_columns import ColumnLimits, DrawnColumns
+from .drawn_columns import ASIDE_CELLS, ColumnLimits, DrawnColumns
 from .list_columns import cells_of
 from .pending_blocks import PendingBlock
 from .request_parts import RequestPart
@@ -70,7 +70,7 @@ class BlockBuilder:
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
-                return self._build(part, range(rows), kind, received_us, MAX_CELLS)
+                return self._build(part, range(rows), kind, received_us, MAX_CELLS)[:2]
         blocks: list[PendingBlock] = []
         faults: Faults = {}
         cells = MAX_CELLS
@@ -78,8 +78,8 @@ class BlockBuilder:
             members = range(start, min(rows, start + most))
             chunk = part.slice(members)
             with self._lock:
-                more, bad = self._build(chunk, members, kind, received_us, cells)
-            cells -= sum(cells_of(array) for block in more for array in block.table.columns)
+                more, bad, aside = self._build(chunk, members, kind, received_us, cells)
+            cells -= aside + sum(cells_of(array) for block in more for array in block.table.columns)
             blocks += more
             faults |= bad
         return blocks, faults
@@ -98,8 +98,8 @@ class BlockBuilder:
 
     def _build(
         self, part: RequestPart, rows: Sequence[int], kind: Kind, received_us: int, cells: int
-    ) -> tuple[list[PendingBlock], Faults]:
-        """Build one block of ``part``; its rows are called ``rows`` in the faults."""
+    ) -> tuple[list[PendingBlock], Faults, int]:
+        """Build one block of ``part``, its rows called ``rows`` in the faults; cells for its rare fields."""
         faults: Faults = {}
         admitted = self._admitted(kind, part.model)
         for attempt in range(_PASSES):
@@ -117,7 +117,7 @@ class BlockBuilder:
             else:
                 arrays = {name: array.take(pa.array(keep, pa.int64())) for name, array in arrays.items()}
         if not rows:
-            return [], faults
+            return [], faults, drawn.aside * ASIDE_CELLS
         news = {name: type_ for name, type_ in drawn.kinds.items() if known.get(name) != type_}
         if news:
             self._book.learn(kind, part.model, news, changed=drawn.changed)
@@ -131,7 +131,7 @@ class BlockBuilder:
         table = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
         block = PendingBlock(kind, part.model, digest, table)
         self._weigh(block)
-        return [block], faults
+        return [block], faults, drawn.aside * ASIDE_CELLS
 
     def _admitted(self, kind: Kind, model: str) -> frozenset[str]:
         """Fields that are no longer rare: where there is no room, columns that are make way."""

@@ -120,6 +120,8 @@ class Decoder:
         Columns of each model; grows as records bring new ones.
     max_records, max_columns, max_depth, max_elements
         Bounds of ``[limits]``.
+    max_bytes
+        Bound of Arrow columns without their dictionaries: that of a body.
     """
 
     def __init__(
@@ -130,8 +132,10 @@ class Decoder:
         max_columns: int = 512,
         max_depth: int = 16,
         max_elements: int = 100_000,
+        max_bytes: int = 10_485_760,
     ) -> None:
         self._book = book
+        self._max_bytes = max_bytes
         self._builder = BlockBuilder(
             book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
         )
@@ -196,7 +200,13 @@ class Decoder:
         """
         rejected: list[Rejection] = []
         if form == "arrow":
-            parts = read_stream(body, kind=kind, max_records=self._max_records, default_model=model)
+            parts = read_stream(
+                body,
+                kind=kind,
+                max_records=self._max_records,
+                max_bytes=self._max_bytes,
+                default_model=model,
+            )
         elif form == "framed":
             parts = self._framed(body, kind, model, rejected)
         else:

@@ -15,6 +15,7 @@ from outrider.assertions.batch import REST
 from outrider.assertions.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
+from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, is_text, nested_rows
 from .column_weights import Rival, joined, rivals, type_key
@@ -25,6 +26,11 @@ from .rare_fields import as_json, rest_column
 from .request_parts import RequestPart
 from .schema_book import SchemaBook, is_rest
 from .system_columns import Faults, system_columns
+
+ASIDE_CELLS = 5
+"""Cells of columns for the work that one cell of a rare field is."""
+_ASIDE_ROWS = 200
+"""Rows for the work that a rare field is, however few records have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ class DrawnColumns:
         self.kinds: dict[str, pa.DataType] = {}
         self.changed: set[str] = set()
         self.rare: Counter[str] = Counter()
+        self.aside = 0
+        """Rows x fields that were looked at for rare fields, of few rows counted as of more."""
 
     def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], Faults]:
         """Arrays by full name, and faults.
@@ -90,6 +98,8 @@ class DrawnColumns:
                 faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
                 continue
             if new and not self._has_room(name):
+                self.aside += max(len(part.indices), _ASIDE_ROWS)
+                _check_aside(self.aside * ASIDE_CELLS, cells)
                 faults |= self._put_aside(name, values, faults)
                 continue
             found = self._converted(name, values, cells)
@@ -228,6 +238,12 @@ class DrawnColumns:
         for key in _names(dicts):
             inner = [None if d is None else d.get(key) for d in dicts]
             yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+
+
+def _check_aside(aside: int, cells: int) -> None:
+    if aside > cells:
+        detail = "too many fields without a column (limits.columns) for so many records at once; send fewer"
+        raise ProblemError(problem(413, detail))
 
 
 def _unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...]) -> Faults:

@@ -103,7 +103,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _INTAKE, "counter", "outrider_records_rejected_total", "records",
         "Records refused at intake.", labels=("reason",),
-        enums={"reason": ("malformed", "schema", "unknown_model", "too_large", "busy", "disk_full")},
+        enums={"reason": ("malformed", "schema", "unknown_model", "too_large", "busy", "quota", "disk_full")},
     ),
     _spec(
         _INTAKE, "counter", "outrider_labels_accepted_total", "labels",
@@ -140,6 +140,14 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
         "Bytes of request bodies, after decompression.",
+    ),
+    _spec(
+        _INTAKE, "gauge", "outrider_connections", "connections", "Open connections to the server.",
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_connections_closed_total", "connections",
+        "Connections closed for what was sent, how slowly, or for their number.", labels=("cause",),
+        enums={"cause": ("header", "framing", "slow", "crowded")},
     ),
     _spec(
         _INTAKE, "histogram", "outrider_commit_seconds", "seconds",

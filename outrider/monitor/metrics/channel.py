@@ -119,8 +119,10 @@ class MetricsSender:
 def observe_process(metrics: Metrics) -> None:
     """Set memory, processor time and build information of the calling process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    counted = metrics.registry.get_sample_value("outrider_cpu_seconds_total") or 0.0
-    metrics.counter("outrider_cpu_seconds_total").inc(max(0.0, usage.ru_utime + usage.ru_stime - counted))
+    counter = metrics.counter("outrider_cpu_seconds_total")
+    # Its own sample alone: asking the registry for one collects all others, too.
+    counted = next(sample.value for family in counter.labels().collect() for sample in family.samples)
+    counter.inc(max(0.0, usage.ru_utime + usage.ru_stime - counted))
     metrics.gauge("outrider_resident_bytes").set(_resident_bytes(usage.ru_maxrss))
 
 

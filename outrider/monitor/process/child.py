@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 
+from outrider.dataops.access.private_files import keep_files_private
+
 CONTROL_FD = "OUTRIDER_CONTROL_FD"
 SUPERVISOR = "OUTRIDER_SUPERVISOR_PID"
 PR_SET_PDEATHSIG = 1
@@ -17,13 +19,15 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     """Exit with the supervisor's control pipe, even under busy user code.
 
-    The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies.
+    The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies. Files
+    that it makes are its owner's alone.
 
     Parameters
     ----------
     parent
         Process id of the parent, to notice that it died before this call.
     """
+    keep_files_private()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's: it tells who is to start again
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outrider.dataops.access.private_files import keep_files_private, make_private
 from outrider.monitor.settings.reload import Changed, Reload
 
 from .child import SUPERVISOR
@@ -113,9 +114,11 @@ class Supervisor:
         OSError
             If the port is taken.
         """
+        keep_files_private()
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "run").mkdir(exist_ok=True)
         self._take_lock()
+        make_private(self.folder)
         control_read, control_write = os.pipe()
         receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         listener = self._listen()

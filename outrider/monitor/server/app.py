@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
@@ -24,7 +24,6 @@ from outrider.errors import (
     SchemaMismatch,
     ValidationRefused,
 )
-from outrider.monitor.http.auth import Keyring, session_cookie, unauthorized
 from outrider.monitor.http.declared import Time
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
@@ -102,7 +101,6 @@ class Taken(TypedDict):
 
 def build_app(
     *,
-    keyring: Keyring,
     fault: Callable[[], str | None],
     collector: Collector | None = None,
     config: Callable[[], ConfigState] = ConfigState,
@@ -112,8 +110,6 @@ def build_app(
 
     Parameters
     ----------
-    keyring
-        For the one-time link.
     fault
         Why the service is not ready, or None when it is.
     config
@@ -137,16 +133,6 @@ def build_app(
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
         return _response(problem(503, reason, headers={"retry-after": "5"}))
-
-    @app.get("/login", include_in_schema=False)
-    async def login(request: Request, token: str = "") -> Response:
-        session = keyring.open_session(token)
-        if session is None:
-            return _response(unauthorized())
-        response = RedirectResponse("/", status_code=303)
-        response.headers["set-cookie"] = session_cookie(session, secure=request.url.scheme == "https")
-        response.headers["cache-control"] = "no-store"
-        return response
 
     _document_hot_routes(app)
     if collector is not None:

@@ -6,7 +6,6 @@ Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or a
 import argparse
 import contextlib
 import gc
-import ipaddress
 import logging
 import os
 import shutil
@@ -22,10 +21,14 @@ import uvicorn
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
-from outrider.monitor.api.v2 import OPEN, v2_routes
-from outrider.monitor.http.auth import KeyGate, Keyring, load_or_create_key
-from outrider.monitor.http.limits import ASGIApp, ByteBudget
+from outrider.monitor.api.v2 import v2_routes
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.bodies import WholeBodies
+from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
+from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.http.refusals import RefusalBook
+from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
@@ -47,12 +50,16 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
+from .connections import Connections, connections_that_fit
 from .labels import PageLabels
 
 log = logging.getLogger(__name__)
 
+OPEN_FILES = ("/static/outrider.css", "/static/logo.svg")
+"""What the page of the login shows."""
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _MOST_PAUSE_S = 60.0
@@ -79,7 +86,7 @@ class ServerProcess:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
         self._expiry: threading.Thread | None = None
-        self.keyring = Keyring(load_or_create_key(settings.data_folder / "key"))
+        self.keyring = Keyring.of_folder(settings.data_folder)
         self.journal = SqliteJournal(
             settings.journal_path,
             max_bytes=storage.journal_max_bytes,
@@ -88,6 +95,12 @@ class ServerProcess:
         self.metrics = new_metrics(models=settings.models)
         self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
+        closed = self.metrics.counter("outrider_connections_closed_total")
+        self.connections = Connections(
+            settings.connections,
+            total=connections_that_fit(settings.connections.total),
+            closed=lambda cause: closed.labels(cause=cause).inc(),
+        )
         book = SchemaBook(
             {name: model.columns for name, model in settings.models.items()},
             self.journal.schemas(),
@@ -95,12 +108,19 @@ class ServerProcess:
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
         )
+        bodies = BodyLimits(
+            limits.body_bytes,
+            limits.ratio,
+            limits.parsed_bytes,
+            {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
+        )
         decoder = Decoder(
             book,
             max_records=limits.records,
             max_columns=limits.columns,
             max_depth=limits.depth,
             max_elements=limits.elements,
+            max_bytes=bodies.most_bytes,
         )
         waits = {name: settings.join_s(name) for name in settings.models}
         joiner = Joiner(
@@ -122,7 +142,6 @@ class ServerProcess:
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self.labels = PageLabels(settings, decoder, self.writer)
         self._api = build_app(
-            keyring=self.keyring,
             fault=lambda: self.writer.fault,
             collector=self.collector,
             routers=[
@@ -138,33 +157,34 @@ class ServerProcess:
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
         self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics, self.refusals)
+        intakes: list[base.IntakeProtocol] = [
+            Native("records", decoder),
+            Native("labels", decoder),
+            *mirrors,
+            self.otlp.traces,
+            self.otlp.logs,
+        ]
+        budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
-            self._api,
-            intakes=[
-                Native("records", decoder),
-                Native("labels", decoder),
-                *mirrors,
-                self.otlp.traces,
-                self.otlp.logs,
-            ],
+            WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
+            intakes=intakes,
             decoder=decoder,
             writer=self.writer,
-            limits=BodyLimits(
-                limits.body_bytes,
-                limits.ratio,
-                {n: m.intake.body_bytes for n, m in settings.models.items() if m.intake.body_bytes},
-            ),
-            budget=ByteBudget(limits.queue_bytes),
+            limits=bodies,
+            budget=budget,
             metrics=self.metrics,
             refusals=self.refusals,
         )
         self.app: ASGIApp = KeyGate(
             hot,
             self.keyring,
+            routes=RouteScopes(intakes),
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
             ),
+            names=HostNames([settings.server.host, *settings.server.names]),
+            proxies=TrustedProxies(settings.server.trusted_proxies),
         )
 
     def announce_routers(self) -> None:
@@ -176,7 +196,9 @@ class ServerProcess:
         from .routers import all_routers
 
         try:
-            for router in all_routers(self.settings, self.collector.health, self.refusals, self.labels):
+            for router in all_routers(
+                self.settings, self.collector.health, self.keyring, self.refusals, self.labels
+            ):
                 self._api.include_router(router)
         except Exception as error:
             self._api.load_fault = (
@@ -209,6 +231,7 @@ class ServerProcess:
         limit = self.settings.storage.journal_max_bytes
         self.metrics.gauge("outrider_journal_limit_bytes").set(limit)
         self.metrics.gauge("outrider_queue_bytes").set(self.writer.queued_bytes)
+        self.metrics.gauge("outrider_connections").set(len(self.connections))
 
     def close(self) -> None:
         """Write the queue and release the journal."""
@@ -216,6 +239,7 @@ class ServerProcess:
         self.refusals.save()
         if self._expiry is not None:
             self._expiry.join(2.0)
+        self.keyring.close()
         self.journal.close()
 
 
@@ -224,13 +248,12 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
     config = uvicorn.Config(
         intake.app,
         loop="uvloop",
-        http="httptools",
+        http=intake.connections.protocol(),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=30,
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = uvicorn.Server(config)
@@ -272,6 +295,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
         if stopped.wait(1.0):
             return
         intake.observe()
+        _follow_keys(intake.keyring)
         try:
             intake.otlp.release()
         except Exception:
@@ -281,6 +305,15 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
             stopped.wait(_WRITER_DEAD_S)  # long enough for /readyz to say so
             server.should_exit = True
             return
+
+
+def _follow_keys(keyring: Keyring) -> None:
+    """Take up keys that changed, and note which were used; a busy database is asked again in a second."""
+    try:
+        keyring.refresh()
+        keyring.note_use()
+    except Exception:
+        log.exception("keys and sessions cannot be read anew; those of before stay in force")
 
 
 def _settle_garbage() -> None:
@@ -311,20 +344,25 @@ def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
     return observe
 
 
+def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
+    """Bounds of the bodies of queries, commands and pages, by path."""
+    outcomes = BodyBounds(limits.body_bytes, limits.ratio)
+    others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
+
+    def of_path(path: str) -> BodyBounds | None:
+        if path.startswith("/v1/datasets/"):
+            return None  # streams to disk
+        is_outcomes = path.startswith("/v1/suites/") and path.endswith("/outcomes")
+        return outcomes if is_outcomes else others
+
+    return of_path
+
+
 def _open_paths(settings: Settings) -> frozenset[str]:
-    paths = {"/healthz", "/readyz", "/login", *OPEN}
-    if settings.server.metrics_open and _is_loopback(settings.server.host):
+    paths = set(OPEN_FILES)
+    if settings.server.metrics_open and is_loopback(settings.server.host):
         paths.add("/metrics")
     return frozenset(paths)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
+from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.export import export_routes
@@ -22,6 +23,7 @@ from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
@@ -35,6 +37,7 @@ from outrider.monitor.web.routes import web_routes
 def all_routers(
     settings: Settings,
     health: Callable[[], Mapping[str, bool]],
+    keyring: Keyring,
     refusals: RefusalBook | None = None,
     labels: LabelWriter | None = None,
 ) -> list[APIRouter]:
@@ -58,6 +61,7 @@ def all_routers(
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),
+        access_routes(keyring),
         web_routes(
             engine,
             journal,
@@ -71,5 +75,6 @@ def all_routers(
             payloads=near_payloads(settings),
             refusals=refusals,
             labels=labels,
+            keyring=keyring,
         ),
     ]

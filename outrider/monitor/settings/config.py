@@ -33,6 +33,7 @@ class Settings(BaseSettings):
     server: sections.ServerSettings = sections.ServerSettings()
     storage: sections.StorageSettings = sections.StorageSettings()
     limits: sections.LimitSettings = sections.LimitSettings()
+    connections: sections.ConnectionSettings = sections.ConnectionSettings()
     intake: sections.IntakeSettings = sections.IntakeSettings()
     host: sections.HostSettings = sections.HostSettings()
     worker: sections.WorkerSettings = sections.WorkerSettings()

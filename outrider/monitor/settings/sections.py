@@ -12,6 +12,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for text in value:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
+    return value
+
+
 class ServerSettings(Section):
     """Address of the API and the page."""
 
@@ -19,6 +28,18 @@ class ServerSettings(Section):
     port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
     log_format: Literal["text", "json"] = Field(default="text", description="of every process, on stderr")
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="names for browsers, beside localhost, host and bare addresses",
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(), description="networks (CIDR) of proxies whose X-Forwarded-Proto and -For are believed"
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _networks(value)
 
 
 PRESSURE_SHARE = 0.8
@@ -52,7 +73,24 @@ class LimitSettings(Section):
     queue_bytes: int = Field(
         default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
     )
-    dataset_body_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset")
+    dataset_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset, on disk")
+    request_bytes: int = Field(default=1_048_576, ge=1024, description="body of any other route")
+    parsed_bytes: int = Field(
+        default=201_326_592, ge=1_048_576, description="objects of a JSON body in memory, by its punctuation"
+    )
+
+
+class ConnectionSettings(Section):
+    """Bounds on connections, whoever opens them, before a key is looked at."""
+
+    total: int = Field(default=1024, ge=8, description="at once, if the descriptors of the process suffice")
+    per_address: int = Field(default=512, ge=4, description="of one address; of one /64 network of IPv6")
+    header_bytes: int = Field(default=65_536, ge=1024, description="of one request, its line included")
+    header_fields: int = Field(default=100, ge=10, description="of one request")
+    header_s: float = Field(default=10.0, gt=0, description="until the header is complete")
+    idle_s: float = Field(default=30.0, gt=0, description="between requests, and for an unread answer")
+    body_s: float = Field(default=30.0, gt=0, description="for a body, and more at bytes_per_s")
+    bytes_per_s: int = Field(default=16_384, ge=1, description="slowest pace of bodies and answers")
 
 
 class IntakeSettings(Section):
@@ -71,12 +109,7 @@ class IntakeSettings(Section):
     @field_validator("keyless_networks")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
-            try:
-                ipaddress.ip_network(text)
-            except ValueError as error:
-                raise ValueError(f"a network such as 10.0.0.0/8 expected, got {text!r}: {error}") from None
-        return value
+        return _networks(value)
 
 
 class HostSettings(Section):

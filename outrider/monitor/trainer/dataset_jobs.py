@@ -37,7 +37,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         If the table or one of its rows does not pass: its sender can mend it, so nothing is left out.
     """
     settings = context.model(job.model)
-    with pa.ipc.open_stream(context.objects.get(str(job.params["object"]))) as reader:
+    with pa.ipc.open_stream(pa.py_buffer(context.objects.mapped(str(job.params["object"])))) as reader:
         table = reader.read_all()
     source = str(job.params.get("source", "import"))
     table, told = _told(table, source)

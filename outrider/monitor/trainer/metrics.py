@@ -15,6 +15,7 @@ from outrider.dataops.improvement.verdicts import count_verdicts
 from outrider.dataops.labels.queue import count_waiting
 from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.outbox import count_events
+from outrider.dataops.state.database import REST_S, DatabaseChanges
 from outrider.monitor.metrics.catalogue import OTHER
 from outrider.monitor.metrics.registry import Metrics
 
@@ -51,12 +52,14 @@ class LoopMetrics:
 
     def observe_until(self, stop: threading.Event, *, every_s: float = 2.0) -> None:
         """Observe until ``stop`` is set; a busy database is tried again."""
+        changes = DatabaseChanges.of(self._engine)
         while True:
             try:
                 self.observe()
             except OperationalError as error:
                 log.warning("metrics of the loop: %s", error)
-            if stop.wait(every_s):
+            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
+            if stop.is_set():
                 return
 
     def _advance(self, name: str, value: int, **labels: str) -> None:

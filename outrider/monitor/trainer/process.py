@@ -19,7 +19,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us, write
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.metrics.channel import new_metrics, start_sender
@@ -109,6 +109,7 @@ def _is_trained_here(context: JobContext, model: str) -> bool:
 
 def run_until(context: JobContext, between: Callable[[], None] = lambda: None) -> None:
     """Run jobs until asked to stop, ``between`` where none waits."""
+    changes = DatabaseChanges.of(context.engine)
     while not context.stop.is_set():
         try:
             job = run_next(context)
@@ -118,7 +119,7 @@ def run_until(context: JobContext, between: Callable[[], None] = lambda: None) -
             log.warning("the database cannot be used right now: %s", error)
             job = None
         if job is None or job.status == "running":
-            context.stop.wait(context.poll_s)
+            changes.wait(context.stop, every_s=context.poll_s, at_most_s=REST_S)
 
 
 def open_context(settings: Settings, stop: threading.Event) -> JobContext:

@@ -17,7 +17,7 @@ from outrider.dataops.ledger.answers import first_answered
 from outrider.dataops.ledger.cursors import cursors_of
 from outrider.dataops.models.registry import versions_in_service
 from outrider.dataops.outbox import enqueue
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us, write
 from outrider.dataops.state.disabled_versions import left_out
 
 from .agreement import ComparisonProgress, Follower
@@ -73,6 +73,7 @@ class ShadowTests:
 
     def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
         """Look until ``stop`` is set; a busy database is tried again."""
+        changes = DatabaseChanges.of(self._context.engine)
         while True:
             try:
                 self.look()
@@ -80,7 +81,8 @@ class ShadowTests:
                 log.warning("shadow tests: %s", error)
             except Exception:
                 log.exception("shadow tests")
-            if stop.wait(every_s):
+            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
+            if stop.is_set():
                 return
 
     def _running(self) -> list[Trial]:

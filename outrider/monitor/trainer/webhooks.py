@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from outrider.dataops import outbox
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.errors import ConfigError, OutriderError
 from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import Settings
@@ -159,6 +159,7 @@ def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Eve
     """
     by_url = {hook.url: hook for hook in hooks}
     turns: dict[str, Future[int]] = {}
+    changes = DatabaseChanges.of(engine)
     pool = ThreadPoolExecutor(MOST_TURNS, thread_name_prefix="webhook")
     while not stop.is_set():
         try:
@@ -171,7 +172,7 @@ def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Eve
                 turns.pop(url).result()
         except Exception:
             logger.exception("webhook delivery failed; it is tried again")
-        stop.wait(POLL_S)
+        changes.wait(stop, every_s=POLL_S, at_most_s=1.0)
     pool.shutdown(cancel_futures=True)
 
 

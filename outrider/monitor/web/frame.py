@@ -55,6 +55,12 @@ class PageFrame:
         }
         return self.pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
+    def plain(self, request: Request, template: str, page: str, context: Mapping[str, Any]) -> Response:
+        """Page of no model."""
+        csrf = getattr(request.state, "csrf_token", "")
+        own = {"page": page, "refresh": None, "csrf": csrf}
+        return self.pages.render(template, {**self._shared(""), **own, **context})
+
     def message(
         self,
         heading: str,

@@ -18,6 +18,7 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
@@ -36,6 +37,7 @@ from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.reload import ConfigState
 
+from .access_pages import access_pages
 from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .forms import PageForms
@@ -401,6 +403,7 @@ def web_routes(
     payloads: PayloadStore | None = None,
     refusals: RefusalBook | None = None,
     labels: LabelWriter | None = None,
+    keyring: Keyring | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -422,6 +425,8 @@ def web_routes(
         Counts of what intake refused.
     labels
         Takes labels that people give on a record's page; None leaves the form out.
+    keyring
+        Keys and sessions; None leaves the pages of access out.
     """
     frame = PageFrame(engine, models, config, can_learn=learner is not None, can_add=cases is not None)
     store = payloads or PayloadStore(max_bytes=0)
@@ -472,6 +477,8 @@ def web_routes(
         ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"])
+    if keyring is not None:
+        router.include_router(access_pages(keyring, frame))
     return router
 
 

@@ -18,6 +18,7 @@ from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import DatabaseChanges
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.host.client import HostClient
@@ -52,7 +53,13 @@ from .shadow_versions import ShadowVersions
 log = logging.getLogger("outrider.worker")
 
 IDLE_S = 0.01
+REST_S = 0.03
+"""How often blocks are looked for at rest."""
 REFRESH_S = 0.25
+UNCHANGED_S = 1.0
+"""How often the registry is read although nothing was committed."""
+WAKEFUL_S = 1.0
+"""How long after work everything is looked at again and again."""
 
 
 class Worker:
@@ -103,15 +110,28 @@ class Worker:
         self._registry = RegistryFollower(context, registration)
         self._recovery = Recovery(context, commits, backfills)
         self._gauges = Gauges(context, backfills)
-        self._refreshed = 0.0
+        self._refreshed = self._worked = self._looked = 0.0
+        self._blocks, self._state = DatabaseChanges(settings.journal_path), DatabaseChanges.of(engine)
 
     # ---- the loop --------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
         """Work until ``stop`` is set; ends behind a committed unit."""
         while not stop.is_set():
-            if not self.step():
-                self.engines.wait(IDLE_S)
+            self._blocks.has_changed()
+            if self.step():
+                self._worked = time.monotonic()
+            else:
+                self._rest(stop)
+
+    def _rest(self, stop: threading.Event) -> None:
+        """Wait; after a while without work only for blocks and events, since looking for more costs."""
+        is_woken = self.engines.wait(IDLE_S)
+        now = time.monotonic()
+        if now - self._worked < WAKEFUL_S:
+            return
+        while not is_woken and not stop.is_set() and time.monotonic() < now + REFRESH_S:
+            is_woken = self._blocks.has_changed() or self.engines.wait(REST_S)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; report any work.
@@ -151,6 +171,9 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
+        if not self._state.has_changed() and now - self._looked < UNCHANGED_S and not force:
+            return
+        self._looked = now
         self._registry.read()
         self._poll_events()
         for name, slot in self._registry.update_slots():

@@ -17,6 +17,7 @@ from outrider.monitor.queries import model_report
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.declared_bodies import check, path_of
+from tests.keyrings import logged_in
 
 from .sample import MODEL, add, build
 
@@ -79,6 +80,9 @@ GETS = {
     "/v1/report": "/v1/report?model=digits",
     "/v1/judges": "/v1/judges?model=digits",
     "/v1/pauses": "/v1/pauses",
+    "/v1/keys": "/v1/keys?revoked=true",
+    "/v1/sessions": "/v1/sessions",
+    "/v1/log": "/v1/log?limit=1",
     "/v1/fairness": "/v1/fairness?model=digits&by=device&positive=3",
     "/v1/weak-labels": "/v1/weak-labels?model=digits",
     "/v1/proposals": "/v1/proposals?model=digits",
@@ -107,6 +111,11 @@ class Api:
         self.intake.add_routers()
         self.key = (folder / "data" / "key").read_text().strip()
         self.document: dict[str, Any] = self.ask("GET", "/openapi.json").json()
+
+    def open_session(self) -> str:
+        """Id of a new session of the owner."""
+        logged_in(self.intake.keyring, self.key)
+        return self.intake.keyring.list_sessions()[0].row.id
 
     def ask(self, method: str, path: str, json: object = None) -> httpx.Response:
         async def send() -> httpx.Response:
@@ -219,6 +228,11 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         ("/v1/pauses", {"what": "shadow"}, 201),
         ("/v1/pauses/resume", {"what": "shadow", "model": MODEL}, 200),
         ("/v1/pauses/resume", {"what": "shadow"}, 200),
+        ("/v1/keys", {"name": "anna", "scopes": ["label"], "records_per_s": 5}, 201),
+        ("/v1/keys/anna/limits", {"bytes_per_day": 10}, 200),
+        ("/v1/keys/anna/revoke", {}, 200),
+        ("/v1/logins", {}, 201),
+        (f"/v1/sessions/{api.open_session()}/end", {}, 200),
         ("/v1/retrains", {"model": MODEL, "candidate": "4"}, 202),
         (f"/v1/models/{MODEL}/promote", {"version": "4", "force": True}, 200),
         (f"/v1/models/{MODEL}/rollback", {}, 200),
@@ -232,6 +246,8 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         "/v1/retrains",
         "/v1/models",
         "/v1/pauses",
+        "/v1/keys?revoked=true",
+        "/v1/log",
     ):
         api.checked("GET", path)
 

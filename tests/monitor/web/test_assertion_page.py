@@ -15,18 +15,19 @@ from outrider.assertions.library import bounds
 from outrider.assertions.library.text import length
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.http.auth import KeyGate, Keyring
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.keyring import csrf_token
+from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.queries.assertion_page import histogram
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
+from tests.keyrings import keyring_in, logged_in, owner_key
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build
 from .test_browser import look, served
-
-KEYRING = Keyring("or_secret")
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +45,18 @@ class Browser:
     def __init__(
         self, sample: Sample, learner: Learner | None = None, cases: CaseWriter | None = None
     ) -> None:
-        self.app = KeyGate(make_app(sample, learner=learner, cases=cases), KEYRING, open_paths=frozenset())
-        self.session = KEYRING.open_session(KEYRING.make_link_token()) or ""
+        folder = Path(str(sample.engine.url.database)).parent
+        keyring = keyring_in(folder)
+        app = make_app(sample, learner=learner, cases=cases)
+        self.app = KeyGate(app, keyring, routes=RouteScopes())
+        self.session = logged_in(keyring, owner_key(folder))["cookie"].removeprefix("outrider=")
 
     def ask(self, method: str, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(self.app)
             cookies = {"outrider": self.session}
             async with httpx.AsyncClient(transport=transport, cookies=cookies) as client:
-                return await client.request(method, f"http://test{path}", data=data)
+                return await client.request(method, f"http://localhost{path}", data=data)
 
         return asyncio.run(send())
 
@@ -209,7 +213,7 @@ def test_incidents_are_acknowledged_muted_and_resolved_by_buttons(own: Sample, b
 
 
 def test_a_form_leads_back_to_this_host_only(browser: Browser) -> None:
-    token = KEYRING.csrf_token(browser.session)
+    token = csrf_token(browser.session)
     for there in ("https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example", ""):
         form = {"csrf_token": token, "next": there}
         answer = browser.ask("POST", f"/assertions/{MODEL}/track_agrees/resume", form)
@@ -217,7 +221,7 @@ def test_a_form_leads_back_to_this_host_only(browser: Browser) -> None:
 
 
 def test_what_a_form_says_wrongly_is_refused(browser: Browser) -> None:
-    form = {"csrf_token": KEYRING.csrf_token(browser.session), "for_s": "soon"}
+    form = {"csrf_token": csrf_token(browser.session), "for_s": "soon"}
     assert browser.ask("POST", f"/assertions/{MODEL}/track_agrees/suspend", form).status_code == 422
     form |= {"for_s": "60", "action": "explode"}
     assert browser.ask("POST", "/incidents/inc_1", form).status_code == 422

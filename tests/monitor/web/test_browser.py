@@ -13,7 +13,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from outrider.monitor.api.read import read_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
 from tests.requirements import require_program
@@ -81,7 +80,7 @@ def test_the_api_is_shown_from_vendored_files_under_the_policy(sample: Sample, t
         web_routes(sample.engine, sample.journal, models=(MODEL,)),
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
     ]
-    with served(build_app(keyring=Keyring("key"), fault=lambda: None, routers=routers)) as address:
+    with served(build_app(fault=lambda: None, routers=routers)) as address:
         document, console = look(f"{address}/docs", tmp_path)
     assert console == ""
     assert "/v1/overview" in document

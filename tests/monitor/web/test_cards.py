@@ -15,7 +15,6 @@ from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.server.routers import all_routers
@@ -73,9 +72,8 @@ def app(intake: ServerProcess) -> FastAPI:
             connection.execute(insert(tables.Flag), [flag | more])
     engine.dispose()
     return build_app(
-        keyring=Keyring("key"),
         fault=lambda: None,
-        routers=all_routers(intake.settings, dict, intake.refusals, intake.labels),
+        routers=all_routers(intake.settings, dict, intake.keyring, intake.refusals, intake.labels),
     )
 
 

@@ -19,7 +19,6 @@ from outrider.dataops.learned.proposals import learned_path
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api.proposals import proposal_routes
-from outrider.monitor.http.auth import Keyring
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.queries.learning import Learner, learned_file
 from outrider.monitor.server.app import build_app
@@ -208,7 +207,7 @@ def test_the_api_does_what_the_page_does(stored: Sample, tmp_path: Path) -> None
     settings = of(stored, tmp_path)
     learner = Learner(settings)
     router = proposal_routes(stored.engine, settings, learner)
-    app = build_app(keyring=Keyring("key"), fault=lambda: None, routers=[router])
+    app = build_app(fault=lambda: None, routers=[router])
     url = f"/v1/proposals?model={MODEL}"
     assert ask(app, "GET", url).json()["status"] == "none"
     started = ask(app, "POST", "/v1/proposals", {"model": MODEL})

@@ -3,7 +3,11 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-from outrider.dataops.state import improvement_tables, tables  # noqa: F401 - both fill the metadata
+from outrider.dataops.state import (  # noqa: F401 - they fill the metadata
+    access_tables,
+    improvement_tables,
+    tables,
+)
 
 connection = context.config.attributes["connection"]
 context.configure(

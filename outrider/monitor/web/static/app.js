@@ -78,6 +78,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 document.addEventListener("htmx:config:request", (event) => {
   if (document.hidden) event.preventDefault();
 });
+// What is shown stays where an answer is none; without a session the page of the login comes in its place.
+document.addEventListener("htmx:before:response", (event) => {
+  const status = event.detail.ctx.response.status;
+  if (status >= 400) event.preventDefault();
+  if (status === 401) location.reload();
+});
 document.addEventListener("change", (event) => {
   if (event.target.closest("form.filters")) event.target.form.requestSubmit();
 });

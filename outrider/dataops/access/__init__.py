@@ -1,0 +1,4 @@
+"""Access: keys, sessions, one-time links, log of writes, private files.
+
+May import no other room.
+"""

@@ -1,0 +1,91 @@
+"""Reader of bodies before API and pages: bounded, decompressed, whole."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from .limits import (
+    ASGIApp,
+    BodyBounds,
+    ByteBudget,
+    ClientGone,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    check_json,
+    read_body,
+)
+from .problem import ProblemError
+from .responses import send_problem
+
+FORM = b"application/x-www-form-urlencoded"
+_FORM_BOUNDS = BodyBounds(65_536, 100, "a form")
+_REPLACED = (b"content-encoding", b"content-length", b"transfer-encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBodies:
+    """ASGI middleware that passes on whole, plain bodies within bounds.
+
+    Parameters
+    ----------
+    app
+        Application behind.
+    bounds
+        Bounds of a path; None leaves the body to the route, which reads it with `body_parts`.
+    max_parsed
+        Bytes that a JSON body may take as objects.
+    budget
+        Bytes of bodies in memory, all requests together.
+    """
+
+    app: ASGIApp
+    bounds: Callable[[str], BodyBounds | None]
+    max_parsed: int
+    budget: ByteBudget
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body, or answer the fault."""
+        headers: dict[bytes, bytes] = dict(scope["headers"]) if scope["type"] == "http" else {}
+        bounds = self.bounds(scope["path"]) if _has_body(headers) else None
+        if bounds is None:
+            await self.app(scope, receive, send)
+            return
+        if headers.get(b"content-type", b"").startswith(FORM):
+            bounds = _FORM_BOUNDS
+        held = 0
+
+        def take(size: int) -> None:
+            nonlocal held
+            self.budget.take(size)
+            held += size
+
+        try:
+            try:
+                body = await read_body(receive, headers, bounds, take=take)
+                check_json(body, self.max_parsed)
+            except ClientGone:
+                return
+            except ProblemError as error:
+                await send_problem(send, error.problem)
+                return
+            plain = [(name, value) for name, value in scope["headers"] if name not in _REPLACED]
+            plain.append((b"content-length", str(len(body)).encode()))
+            await self.app({**scope, "headers": plain}, _replay(body, receive), send)
+        finally:
+            self.budget.give(held)
+
+
+def _has_body(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    rest = [body]
+
+    async def replay() -> Message:
+        if not rest:
+            return await receive()
+        return {"type": "http.request", "body": rest.pop(), "more_body": False}
+
+    return replay

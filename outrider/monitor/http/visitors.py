@@ -1,0 +1,54 @@
+"""Senders of requests, and sessions that each may see."""
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from outrider.errors import NotFound
+
+from .keyring import Holder, Keyring, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Sender of a request, as ``request.state.visitor`` for routes.
+
+    Attributes
+    ----------
+    holder
+        Of the key; None on routes that are open to everybody.
+    address
+        Of the sender, which a trusted proxy may have told.
+    """
+
+    address: str
+    holder: Holder | None = None
+    session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the key."""
+        return self.holder.name if self.holder else ""
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Sender of a request that came through the gate."""
+    found: Visitor | None = getattr(request.state, "visitor", None)
+    return found or Visitor("")
+
+
+def sessions_for(keyring: Keyring, visitor: Visitor) -> list[Session]:
+    """Sessions that a visitor may see: its key's, for admins all."""
+    found = keyring.list_sessions()
+    holder = visitor.holder
+    if holder is not None and "admin" in holder.rights:
+        return found
+    return [one for one in found if holder is not None and one.holder.id == holder.id]
+
+
+def end_session_for(keyring: Keyring, visitor: Visitor, id_: str) -> Session:
+    """End a session that a visitor may see, or raise NotFound."""
+    found = next((one for one in sessions_for(keyring, visitor) if one.row.id == id_), None)
+    if found is None or not keyring.end_session(id_):
+        raise NotFound(f"no session {id_!r} is in force; GET /v1/sessions lists them")
+    return found

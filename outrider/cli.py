@@ -12,7 +12,7 @@ COMMANDS: dict[str, str] = {
     "init": "Write a runnable, commented project for a model of your own.",
     "serve": "Run the service: intake, worker, assertion host, trainer and the web page.",
     "reload": "Apply a changed configuration to the running service.",
-    "check-config": "Check outrider.toml, load its code, and run it on a sample.",
+    "check-config": "Check outrider.toml, load its code, and run that on a sample.",
     "convert": "Write a scikit-learn model as ONNX, torch weights as safetensors.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",

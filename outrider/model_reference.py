@@ -84,7 +84,7 @@ def _of_project(path: Path, reference: str) -> "Predictor":
 
 
 def section_predictor(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
-    """First version of a model, or a challenger, as the configuration names it."""
+    """First version or challenger of a model, from the configuration."""
     from outrider.monitor.registry.predictors import load_predictor as load_source
     from outrider.monitor.settings.sources import challenger_source, source_of
 

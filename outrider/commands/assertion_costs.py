@@ -40,7 +40,7 @@ def costs(settings: Settings) -> dict[str, str]:
 
 
 def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
-    """The records as assertions see them: those whose payloads are at hand."""
+    """Records whose payloads are at hand, opened as assertions see them."""
     if batch is None or not payload_columns(batch):
         return batch
     payloads = open_payloads(settings, name, may_fetch=False)

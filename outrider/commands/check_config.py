@@ -54,7 +54,7 @@ def check_config(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Check outrider.toml, load its code, and run it on a sample.
+    """Check outrider.toml, load its code, and run that on a sample.
 
     Exit code 3 with every problem found.
     """

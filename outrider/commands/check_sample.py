@@ -1,4 +1,4 @@
-"""Start of a rehearsal beside ``check-config``, and what it found."""
+"""Start of a rehearsal for ``check-config``, and its findings."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ class Rehearsal:
 
 
 def rehearsed(config: Path, sample: Path | None, deadline_s: float) -> Rehearsal:
-    """Findings of all models of a configuration, each run on its sample in another process.
+    """Findings of the rehearsal of a configuration, in another process.
 
     Raises
     ------

@@ -42,14 +42,17 @@ _HERE = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records to try a model on, and where they are from."""
+    """Records to try a model on, with their source."""
 
     batch: Batch
     source: str
 
 
-class Findings:
-    """Writer of what is found, one JSON object a line, flushed: the next step may end the process."""
+class RehearsalLog:
+    """Writer of findings, one JSON object a line.
+
+    Each is flushed: the next step may end the process.
+    """
 
     def __init__(self, out: TextIO, model: str) -> None:
         self._out = out
@@ -61,7 +64,7 @@ class Findings:
         self._out.flush()
 
 
-def rehearse(settings: Settings, name: str, given: Path | None, findings: Findings) -> None:
+def rehearse(settings: Settings, name: str, given: Path | None, findings: RehearsalLog) -> None:
     """Run a model, its challengers, assertions and suites on a sample."""
     model = settings.models[name]
     tests = list(_tests(settings, model))
@@ -94,7 +97,10 @@ def rehearse(settings: Settings, name: str, given: Path | None, findings: Findin
 def find_sample(
     settings: Settings, name: str, given: Path | None, tests: Sequence[tuple[str, BehavioralTest]]
 ) -> Sample | None:
-    """Sample of a model: the named file, ``data/sample.*``, newest records, or a suite's cases."""
+    """Sample of a model.
+
+    The named file, ``data/sample.*``, the newest records, or a suite's cases.
+    """
     if given is not None:
         return Sample(_of_file(given), str(given))
     if len(settings.models) == 1:
@@ -126,7 +132,9 @@ def _tests(settings: Settings, model: ModelSettings) -> Iterator[tuple[str, Beha
                 )
 
 
-def _answered(settings: Settings, name: str, sample: Sample, findings: Findings) -> tuple[Batch | None, bool]:
+def _answered(
+    settings: Settings, name: str, sample: Sample, findings: RehearsalLog
+) -> tuple[Batch | None, bool]:
     """The sample with the answers to be judged, and True where the model answers; None where it raises."""
     model, batch = settings.models[name], sample.batch
     has_outputs = any(column.startswith("outputs.") for column in batch.names)
@@ -198,7 +206,7 @@ def _strange(model: ModelSettings, values: Iterable[Any], who: str) -> Iterator[
         yield f"classes: {who} = {shown}, expected among {', '.join(map(repr, model.classes))}"
 
 
-def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: Findings) -> None:
+def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: RehearsalLog) -> None:
     """Try every assertion on the answered sample; columns that it names and nobody has are warned of."""
     batch = _without_labels(answered)
     for file in model.assertions:
@@ -221,7 +229,7 @@ def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: 
 
 
 def named_columns(source: str) -> list[str]:
-    """Columns that a file's strings name, but for those it asks for with ``has``.
+    """Columns named by a file's strings, except those asked for with ``has``.
 
     Examples
     --------
@@ -244,7 +252,7 @@ def _ask(
     tests: Sequence[tuple[str, BehavioralTest]],
     sample: Sample,
     known: Iterable[str],
-    findings: Findings,
+    findings: RehearsalLog,
 ) -> None:
     """Run every test on a part of its cases; whether it passes is not asked here."""
     predictor = section_predictor(settings, name)
@@ -298,13 +306,13 @@ def unknown(column: str, known: Iterable[str]) -> str:
 
 
 def column_of(error: BaseException) -> str | None:
-    """Column that a batch did not have, None where the error is another."""
+    """Column that a batch lacked; None for another error."""
     found = re.search(r"no column '([^']+)'", str(error))
     return found[1] if found else None
 
 
 def told(error: BaseException, batch: Batch | None = None) -> str:
-    """Error in one line, with the innermost line of the user's own files."""
+    """One line on an error, with its innermost user line."""
     column = column_of(error)
     if column is not None and batch is not None:
         text = unknown(column, batch.names)
@@ -331,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)  # what user code prints is no part of the answer
         for name in settings.models:
-            rehearse(settings, name, options.sample, Findings(out, name))
+            rehearse(settings, name, options.sample, RehearsalLog(out, name))
 
 
 if __name__ == "__main__":

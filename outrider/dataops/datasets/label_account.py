@@ -1,4 +1,4 @@
-"""Account of every label of a model at a commit: a row, or the reason for none."""
+"""Account of every label at a commit: rows, or reasons."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ WORDS = {
 
 
 class LabelAccount(TypedDict):
-    """Labels of a model: how many there are, became new rows, and did not, by reason."""
+    """Counts of a model's labels, new rows and reasons."""
 
     labels: int
     rows: int

@@ -1,4 +1,4 @@
-"""Refused records, by model, reason and field: counts and one example's id, no content."""
+"""Counts of refused records, without their content."""
 
 import json
 import logging
@@ -35,7 +35,9 @@ class RefusedKind:
 
 
 class RefusalBook:
-    """Bounded counts of refused records, in a file once a second so that a restart keeps them.
+    """Bounded counts of refused records by model, reason and field.
+
+    A file, written once a second, keeps them over restarts.
 
     Parameters
     ----------

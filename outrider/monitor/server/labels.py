@@ -1,4 +1,4 @@
-"""Labels given on pages, taken as if they had been sent."""
+"""Labels given on pages, taken like sent ones."""
 
 import asyncio
 import json

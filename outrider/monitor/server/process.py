@@ -217,7 +217,7 @@ class ServerProcess:
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set the gauges of files and memory; keep the counts of refused records."""
+        """Set gauges of files and memory; save counts of refused records."""
         self.refusals.save()
         folder = self.settings.data_folder
         journal = self.settings.journal_path

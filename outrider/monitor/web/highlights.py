@@ -57,7 +57,7 @@ def described_fields(description: str, columns: Sequence[str]) -> set[str]:
 
 
 def pieces_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[tuple[str, bool], ...]:
-    """Text in parts, marked within the spans; of a long one what lies around them.
+    """Text in parts, marked within the spans, cut around them.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def pieces_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[tuple[str, b
 def spans_of(
     evidence: Any, texts: Mapping[str, str], column: str | None = None
 ) -> dict[str, list[tuple[int, int]]]:
-    """Places in texts that evidence points at with ``start`` and ``end``, by column.
+    """Places in texts with ``start`` and ``end`` in evidence, by column.
 
     The column is the key above them, or named beside them (``column``, ``field``), or the only text there is.
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class LabelWriter(Protocol):
-    """Taker of labels, as if they had been sent."""
+    """Taker of labels, like sent ones."""
 
     def field(self, model: str) -> str:
         """Field of the labels: the model's target."""
@@ -19,7 +19,7 @@ class LabelWriter(Protocol):
 
 
 def label_value(form: Mapping[str, str], classes: tuple[int | str, ...]) -> Any:
-    """Value of a form: a declared class by its number, else a number, truth value or text.
+    """Value of a form: a declared class, number, truth value or text.
 
     Raises
     ------

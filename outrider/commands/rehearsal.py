@@ -229,7 +229,7 @@ def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: 
 
 
 def named_columns(source: str) -> list[str]:
-    """Columns named by a file's strings, except those asked for with ``has``.
+    """Columns named by a file's strings, unless asked for with ``has``.
 
     Examples
     --------

@@ -88,7 +88,9 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
 def commit_flagged(context: JobContext, job: JobRow) -> tuple[Version | None, LabelAccount]:
     """Commit records flagged or labelled since the last version.
 
-    Returns the version, None where nothing is new, and the account of every label. Records that do not pass are quarantined with their reasons, the others are committed.
+    Returns the version, None where nothing is new, and the account of every label.
+
+    Records that do not pass are quarantined with their reasons, the others are committed.
 
     Raises
     ------

@@ -2,10 +2,13 @@
 
 import importlib
 import sys
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
+
+from outrider.commands.default_group import Commands
 
 COMMANDS: dict[str, str] = {
     "demo": "Run the whole improvement loop on real digits.",
@@ -46,7 +49,7 @@ COMMANDS: dict[str, str] = {
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Commands):
     """Group of commands, each imported when called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's signature
@@ -57,10 +60,9 @@ class LazyGroup(TyperGroup):
         """Stand-in that only knows its help line; :meth:`resolve_command` imports the real one."""
         return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def loaded(self, command: Any) -> Any:
         """Import the command that was called."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _load(str(command.name)), rest
+        return _load(str(command.name))
 
 
 def _load(name: str) -> Any:
@@ -84,8 +86,18 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"outrider {metadata.version('outrider')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options() -> None:
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """ML production monitoring and model assertions."""
 
 

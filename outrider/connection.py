@@ -13,9 +13,11 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from outrider.assertions import Batch
 from outrider.commands import api
+from outrider.commands.tables import from_ipc
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
@@ -163,7 +165,8 @@ class Connection:
         part: Literal["train", "held_out"] | None = None,
     ) -> pd.DataFrame:
         """Rows of a dataset version."""
-        return _of_batch(self.dataset_batch(name, version, part=part))
+        rows = self._rows(name, version, part)
+        return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,
@@ -173,7 +176,10 @@ class Connection:
         part: Literal["train", "held_out"] | None = None,
     ) -> Batch:
         """Dataset version's rows as a Batch, for behavioral tests and assertions."""
-        return Batch.from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
+        return Batch.from_arrow(self._rows(name, version, part))
+
+    def _rows(self, name: str, version: int | str, part: str | None) -> pa.Table:
+        return from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
 
     def assertions(self, model: str | None = None) -> pd.DataFrame:
         """Assertions and live tests with counts, rates, precision and cost."""

@@ -9,9 +9,10 @@ from outrider.errors import ServerError
 
 from .api import connect
 from .dataset_check import check
+from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
 
-app = typer.Typer(no_args_is_help=True, help="Import, commit, list and read dataset versions.")
+app = typer.Typer(cls=Commands, no_args_is_help=True, help="Import, commit, list and read dataset versions.")
 ARROW = "application/vnd.apache.arrow.stream"
 COLUMNS = {
     "dataset": "dataset",
@@ -104,17 +105,22 @@ def diff(name: Name, old: int, new: int, config: Config = None, json: Json = Fal
 @app.command()
 def rows(
     name: Name,
-    output: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    output: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .jsonl.")],
     version: Annotated[str, typer.Option(help="Number of the version.")] = "newest",
     part: Annotated[str | None, typer.Option(help="train or held_out; both by default.")] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Write the rows of a version into a Parquet file."""
-    from outrider.commands.tables import from_ipc, write_parquet
+    """Write the rows of a version as Parquet, CSV or JSON lines.
 
+    The ending of the file says which.
+    """
+    from outrider.commands.export import check_format
+    from outrider.commands.tables import from_ipc, write_table
+
+    check_format(output, "--output")
     found = from_ipc(connect(config).get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
-    write_parquet(found, output)
+    write_table(found, output)
     tell(
         {"file": str(output), "rows": found.num_rows}, f"{found.num_rows} rows written to {output}", json=json
     )

@@ -38,13 +38,16 @@ def check(
     """
     from outrider.assertions import Batch
     from outrider.assertions.validate import label_view
+    from outrider.commands.tables import from_ipc
 
     dataset, _, number = name.partition("@")
     if number and not number.isdigit() and number != "newest":
         raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
     api = connect(config)
     version = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
-    whole = Batch.from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
+    whole = Batch.from_arrow(
+        from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
+    )
     view = label_view(whole)
     flags, errors = judged(_assertions(config, version["model"]), view)
     found = _report(flags, errors, top)

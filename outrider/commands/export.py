@@ -12,12 +12,13 @@ import typer
 from outrider.errors import OutriderError
 
 from .api import Api, connect, one_model, record_tables
+from .default_group import Commands
 from .output import Config, Json, ModelArgument, tell
 
 if TYPE_CHECKING:
     import pandas as pd
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 To = Annotated[Path, typer.Option("--to", help="File to write; its ending names the format.")]
 FORMATS = (".parquet", ".csv", ".jsonl")
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
@@ -31,7 +32,7 @@ def flags(
 
     Formats: .parquet, .csv or .jsonl.
     """
-    _check_format(to)
+    check_format(to, "--to")
     import pandas as pd
 
     api = connect(config)
@@ -39,7 +40,7 @@ def flags(
     frame = pd.DataFrame(rows)
     if "evidence" in frame:  # its shape differs from flag to flag: JSON text is what every reader takes
         frame["evidence"] = [json_format.dumps(row["evidence"]) if row["evidence"] else None for row in rows]
-    _write_frame(frame, to)
+    write_frame(frame, to)
     _done(to, len(frame), "flags", json=json)
 
 
@@ -58,7 +59,7 @@ def weak_labels(
 
     Formats: .parquet, .csv or .jsonl.
     """
-    _check_format(to)
+    check_format(to, "--to")
     import pandas as pd
 
     api = connect(config)
@@ -72,7 +73,7 @@ def weak_labels(
             break
     for row in rows:  # of any type: JSON text is what every reader takes
         row["value"] = json_format.dumps(row["value"])
-    _write_frame(pd.DataFrame(rows), to)
+    write_frame(pd.DataFrame(rows), to)
     _done(to, len(rows), "weak_labels", json=json)
 
 
@@ -136,7 +137,8 @@ def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
             return
 
 
-def _write_frame(frame: "pd.DataFrame", to: Path) -> None:
+def write_frame(frame: "pd.DataFrame", to: Path) -> None:
+    """Write a frame by the ending of its file's name."""
     if to.suffix == ".parquet":
         frame.to_parquet(to, index=False)
     elif to.suffix == ".csv":
@@ -165,9 +167,10 @@ def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.assign(**safe).rename(columns=quoted)
 
 
-def _check_format(to: Path) -> None:
+def check_format(to: Path, option: str) -> None:
+    """Refuse a file whose ending is not of ``FORMATS``."""
     if to.suffix not in FORMATS:
-        raise OutriderError(f"--to: a file ending in {', '.join(FORMATS)} expected, got {to}")
+        raise OutriderError(f"{option}: a file ending in {', '.join(FORMATS)} expected, got {to}")
 
 
 def _done(to: Path, count: int, what: str, *, json: bool) -> None:

@@ -25,10 +25,9 @@ def gate(
         typer.echo("no verdict of the gate yet")
     else:
         for verdict in verdicts:
-            outcome = "promoted" if verdict["promoted"] else "not promoted"
             typer.echo(
                 f"{verdict['created']}  {verdict['model']} {verdict['candidate']} against "
-                f"{verdict['champion']}: {outcome}"
+                f"{verdict['champion']}: {verdict['outcome']}"
             )
             for reason in verdict["reasons"]:
                 typer.echo(textwrap.indent(reason, "  "))

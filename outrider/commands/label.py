@@ -6,9 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect
+from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
 
-app = typer.Typer(no_args_is_help=True, help="Show the label queue, request labels, or give labels.")
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Show the label queue, request labels, or give labels."
+)
 COLUMNS = {
     "record_id": "record",
     "model": "model",

@@ -40,7 +40,7 @@ def line(node: dict[str, Any]) -> str:
     facts += [f"{name} {count}" for name, count in node.get("assertions", {}).items()]
     facts += [f"labels of {name} {count}" for name, count in node.get("label_sources", {}).items() if name]
     if "gate" in node:
-        facts.append("passed the gate" if node["gate"]["promoted"] else "not promoted by the gate")
+        facts.append(f"gate: {node['gate']['outcome']}")
     if node.get("seen"):
         facts.append("see above")
     role = f"{node['role']}: " if node["role"] else ""

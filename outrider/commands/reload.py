@@ -17,16 +17,18 @@ POLL_S = 0.1
 
 
 def reload(
-    timeout_s: Annotated[float, typer.Option(help="How long to wait for the check.")] = 130.0,
+    timeout_s: Annotated[
+        float, typer.Option(help="How long to wait for the check and the new versions.")
+    ] = 130.0,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Check outrider.toml and its files, and apply both.
 
-    Exit code 3 when they are refused.
+    Ends when the new versions answer; exit code 3 when they are refused.
     """
     from outrider.monitor.settings.config import accepted_settings, find_config
-    from outrider.monitor.settings.reload import read_state
+    from outrider.monitor.settings.reload import read_serving, read_state
 
     folder = accepted_settings(find_config(config)).data_folder
     before = read_state(folder)
@@ -42,7 +44,21 @@ def reload(
     if state.problem:
         raise ConfigError(f"refused, the last good configuration stays:\n{state.problem}")
     at = datetime.fromtimestamp(state.loaded_s, UTC).isoformat(timespec="seconds")
-    tell({"loaded": at}, f"applied at {at}: the processes restart, capture goes on", json=json)
+    while (found := read_serving(folder)).loaded_s < state.loaded_s:
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"applied at {at}, but no answer of new versions within {timeout_s:g} s; look into its log"
+            )
+        time.sleep(POLL_S)
+    if found.failures:
+        whys = "\n".join(f"{version}: {why}" for version, why in found.failures.items())
+        raise ServerError(f"applied at {at}, but not every version can be loaded:\n{whys}")
+    answering = ", ".join(f"{model} {version or '(no version)'}" for model, version in found.versions.items())
+    tell(
+        {"loaded": at, "versions": dict(found.versions)},
+        f"applied at {at}; answering: {answering}",
+        json=json,
+    )
 
 
 def _pid(path: Any) -> int:

@@ -18,6 +18,12 @@ def retrain(
     candidate: Annotated[
         str | None, typer.Option(help="Run the gate on this challenger, without training.")
     ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset version that the candidate was trained on, name@number.")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Job of retrain.requested that the candidate answers.")
+    ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
     epochs: Annotated[int | None, typer.Option(help="Instead of retrain.epochs.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Instead of retrain.learning_rate.")] = None,
@@ -36,20 +42,22 @@ def retrain(
     body = {
         "model": model,
         "candidate": candidate,
+        "dataset": dataset,
+        "job": job,
         "from_scratch": from_scratch,
         "epochs": epochs,
         "learning_rate": learning_rate,
         "replay_ratio": replay_ratio,
         "seed": seed,
     }
-    job = api.post("/v1/retrains", body)
+    found = api.post("/v1/retrains", body)
     if wait:
-        job = _wait(api, job, timeout_s, quiet=json)
+        found = _wait(api, found, timeout_s, quiet=json)
     if json:
-        as_json(job)
+        as_json(found)
     else:
-        _show(job)
-    if job["status"] in ("refused", "failed"):
+        _show(found)
+    if found["status"] in ("refused", "failed"):
         raise typer.Exit(1)
 
 
@@ -71,7 +79,8 @@ def _show(job: dict[str, Any]) -> None:
     result = job["result"]
     typer.echo(f"{job['id']}: {job['status']}")
     if "candidate" in result:
-        outcome = "promoted" if result.get("promoted") else "not promoted"
+        passed = "waiting for a person" if result.get("passed") else "refused"
+        outcome = "promoted" if result.get("promoted") else passed if "passed" in result else job["status"]
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
     for reason in result.get("reasons", []):
         typer.echo(f"  {reason}")

@@ -1,16 +1,20 @@
 """Tables in files, for ``outrider dataset``."""
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from outrider.assertions.columns import from_values
+from outrider.assertions.columns import from_values, plain
 from outrider.errors import ConfigError
+
+from .export import write_frame
 
 
 def read_table(path: Path) -> pa.Table:
@@ -50,6 +54,22 @@ def from_ipc(data: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table as Parquet."""
-    pyarrow.parquet.write_table(table, path, compression="zstd")
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table by the ending of the file's name.
+
+    Parquet keeps types; CSV and JSON lines have values that JSON can carry, lists in CSV as JSON.
+    """
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path, compression="zstd")
+        return
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(plain(table.column(name).combine_chunks(), name), dtype=object)
+            for name in table.column_names
+        }
+    )
+    write_frame(frame.map(_as_json) if path.suffix == ".csv" else frame, path)
+
+
+def _as_json(value: object) -> object:
+    return json.dumps(value) if isinstance(value, list | dict) else value

@@ -15,9 +15,10 @@ from sqlalchemy import Connection, case, func, insert, select, update
 from .state.tables import Outbox, table_of
 
 EVENTS = (
-    "retrain.requested",
     "dataset.committed",
+    "retrain.requested",
     "gate.refused",
+    "gate.waiting",
     "model.promoted",
     "model.rolled_back",
     "incident.opened",

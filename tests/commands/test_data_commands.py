@@ -7,16 +7,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
 from typer.testing import CliRunner
 
+from outrider import connection
 from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
@@ -128,6 +131,30 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert "train" in result.output
     with pytest.raises(GateRefused, match="no new flagged and labelled record"):
         run("dataset", "commit", "m")
+
+
+def test_rows_are_written_as_what_the_ending_says_and_times_are_times(project: Path) -> None:
+    began = pd.Timestamp.now(tz="UTC")
+    rows = table([0, 1]).append_column("inputs.said", pa.array(["=1+1", "-2"]))
+    pq.write_table(rows.append_column("inputs.list", pa.array([[1, 2], None])), project / "train.parquet")
+    run("dataset", "import", "train", "train.parquet", "--model", "m")
+    readers: dict[str, Any] = {
+        "csv": pd.read_csv,
+        "jsonl": partial(pd.read_json, lines=True),
+        "parquet": pd.read_parquet,
+    }
+    for ending, read in readers.items():
+        written = read(project / run("dataset", "rows", "train", "--output", f"x.{ending}")["file"])
+        assert list(written["id"]) == ["r0", "r1"], ending
+        assert not {"received", "partial"} & set(written), "a dataset does not keep them"
+        times = pd.to_datetime(written["ts"], utc=True)
+        assert (times >= began.floor("s")).all(), "rows without a time have that of their import"
+        quote = "'" if ending == "csv" else ""
+        assert list(written["inputs.said"]) == [f"{quote}=1+1", f"{quote}-2"]
+    assert pd.read_csv("x.csv")["inputs.list"][0] == "[1, 2]"
+    assert not {"received"} & set(connection.connect().dataset("train"))
+    with pytest.raises(OutriderError, match=r"--output: a file ending in \.parquet, \.csv, \.jsonl"):
+        run("dataset", "rows", "train", "--output", "x.xlsx")
 
 
 CHECKS = """

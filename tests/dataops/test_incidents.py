@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
-from outrider.dataops.flags import stored_incidents
+from outrider.dataops.flags import incidents, stored_incidents
 from outrider.dataops.flags.incidents import Figures, IncidentBook, IncidentRule, is_onset
-from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
@@ -137,6 +137,36 @@ def test_slices_that_a_sender_invents_are_one_incident_beyond_the_hourly_number(
     traffic.now_us += 3_600_000_000
     traffic.minute(1, level="critical", part="another")
     assert [row.slice for row in traffic.incidents()][-1] == "another"
+
+
+def test_of_very_many_slices_the_largest_are_looked_at(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "MOST_LOOKED", 3)
+    book, asked = IncidentBook("m", RULE), []
+    usual = incidents._figures
+
+    def counted(connection: Connection, *key: Any) -> Figures:
+        asked.append(key[2])
+        return usual(connection, *key)
+
+    monkeypatch.setattr(incidents, "_figures", counted)
+    found = [
+        NewFlags("x", "rev", "warning", f"s{number}", START_US, number, number, "r")
+        for number in range(5, 15)
+    ]
+    with write(engine) as connection:
+        for new in found:
+            rows = {"model": "m", "slot": "champion", "minute": START_US, "slice": new.slice, "n": new.flags}
+            connection.execute(
+                text("INSERT INTO flag_count VALUES (:model, :slot, 'x', 'rev', :slice, :minute, :n, :n)"),
+                rows,
+            )
+            connection.execute(text("INSERT INTO record_count VALUES (:model, :slice, :minute, 100)"), rows)
+        book.follow(connection, found, now_us=START_US)
+    assert asked == ["s14", "s13", "s12"]
+    opened = [row.slice for row in Traffic(engine).incidents()]
+    assert sorted(opened) == ["s12", "s13", "s14"]
 
 
 def test_a_flood_hides_no_other_assertion_and_ends_when_its_mute_does(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from outrider.errors import NotFound
 
 TRIGGER = Trigger(enabled=True, labelled_flags=2, cooldown_s=60, daily_budget=3)
 HOOK = (WebhookTarget("http://receiver.example", ("retrain.requested",)),)
+SERVICE = "http://127.0.0.1:8470"
 MINUTE = 60_000_000
 
 
@@ -70,10 +71,10 @@ def flagged_and_labelled(engine: Engine, *names: str) -> None:
 
 def trigger(engine: Engine, now_us: int) -> str | None:
     with write(engine) as connection:
-        return maybe_enqueue(connection, model="m", trigger=TRIGGER, now_us=now_us, targets=HOOK)
+        return maybe_enqueue(connection, model="m", trigger=TRIGGER, now_us=now_us)
 
 
-def test_enough_labelled_flags_make_one_job_and_one_event(engine: Engine) -> None:
+def test_enough_labelled_flags_make_one_job_and_its_dataset_one_event(engine: Engine) -> None:
     flagged_and_labelled(engine, "a")
     assert trigger(engine, 1) is None
     flagged_and_labelled(engine, "b")
@@ -82,6 +83,9 @@ def test_enough_labelled_flags_make_one_job_and_one_event(engine: Engine) -> Non
     assert trigger(engine, 3) is None  # one is queued
     with engine.connect() as connection:
         found = jobs.get(connection, job)
+        assert connection.execute(text("SELECT count(*) FROM outbox")).scalar() == 0, "not before the data"
+    with write(engine) as connection:
+        jobs.request_training(connection, found, None, service=SERVICE, targets=HOOK, now_us=4)
         events = connection.execute(text("SELECT event, payload FROM outbox")).all()
     assert (found.status, found.params["upto_seq"], found.params["labelled_flags"]) == ("queued", 2, 2)
     assert [event for event, _ in events] == ["retrain.requested"]

@@ -67,13 +67,15 @@ def test_assertions_that_do_not_load_are_refused_and_good_ones_are_taken_up(serv
     service.wait_judged(21)
     before = service.processes()
     checks.write_text(CHECKS + ALWAYS)
-    loaded = service.run_command("reload")["loaded"]
-    assert loaded
-
-    def judges() -> bool:
-        return bool(service.query("SELECT 1 FROM assertion WHERE name = 'always' AND active"))
-
-    wait_until(judges, "the new assertion", service)
+    logged = service.log.stat().st_size
+    loaded = service.run_command("reload")
+    assert loaded["loaded"]
+    assert loaded["versions"] == {"toy": "1"}
+    assert service.query("SELECT 1 FROM assertion WHERE name = 'always' AND active"), "they are there"
+    with service.log.open("rb") as log:
+        log.seek(logged)
+        said = [json.loads(line) for line in log]
+    assert [line for line in said if line["level"] in ("warning", "error")] == []
     service.post(records("after"))
     service.wait_judged(31)
     assert service.query("SELECT count(*) FROM flag WHERE assertion = 'always'") == [(10,)]
@@ -110,18 +112,11 @@ def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(s
         before = service.processes()
         more = service.config.read_text() + '\n[models.second]\npredictor = "model.py:predict"\n'
         service.config.write_text(more)
-        service.run_command("reload")
-
-        def takes_second() -> bool:
-            try:
-                answer = service.client.post(
-                    "/v1/records", json={"model": "second", "id": "s", "inputs": {"x": 0.95}}
-                )
-            except httpx.TransportError:
-                return False
-            return answer.status_code == 202
-
-        wait_until(takes_second, "the second model", service)
+        found = service.run_command("reload")
+        assert set(found["versions"]) == {"toy", "second"}
+        with httpx.Client(base_url=service.client.base_url, headers=service.client.headers) as client:
+            record = {"model": "second", "id": "s", "inputs": {"x": 0.95}}
+            assert client.post("/v1/records", json=record).status_code == 202
         assert service.processes()["intake"] != before["intake"]
     finally:
         stop.set()

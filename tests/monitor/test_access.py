@@ -107,11 +107,11 @@ def test_every_route_has_a_scope_and_no_scope_is_of_a_route_that_is_not_there(se
     documented = server.process._api.openapi()["paths"]
     for path, methods in documented.items():
         for method in methods:
-            assert server.process.app._routes.find(method.upper(), path, {}) is not None, path  # type: ignore[attr-defined]
+            assert server.process.app._app._routes.find(method.upper(), path, {}) is not None, path  # type: ignore[attr-defined]
     assert {text for scopes in (*ROUTES.values(), *INTAKES.values()) for text in scopes.split()} <= set(
         SCOPES
     )
-    intakes = {one.name for one, _ in server.process.app._routes._intakes}  # type: ignore[attr-defined]
+    intakes = {one.name for one, _ in server.process.app._app._routes._intakes}  # type: ignore[attr-defined]
     assert intakes == set(INTAKES)
 
 

@@ -61,7 +61,7 @@ min_gain = 0.2
 predictor = "model.py:predict"
 [[webhooks]]
 url = "http://127.0.0.1:9/hooks"
-events = ["gate.refused", "model.promoted", "dataset.committed"]
+events = ["retrain.requested", "gate.refused", "gate.waiting", "model.promoted", "dataset.committed"]
 [worker]
 device = "cpu"
 """
@@ -228,7 +228,8 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(cont
     assert ("dataset", "sign-flagged@1", "fresh") in parents
     assert ("dataset", "sign-train@1", "replay") in parents
     assert ("model", "sign@1", "weights") in parents
-    assert events(context) == ["dataset.committed"] * 3 + ["gate.refused", "model.promoted"]
+    committed, requested = "dataset.committed", "retrain.requested"
+    assert events(context) == [committed] * 3 + [requested, "gate.refused", requested, "model.promoted"]
 
 
 @pytest.mark.parametrize("is_harmful", [False, True])

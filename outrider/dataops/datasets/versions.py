@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -159,12 +160,13 @@ def commit(
     now_us: int,
     made_from: Sequence[tuple[Kind, str, str]] = (),
     targets: Sequence[WebhookTarget] = (),
+    service: str = "",
     notes: Mapping[str, Any] | None = None,
 ) -> Version:
     """Make a draft the newest version, in the caller's write transaction.
 
-    Content equal to the newest version's commits nothing and returns that version. ``notes`` join the
-    manifest.
+    ``service`` is the address under which receivers of the event find the rows. Content equal to the newest
+    version's commits nothing and returns that version. ``notes`` join the manifest.
 
     Raises
     ------
@@ -206,9 +208,17 @@ def commit(
     if expected is not None and len(draft.files) > 1:
         parents.append(("dataset", node_id(version.dataset, expected), "parent"))
     add_edges(connection, "dataset", version.id, parents, now_us=now_us)
-    data = {"dataset": version.dataset, "version": number, "rows": version.rows, "digest": version.digest}
+    job = next((name for kind, name, _ in made_from if kind == "job"), None)
+    data = {"job": job, "model": version.model} | told(version, service)
     enqueue(connection, "dataset.committed", data, targets=targets, now_us=now_us)
     return version
+
+
+def told(version: Version, service: str) -> dict[str, object]:
+    """Name, digest and address of a version, for events."""
+    rows = f"{service}/v1/datasets/{quote(version.dataset, safe='')}/versions/{version.number}/rows"
+    facts = {"name": version.dataset, "version": version.number, "rows": version.rows}
+    return facts | {"digest": version.digest, "url": rows}
 
 
 def newest(connection: Connection, dataset: str) -> Version | None:
@@ -317,9 +327,14 @@ def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
 
 def canonical(batch: Batch) -> pa.Table:
     """The columns that a dataset keeps, rows in order of their ids."""
-    table = pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
+    table = kept_columns(batch)
     order = np.argsort(np.asarray(batch.keys, dtype=str), kind="stable")
     return table.take(pa.array(order))
+
+
+def kept_columns(batch: Batch) -> pa.Table:
+    """Columns of a batch that a dataset keeps."""
+    return pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
 
 
 def content_digest(table: pa.Table) -> str:

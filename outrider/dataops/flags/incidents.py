@@ -37,6 +37,9 @@ EVENT_TIME = "event_time"
 CLOCK = "clock"
 _CLOCK_ID = "inc_clock_"
 _HOUR_US = 3_600_000_000
+MOST_FOLDED, MOST_LOOKED = 100, 500
+"""Onsets in one unit from which all the rest is a flood; warnings, the largest first, that are held against
+what is usual in it: a sender who invents slices must not hold up the worker."""
 _INCIDENT = table_of(Incident)
 _FLAGS = table_of(FlagCount)
 _RECORDS = table_of(RecordCount)
@@ -101,6 +104,7 @@ class _Onsets:
     opened: Tally[str] | None = None
     """Incidents of the last hour by assertion, once there is an onset."""
     folded: list[tuple[NewFlags, int]] = field(default_factory=list)
+    looked: int = 0
 
 
 @dataclass(slots=True)
@@ -156,8 +160,9 @@ class IncidentBook:
         unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
         onsets = _Onsets(self._recent(connection, groups, now_us))
         extended: list[dict[str, object]] = []
-        for key, members in groups.items():
-            flags = sum(new.flags for new in members)
+        sums = {key: sum(new.flags for new in members) for key, members in groups.items()}
+        for key in sorted(groups, key=lambda key: -sums[key]):
+            members, flags = groups[key], sums[key]
             row = unresolved.pop(key, None)
             if row is None:
                 self._open(connection, members, flags, onsets, now_us)
@@ -346,11 +351,14 @@ class IncidentBook:
             .group_by(_FLAGS.c.assertion, _FLAGS.c.slice)
             .having(flags >= self.rule.flags)
         ).all()
-        records: dict[str, int] = {}
-        for row in many:
-            if row.slice not in records:
-                records[row.slice] = _records(connection, self.model, row.slice, start, stop)
-        return {(row.assertion, row.slice): Figures(int(row.flags), records[row.slice]) for row in many}
+        if not many:
+            return {}
+        own = (_RECORDS.c.model == self.model, _RECORDS.c.minute_us >= start, _RECORDS.c.minute_us < stop)
+        query = select(_RECORDS.c.slice, func.sum(_RECORDS.c.records)).where(*own).group_by(_RECORDS.c.slice)
+        records = dict(map(tuple, connection.execute(query)))
+        return {
+            (row.assertion, row.slice): Figures(int(row.flags), records.get(row.slice, 0)) for row in many
+        }
 
     def _start_us(self, now_us: int) -> int:
         """First minute of the window that ends now."""
@@ -365,8 +373,11 @@ class IncidentBook:
         now_us: int,
     ) -> None:
         first = members[0]
-        if not self._is_news(connection, first, onsets.recent, now_us):
-            return
+        is_flood = len(onsets.folded) >= MOST_FOLDED and first.assertion in (onsets.opened or ())
+        if not is_flood:
+            onsets.looked += first.level == "warning"
+            if onsets.looked > MOST_LOOKED or not self._is_news(connection, first, onsets.recent, now_us):
+                return
         if (opened := onsets.opened) is None:
             opened = onsets.opened = self._opened_since(connection, now_us - _HOUR_US)
         if opened.total() >= self.rule.per_hour and opened[first.assertion]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
+from outrider.dataops.datasets.versions import Version, newest, told
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.improvement_tables import Job
@@ -87,9 +88,8 @@ def maybe_enqueue(
     model: str,
     trigger: Trigger,
     now_us: int,
-    targets: Sequence[WebhookTarget] = (),
 ) -> str | None:
-    """Enqueue due job and ``retrain.requested``, in the caller's write transaction.
+    """Enqueue a due job, in the caller's write transaction.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def maybe_enqueue(
     if not due(count):
         return None
     params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}
-    return add(connection, model=model, kind=trigger.kind, params=params, now_us=now_us, targets=targets)
+    return add(connection, model=model, kind=trigger.kind, params=params, now_us=now_us)
 
 
 def add(
@@ -133,12 +133,10 @@ def add(
     kind: Kind,
     params: Mapping[str, object],
     now_us: int,
-    targets: Sequence[WebhookTarget] = (),
 ) -> str:
     """Queue a job on the blocks that the champion's cursor has passed.
 
-    A retraining also enqueues its event for all targets, in the same transaction. A retraining whose
-    ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
+    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
     job = f"job_{uuid.uuid4().hex}"
     upto_seq = connection.scalar(
@@ -158,10 +156,28 @@ def add(
             created_us=now_us,
         )
     )
-    if (kind == "retrain" and "candidate" not in params) or params.get("trigger"):
-        data = {"job": job, "model": model, "params": params}
-        enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us)
     return job
+
+
+def request_training(
+    connection: Connection,
+    job: JobRow,
+    version: Version | None,
+    *,
+    service: str,
+    targets: Sequence[WebhookTarget],
+    now_us: int,
+) -> None:
+    """Enqueue ``retrain.requested`` with the dataset version to learn from.
+
+    In the transaction that commits the version, and behind its own event. Jobs that ask nobody to train
+    enqueue nothing.
+    """
+    if (job.kind == "retrain" and "candidate" not in job.params) or job.params.get("trigger"):
+        version = version or newest(connection, dataset_of(job.model))
+        dataset = None if version is None else told(version, service)
+        data = {"job": job.id, "model": job.model, "params": job.params, "dataset": dataset}
+        enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us + 1)
 
 
 def claim(connection: Connection, *, now_us: int) -> JobRow | None:

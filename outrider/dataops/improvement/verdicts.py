@@ -7,9 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, insert, select
 
-from outrider.dataops.state.improvement_tables import GateVerdict
+from outrider.dataops.models.lineage import outcome_of
+from outrider.dataops.state.improvement_tables import GateVerdict, ModelVersion
 from outrider.dataops.state.tables import table_of
 
+_MODEL = table_of(ModelVersion)
 _VERDICT = table_of(GateVerdict)
 
 
@@ -25,6 +27,14 @@ class VerdictRow:
     reasons: list[str]
     evidence: dict[str, Any]
     created_us: int
+    status: str | None = None
+    """Of the candidate now."""
+
+    @property
+    def outcome(self) -> str:
+        """Outcome of the verdict, in a word."""
+        passed = bool(self.evidence.get("passed"))
+        return outcome_of(promoted=self.promoted, passed=passed, status=self.status)
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
@@ -86,4 +96,6 @@ def count_verdicts(connection: Connection) -> list[tuple[str, bool, int]]:
 
 
 def _newest() -> Select[Any]:
-    return select(_VERDICT).order_by(_VERDICT.c.created_us.desc(), _VERDICT.c.id)
+    of_candidate = (_MODEL.c.model == _VERDICT.c.model) & (_MODEL.c.version == _VERDICT.c.candidate)
+    joined = select(_VERDICT, _MODEL.c.status).select_from(_VERDICT.outerjoin(_MODEL, of_candidate))
+    return joined.order_by(_VERDICT.c.created_us.desc(), _VERDICT.c.id)

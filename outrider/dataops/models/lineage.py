@@ -1,7 +1,7 @@
 """Lineage: edges between model versions, datasets, jobs and record sets."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import Connection, func, select
@@ -56,12 +56,78 @@ def add_edges(
         connection.execute(insert(_EDGE).on_conflict_do_nothing(), rows)
 
 
+def report(
+    connection: Connection,
+    model: str,
+    version: str,
+    *,
+    dataset: str | None,
+    job: str | None,
+    now_us: int,
+) -> dict[str, str]:
+    """Note dataset and job of a version made elsewhere.
+
+    The dataset of the job stands in for one that is not named.
+
+    Returns
+    -------
+    dict
+        Job and dataset as far as they are known.
+
+    Raises
+    ------
+    NotFound
+        If there is no such dataset version or job of the model.
+    """
+    parents: list[tuple[Kind, str, str]] = []
+    if job is not None:
+        row = connection.execute(select(_JOB).where(_JOB.c.id == job, _JOB.c.model == model)).first()
+        if row is None:
+            raise NotFound(f"job: model {model!r} has no job {job!r}")
+        parents.append(("job", job, "trained by"))
+        dataset = dataset or _dataset_of_job(row.result)
+    if dataset is not None:
+        name, _, number = dataset.rpartition("@")
+        held = _DATASET.c.dataset == name, _DATASET.c.number == (int(number) if number.isdecimal() else -1)
+        if (
+            connection.execute(select(_DATASET.c.number).where(*held, _DATASET.c.model == model)).first()
+            is None
+        ):
+            raise NotFound(f"dataset: model {model!r} has no dataset version {dataset!r} (name@number)")
+        parents.append(("dataset", dataset, "fresh"))
+    add_edges(connection, "model", node_id(model, version), parents, now_us=now_us)
+    return {key: value for key, value in (("job", job), ("dataset", dataset)) if value is not None}
+
+
+def _dataset_of_job(result: Mapping[str, Any]) -> str | None:
+    if "number" in result:
+        return node_id(result["dataset"], result["number"])
+    return result.get("dataset")
+
+
 def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> bool:
     """Test for an edge of this role at a node's either end."""
     is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == node)
     is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == node)
     query = select(_EDGE.c.role).where(_EDGE.c.role == role, is_child | is_parent)
     return connection.execute(query.limit(1)).first() is not None
+
+
+def outcome_of(*, promoted: bool, passed: bool, status: str | None) -> str:
+    """Outcome of a candidate's verdict, in a word.
+
+    Parameters
+    ----------
+    promoted, passed
+        The verdict.
+    status
+        Of the candidate now.
+    """
+    if promoted:
+        return "promoted"
+    if not passed:
+        return "refused"
+    return "waiting for a person" if status == "challenger" else "passed"
 
 
 def trace(connection: Connection, model: str, version: str | None = None) -> dict[str, Any]:
@@ -111,13 +177,15 @@ def _model_facts(connection: Connection, name: str) -> dict[str, Any]:
     if row is None:
         return {}
     verdict = connection.execute(
-        select(_VERDICT.c.promoted, _VERDICT.c.reasons)
+        select(_VERDICT.c.promoted, _VERDICT.c.reasons, _VERDICT.c.evidence)
         .where(_VERDICT.c.model == model, _VERDICT.c.candidate == version)
         .order_by(_VERDICT.c.created_us.desc())
     ).first()
     facts = {"status": row.status, "digest": row.digest, "created_us": row.created_us, "note": row.note}
     if verdict is not None:
-        facts["gate"] = {"promoted": verdict.promoted, "reasons": verdict.reasons}
+        passed = bool(verdict.evidence.get("passed"))
+        word = outcome_of(promoted=verdict.promoted, passed=passed, status=row.status)
+        facts["gate"] = {"promoted": verdict.promoted, "outcome": word, "reasons": verdict.reasons}
     return facts
 
 

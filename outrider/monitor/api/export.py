@@ -23,7 +23,7 @@ def export_routes(journal: Journal, settings: Settings) -> APIRouter:
         response_class=Response,
         responses=binary(ARROW) | {204: {"description": "There is no further block"}},
     )
-    def records(model: str, after: Annotated[int, Query(ge=0)] = 0) -> Response:
+    def records(model: str, after: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> Response:
         """Next block of records behind ``after`` as an Arrow IPC stream; 204 at the end.
 
         The header ``x-outrider-next`` is the ``after`` of the following request.

@@ -44,6 +44,7 @@ class GateFacts(TypedDict):
     """The gate's newest verdict on a version."""
 
     promoted: bool
+    outcome: str
     reasons: list[str]
 
 

@@ -152,7 +152,7 @@ class ReadApi:
                 after=after,
             )
         except ValueError as error:
-            raise ProblemError(problem(400, str(error), field="after")) from error
+            raise ProblemError(problem(422, str(error), field="after")) from error
         return _json({"flags": page.flags, "after": page.after})
 
     def flag(self, model: str, flag_id: str) -> Response:

@@ -1,7 +1,7 @@
 """The API of retrainings and of the promotion gate's verdicts."""
 
 import dataclasses
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -10,10 +10,11 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
-from outrider.dataops.improvement.verdicts import list_verdicts
+from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
+from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, known_model, targets_of, timed
+from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
@@ -100,6 +101,8 @@ class GateDecision(TypedDict):
     candidate: str
     champion: str
     promoted: bool
+    outcome: Literal["promoted", "refused", "waiting for a person", "passed"]
+    """``passed`` when somebody has decided since."""
     reasons: list[str]
     evidence: GateEvidence
     created: Time
@@ -117,6 +120,10 @@ class RetrainRequest(RequestBody):
     model: str
     candidate: str | None = None
     """A challenger that is there already: it is put before the gate, and nothing is trained."""
+    dataset: str | None = None
+    """Dataset version that a candidate made elsewhere was trained on, such as ``churn-flagged@3``."""
+    job: str | None = None
+    """Job of ``retrain.requested`` that the candidate answers."""
     from_scratch: bool = False
     epochs: int | None = Field(default=None, ge=1)
     learning_rate: float | None = Field(default=None, gt=0)
@@ -127,7 +134,6 @@ class RetrainRequest(RequestBody):
 
 def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
     """Add the routes."""
-    targets = targets_of(settings)
 
     @router.get("/retrains", tags=["retrains"])
     def list_retrains(
@@ -154,14 +160,25 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
             if found.status != "challenger":
                 detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
                 raise ProblemError(problem(409, detail, field="candidate"))
+        elif body.dataset or body.job:
+            detail = "dataset and job are those of a candidate that was made elsewhere: name it"
+            raise ProblemError(problem(422, detail, field="candidate"))
         elif known.architecture is None:
             detail = f"{body.model} is a predictor function: train it elsewhere on its dataset versions"
             raise ProblemError(problem(409, detail, field="model"))
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)
         with write(engine) as connection:
-            job = jobs.add(
-                connection, model=body.model, kind="retrain", params=params, now_us=now_us(), targets=targets
-            )
+            if body.candidate is not None:
+                reported = lineage.report(
+                    connection,
+                    body.model,
+                    body.candidate,
+                    dataset=body.dataset,
+                    job=body.job,
+                    now_us=now_us(),
+                )
+                params |= reported
+            job = jobs.add(connection, model=body.model, kind="retrain", params=params, now_us=now_us())
             return _job(jobs.get(connection, job))
 
     @router.get("/gates", tags=["retrains"], response_model=Declared[GateDecisions])
@@ -171,7 +188,13 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         """Verdicts of the promotion gate with reasons and evidence, newest first."""
         with engine.connect() as connection:
             found = list_verdicts(connection, model, limit=limit)
-        return {"gates": [timed(dataclasses.asdict(verdict)) for verdict in found]}
+        return {"gates": [_verdict(verdict) for verdict in found]}
+
+
+def _verdict(found: VerdictRow) -> dict[str, Any]:
+    row = timed(dataclasses.asdict(found)) | {"outcome": found.outcome}
+    del row["status"]
+    return row
 
 
 def _job(found: JobRow) -> dict[str, Any]:

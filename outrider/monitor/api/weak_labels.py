@@ -37,7 +37,7 @@ def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
         record_id: str | None = None,
         min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-        after: str | None = None,
+        after: Annotated[str | None, Query(pattern="^[0-9a-f]{32}$")] = None,
     ) -> Declared[WeakLabelList]:
         """Corrections that assertions propose, in order of their ids; ``after`` continues, null ends."""
         known_model(settings, model)

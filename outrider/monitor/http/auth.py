@@ -7,6 +7,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from .error_page import send_error
 from .hosts import HostNames, TrustedProxies
 from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
@@ -135,7 +136,7 @@ class KeyGate:
         if holder is None:
             await self._refuse(scope, receive, send, headers, unauthorized())
         elif route is None:
-            await send_problem(send, self._nowhere(scope))
+            await send_error(scope, send, self._nowhere(scope))
         elif (missing := route.missing(holder.rights)) is not None:
             await self._refuse(scope, receive, send, headers, forbidden(holder.name, missing))
         else:

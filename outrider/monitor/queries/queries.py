@@ -325,9 +325,14 @@ def _cursor(row: Row[Any]) -> str:
     return f"{row.seq}.{row.row}.{row.id}"
 
 
+def _is_number(text: str) -> bool:
+    """Tell numbers that the database can hold."""
+    return text.isdecimal() and len(text) < 19
+
+
 def _parse_cursor(text: str) -> tuple[int, int, str]:
     seq, _, rest = text.partition(".")
     row, _, identity = rest.partition(".")
-    if not (seq.isdigit() and row.isdigit() and identity):
+    if not (_is_number(seq) and _is_number(row) and identity):
         raise ValueError(f"after: a cursor as in 'after' of the page before expected, got {text!r}")
     return int(seq), int(row), identity

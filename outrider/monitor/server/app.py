@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
@@ -25,7 +27,9 @@ from outrider.errors import (
     ValidationRefused,
 )
 from outrider.monitor.http.declared import Time
+from outrider.monitor.http.error_page import HEADERS, error_page, wants_page
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
+from outrider.monitor.http.query_names import check_names
 from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
@@ -119,7 +123,14 @@ def build_app(
     routers
         Queries and pages. A route gets ``request.state.csrf_token`` when a browser asks.
     """
-    app = _Api(title="Outrider", version="1", docs_url=None, redoc_url=None, responses=_PROBLEMS)
+    app = _Api(
+        title="Outrider",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        responses=_PROBLEMS,
+        dependencies=[Depends(_check_query)],
+    )
 
     @app.get("/healthz", tags=["service"])
     async def healthz() -> Liveness:
@@ -132,7 +143,7 @@ def build_app(
         reason = fault() or app.load_fault
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
-        return _response(problem(503, reason, headers={"retry-after": "5"}))
+        return _problem(problem(503, reason, headers={"retry-after": "5"}))
 
     _document_hot_routes(app)
     if collector is not None:
@@ -183,6 +194,18 @@ class _UntilLoaded:
         return is_known and scope["path"] != self._api.openapi_url
 
 
+async def _check_query(request: Request) -> None:
+    """Refuse unknown query parameters on every route under ``/v1``; pages ignore them."""
+    route = request.scope.get("route")
+    if request.query_params and isinstance(route, APIRoute) and route.path.startswith("/v1/"):
+        check_names(request.query_params, _query_names(route.dependant))
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    below = [_query_names(one) for one in dependant.dependencies]
+    return {field.alias for field in dependant.query_params}.union(*below)
+
+
 def _told(state: ConfigState) -> ConfigTimes:
     """Times alone: strangers do not learn why a configuration was refused."""
     return {
@@ -206,7 +229,7 @@ def _document_hot_routes(app: FastAPI) -> None:
         content = {"application/json": {"schema": one_or_more}} | raw
 
         async def taken() -> Response:
-            return _response(problem(503, "the intake routes are not in front of this application"))
+            return _problem(problem(503, "the intake routes are not in front of this application"))
 
         app.post(
             path,
@@ -221,42 +244,50 @@ def _document_hot_routes(app: FastAPI) -> None:
 
 def _install_problems(app: FastAPI) -> None:
     @app.exception_handler(ProblemError)
-    async def on_problem(_: Request, error: ProblemError) -> Response:
-        return _response(error.problem)
+    async def on_problem(request: Request, error: ProblemError) -> Response:
+        return _response(request, error.problem)
 
     @app.exception_handler(OutriderError)
-    async def on_ours(_: Request, error: OutriderError) -> Response:
+    async def on_ours(request: Request, error: OutriderError) -> Response:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-        return _response(problem(status, str(error)))
+        return _response(request, problem(status, str(error)))
 
     @app.exception_handler(RequestValidationError)
-    async def on_invalid(_: Request, error: RequestValidationError) -> Response:
+    async def on_invalid(request: Request, error: RequestValidationError) -> Response:
         faults = [
             {"field": ".".join(str(part) for part in fault["loc"]), "reason": fault["msg"]}
             for fault in error.errors()
         ]
         detail = "; ".join(f"{fault['field']}: {fault['reason']}" for fault in faults)
-        return _response(problem(422, detail, errors=faults))
+        return _response(request, problem(422, detail, errors=faults))
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404 and request.app.is_loading:
             why = request.app.load_fault or "queries and pages are still loading"
-            return _response(problem(503, why, headers={"retry-after": "1"}))
+            return _response(request, problem(503, why, headers={"retry-after": "1"}))
         detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
-        return _response(problem(error.status_code, str(detail), headers=error.headers))
+        return _response(request, problem(error.status_code, str(detail), headers=error.headers))
 
     @app.exception_handler(Exception)
-    async def on_anything(_: Request, error: Exception) -> Response:
+    async def on_anything(request: Request, error: Exception) -> Response:
         # Told by its text: importing SQLAlchemy here would double the time until intake takes records.
         if "database is locked" in str(error):
             detail = "the database is busy: nothing was changed; send again"
-            return _response(problem(503, detail, headers={"retry-after": "1"}))
+            return _response(request, problem(503, detail, headers={"retry-after": "1"}))
         # Starlette logs the traceback; strangers only learn that it was our fault.
-        return _response(problem(500, f"internal error ({type(error).__name__}); the log has its traceback"))
+        return _response(
+            request, problem(500, f"internal error ({type(error).__name__}); the log has its traceback")
+        )
 
 
-def _response(answer: Problem) -> Response:
+def _response(request: Request, answer: Problem) -> Response:
+    if wants_page(request.scope):
+        return HTMLResponse(error_page(answer), answer.status, HEADERS | dict(answer.headers))
+    return _problem(answer)
+
+
+def _problem(answer: Problem) -> Response:
     return Response(
         answer.body(), answer.status, dict(answer.headers), media_type=CONTENT_TYPE.decode("latin-1")
     )

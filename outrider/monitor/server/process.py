@@ -54,6 +54,7 @@ from outrider.monitor.settings.sections import LimitSettings
 
 from .app import build_app
 from .connections import Connections, connections_that_fit
+from .head import HeadAsGet
 from .labels import PageLabels
 
 log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class ServerProcess:
             metrics=self.metrics,
             refusals=self.refusals,
         )
-        self.app: ASGIApp = KeyGate(
+        gate = KeyGate(
             hot,
             self.keyring,
             routes=RouteScopes(intakes),
@@ -186,6 +187,7 @@ class ServerProcess:
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
         )
+        self.app: ASGIApp = HeadAsGet(gate)
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""

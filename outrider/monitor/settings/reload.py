@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
@@ -52,6 +52,31 @@ def read_state(folder: Path) -> ConfigState:
         return ConfigState(**json.loads((folder / "run" / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return ConfigState()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Champions that answer since a configuration was loaded."""
+
+    loaded_s: float = 0.0
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    """Version that answers, by model."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Reason that a champion cannot be loaded, by ``model@version``."""
+
+
+def note_serving(folder: Path, serving: Serving) -> None:
+    """Keep for ``outrider reload`` that the versions of a configuration are there."""
+    fields = {"loaded_s": serving.loaded_s, "versions": serving.versions, "failures": serving.failures}
+    _replace(folder / "run" / "serving.json", fields)
+
+
+def read_serving(folder: Path) -> Serving:
+    """State that the worker noted last, empty before."""
+    try:
+        return Serving(**json.loads((folder / "run" / "serving.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return Serving()
 
 
 class Reload:
@@ -162,7 +187,11 @@ class Reload:
 
     def _note(self, state: ConfigState) -> None:
         self._state = state
-        part = self._run / "config.part"
         fields = {"loaded_s": state.loaded_s, "refused_s": state.refused_s, "problem": state.problem}
-        part.write_text(json.dumps(fields), encoding="utf-8")
-        part.replace(self._run / "config.json")
+        _replace(self._run / "config.json", fields)
+
+
+def _replace(path: Path, fields: Mapping[str, object]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(fields), encoding="utf-8")
+    part.replace(path)

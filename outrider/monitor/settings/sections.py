@@ -160,8 +160,10 @@ class WebhookSettings(Section):
 
     url: str
     events: tuple[str, ...] = (
+        "dataset.committed",
         "retrain.requested",
         "gate.refused",
+        "gate.waiting",
         "model.promoted",
         "model.rolled_back",
         "incident.opened",

@@ -23,7 +23,6 @@ from outrider.dataops.models.registry import Model
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError, NotFound
-from outrider.monitor.http.common import targets_of
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import open_payloads
@@ -193,7 +192,6 @@ def register_twin(
                     kind="retrain",
                     params={"candidate": version.version},
                     now_us=now_us(),
-                    targets=targets_of(settings),
                 )
         return version, job
     finally:

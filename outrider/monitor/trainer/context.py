@@ -1,5 +1,6 @@
 """Context of the trainer's jobs."""
 
+import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,15 @@ class JobContext:
             known = ", ".join(self.settings.models) or "none"
             raise ConfigError(f"no model {name!r} in the configuration; there are {known}")
         return self.settings.models[name]
+
+    @property
+    def service(self) -> str:
+        """Address of the service, noted by the supervisor or configured."""
+        try:
+            noted = json.loads((self.settings.data_folder / "run" / "server.json").read_text("utf-8"))
+            return str(noted["url"])
+        except (OSError, ValueError, KeyError):
+            return f"http://{self.settings.server.host}:{self.settings.server.port}"
 
     def check_stop(self) -> None:
         """Raise Stopping when the process is asked to end."""

@@ -1,11 +1,12 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
@@ -41,6 +42,8 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         table = reader.read_all()
     source = str(job.params.get("source", "import"))
     table, told = _told(table, source)
+    if "ts" not in table.column_names:
+        table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
     verdict = validate(batch, rules_of(settings))
     refuse(_named(batch, verdict)[:5])
@@ -66,6 +69,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
             targets=context.targets,
+            service=context.service,
         )
 
 
@@ -85,12 +89,13 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
     return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
-def commit_flagged(context: JobContext, job: JobRow) -> tuple[Version | None, LabelAccount]:
-    """Commit records flagged or labelled since the last version.
+def commit_flagged(
+    context: JobContext, job: JobRow, then: Callable[[Connection, Version | None, LabelAccount], None]
+) -> Version | None:
+    """Commit records flagged or labelled since the last version, else None.
 
-    Returns the version, None where nothing is new, and the account of every label.
-
-    Records that do not pass are quarantined with their reasons, the others are committed.
+    ``then`` is called in the transaction of the commit, with None where there is nothing to commit, and
+    the account of every label. Records that do not pass are quarantined with their reasons, the others are committed.
 
     Raises
     ------
@@ -117,8 +122,10 @@ def commit_flagged(context: JobContext, job: JobRow) -> tuple[Version | None, La
         reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
         account = _account(context, job, (), found.rejected)
-        _quarantine(context, dataset, found.rejected)
-        return None, account
+        with write(context.engine) as connection:
+            flagged.quarantine(connection, dataset, found.rejected, now_us=now_us())
+            then(connection, None, account)
+        return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
     except ValidationRefused:
@@ -141,9 +148,11 @@ def commit_flagged(context: JobContext, job: JobRow) -> tuple[Version | None, La
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
+            service=context.service,
             notes={"labels": account},
         )
-    return version, account
+        then(connection, version, account)
+        return version
 
 
 def _account(

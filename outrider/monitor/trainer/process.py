@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import StaleParent, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
@@ -81,18 +83,24 @@ def _run(context: JobContext, job: JobRow) -> None:
     from .dataset_jobs import commit_flagged, import_table
 
     started = time.perf_counter()
-    account = None
-    if "object" in job.params:
-        version: Version | None = import_table(context, job)
-    else:
-        version, account = commit_flagged(context, job)
-    result: dict[str, object] = {} if account is None else {"labels": account}
-    result |= {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
-    if version is not None:
-        result |= {"dataset": version.dataset, "number": version.number}
-        result |= {"digest": version.digest, "rows": version.rows}
-    with write(context.engine) as connection:
+
+    def finish(connection: Connection, version: Version | None, account: LabelAccount | None = None) -> None:
+        result: dict[str, object] = {} if account is None else {"labels": account}
+        result |= {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+        if version is not None:
+            result |= {"dataset": version.dataset, "number": version.number}
+            result |= {"digest": version.digest, "rows": version.rows}
+        jobs.request_training(
+            connection, job, version, service=context.service, targets=context.targets, now_us=now_us()
+        )
         jobs.finish(connection, job.id, "done", result, now_us=now_us())
+
+    if "object" not in job.params:
+        commit_flagged(context, job, finish)
+        return
+    version = import_table(context, job)
+    with write(context.engine) as connection:
+        finish(connection, version)
 
 
 def _is_trained_here(context: JobContext, model: str) -> bool:

@@ -19,6 +19,7 @@ from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
@@ -63,7 +64,7 @@ class Retraining:
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
-            self.result |= {"dataset": None, "candidate": str(job.params["candidate"])}
+            self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
         self.source = self._trainable()
         self.architecture = load_architecture(self.source.reference, context.settings.base)
@@ -87,16 +88,23 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        version, self.result["labels"] = commit_flagged(self.context, self.job)
-        if version is None:
-            with self.context.engine.connect() as connection:
-                version = datasets.newest(connection, flagged.dataset_of(self.job.model))
-        if version is None and not self.job.params.get("from_scratch"):
+        def request(connection: Connection, made: Version | None, account: LabelAccount) -> None:
+            self.result["labels"] = account
+            version = made or datasets.newest(connection, flagged.dataset_of(self.job.model))
+            if version is None and not self.job.params.get("from_scratch"):
+                return
+            self.result["dataset"] = None if version is None else version.id
+            own = self.context
+            jobs.request_training(
+                connection, self.job, version, service=own.service, targets=own.targets, now_us=now_us()
+            )
+            jobs.note(connection, self.job.id, stage="dataset", result=self.result)
+
+        commit_flagged(self.context, self.job, request)
+        if "dataset" not in self.result:
             raise ValidationRefused(
                 f"no record of {self.job.model} is flagged and labelled: there is nothing to learn from"
             )
-        self.result["dataset"] = None if version is None else version.id
-        self._note("dataset")
 
     def _train(self) -> None:
         context, options = self.context, self.options
@@ -276,6 +284,9 @@ class Retraining:
                 )
                 data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
                 outbox.enqueue(connection, "gate.refused", data, targets=self.context.targets, now_us=now)
+            else:
+                data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
+                outbox.enqueue(connection, "gate.waiting", data, targets=self.context.targets, now_us=now)
             status = "done" if verdict.promoted else "refused"
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from outrider.monitor.http.attempts import LoginAttempts
 from outrider.monitor.http.auth import LOGIN, session_cookie
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Holder, Keyring
 from outrider.monitor.http.limits import BodyBounds, read_body
 from outrider.monitor.http.problem import Problem
@@ -16,7 +17,6 @@ from outrider.monitor.http.visitors import Visitor, end_session_for, sessions_fo
 
 from .forms import Fields
 from .frame import PageFrame
-from .rendering import HEADERS
 
 _LOGIN_BYTES = 8192
 _UNKNOWN = "This key is not known, or it was revoked."

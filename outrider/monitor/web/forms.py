@@ -13,6 +13,7 @@ from outrider.dataops.datasets.incident_cases import Mode
 from outrider.dataops.flags import quality, reviews
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.learning import Learner
@@ -22,7 +23,6 @@ from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 from .frame import PageFrame
 from .label_form import LabelWriter, label_value
 from .pictures import record_link
-from .rendering import HEADERS
 
 FORM_BYTES = 65_536
 

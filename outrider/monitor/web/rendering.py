@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
@@ -20,15 +21,6 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
-}
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cache-control": "no-store",
 }
 API_HEADERS = HEADERS | {
     "content-security-policy": HEADERS["content-security-policy"].replace(

@@ -18,6 +18,7 @@ from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.queries import improvement, queries
@@ -45,7 +46,7 @@ from .frame import PageFrame
 from .highlights import MOST_FIELDS, Shown, shown_fields
 from .label_form import LabelWriter
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
-from .rendering import API_HEADERS, HEADERS
+from .rendering import API_HEADERS
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -145,7 +146,7 @@ class WebPage:
                 after=after or None,
             )
         except ValueError as error:
-            return self._frame.message("Bad address", str(error), status=400)
+            return self._frame.message("Bad address", str(error), status=422)
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)

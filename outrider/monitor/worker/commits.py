@@ -12,7 +12,6 @@ from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
@@ -142,5 +141,4 @@ def trigger_retraining(connection: Connection, settings: Settings, model: str) -
     """Enqueue a retraining where the rule of a model asks for one."""
     rule = settings.models[model].retrain
     trigger = Trigger(rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows)
-    targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
-    maybe_enqueue(connection, model=model, trigger=trigger, now_us=now_us(), targets=targets)
+    maybe_enqueue(connection, model=model, trigger=trigger, now_us=now_us())

@@ -10,6 +10,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -29,6 +30,7 @@ from outrider.monitor.process.stores import open_stores
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
+from outrider.monitor.settings.reload import Serving, note_serving, read_state
 
 from .admission import SheddingMeasure
 from .backfill import Backfills
@@ -69,6 +71,8 @@ class Worker:
     ----------
     journal
         Opened read-only: intake is its one writer.
+    told
+        Called once, when all versions are loaded or known not to load.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Worker:
         *,
         metrics: WorkerMetrics,
         objectives: Objectives | None = None,
+        told: Callable[[Mapping[str, ShadowVersions]], None] | None = None,
     ) -> None:
         objectives = objectives or Objectives(settings.models)
         objects = LocalObjects(settings.data_folder / "objects")
@@ -112,6 +117,7 @@ class Worker:
         self._gauges = Gauges(context, backfills)
         self._refreshed = self._worked = self._looked = 0.0
         self._blocks, self._state = DatabaseChanges(settings.journal_path), DatabaseChanges.of(engine)
+        self._told = told
 
     # ---- the loop --------------------------------------------------------------------------------------
 
@@ -171,6 +177,7 @@ class Worker:
         if not force and now - self._refreshed < REFRESH_S:
             return
         self._refreshed = now
+        self._tell_once()
         if not self._state.has_changed() and now - self._looked < UNCHANGED_S and not force:
             return
         self._looked = now
@@ -182,6 +189,13 @@ class Worker:
         for name in self._registry.follow_champions():
             self._gauges.live_rates(name)
         self._gauges.publish(self._registry.paused)
+
+    def _tell_once(self) -> None:
+        """Tell that all versions are loaded, or known not to load."""
+        versions = self.context.versions
+        if self._told is not None and self._looked and all(one.is_whole for one in versions.values()):
+            self._told(versions)
+            self._told = None
 
     def start(self) -> None:
         """Start the host, load the models and restore the slots."""
@@ -229,6 +243,17 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 
 
+def serving(versions: Mapping[str, ShadowVersions], loaded_s: float) -> Serving:
+    """Champions and failures of all models, for ``outrider reload``."""
+    champions = {name: own.champion for name, own in versions.items()}
+    failures = {
+        f"{name}@{version}": versions[name].failures[version]
+        for name, version in champions.items()
+        if version in versions[name].failures
+    }
+    return Serving(loaded_s, champions, failures)
+
+
 def main() -> None:
     """Entry point of the process."""
     die_with_parent()
@@ -237,6 +262,7 @@ def main() -> None:
     options = parser.parse_args()
     set_up("worker")
     settings = load_settings(options.config)
+    loaded_s = read_state(settings.data_folder).loaded_s
     set_up("worker", settings.server.log_format)
     stop, runs = threading.Event(), threading.Event()
 
@@ -255,7 +281,11 @@ def main() -> None:
     objects = LocalObjects(settings.data_folder / "objects")
     engines = EngineGroups(settings, engine, objects, EngineMetrics(metrics))
     try:
-        worker = Worker(settings, engine, journal, host, engines, metrics=WorkerMetrics(metrics))
+        worker = Worker(
+            settings, engine, journal, host, engines,
+            metrics=WorkerMetrics(metrics),
+            told=lambda versions: note_serving(settings.data_folder, serving(versions, loaded_s)),
+        )  # fmt: skip
         worker.start()
         runs.set()
         worker.run(stop)

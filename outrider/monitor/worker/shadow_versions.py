@@ -69,6 +69,11 @@ class ShadowVersions:
         """True where the next unit's version is known. At first the champion has to be loaded."""
         return self.champion is not None or self._next is None
 
+    @property
+    def is_whole(self) -> bool:
+        """True where every wanted version answers or never will."""
+        return self.is_ready and all(self.is_settled(version) for version in (self._next, *self._wanted))
+
     def keep(self, champion: str | None, challengers: list[str]) -> None:
         """Load missing versions and drop unwanted ones.
 

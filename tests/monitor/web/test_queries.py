@@ -131,7 +131,7 @@ def test_the_read_api_speaks_json(app: FastAPI) -> None:
     ("path", "status"),
     [
         ("/v1/flags?model=nope", 404),
-        (f"/v1/flags?model={MODEL}&after=zzz", 400),
+        (f"/v1/flags?model={MODEL}&after=zzz", 422),
         (f"/v1/records/{MODEL}/nope", 404),
         ("/v1/assertions?model=nope", 404),
     ],

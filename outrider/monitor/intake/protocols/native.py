@@ -6,6 +6,7 @@ JSON, JSON lines and Arrow IPC streams of records or labels.
 from collections.abc import Mapping
 
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.query_names import check_names
 from outrider.monitor.intake.decode import Decoded, Decoder, Form, RecordKind
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, accepted
@@ -22,6 +23,7 @@ _FORMS: dict[str, Form] = {
     "application/vnd.apache.arrow.stream": "arrow",
     "application/vnd.outrider.framed": "framed",
 }
+_PARAMETERS = ("clock", "join", "model")
 
 
 class Native:
@@ -47,6 +49,7 @@ class Native:
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
         """Records that fit, on the fast path; None: see `read`."""
+        _check(arrival.query)
         if self._kind == "labels" or "join" in arrival.query:
             return None
         model = arrival.query.get("model")
@@ -57,6 +60,7 @@ class Native:
 
     def read(self, arrival: Arrival) -> ParsedRequest:
         """Columns of the body's records."""
+        _check(arrival.query)
         form = _form(arrival.headers)
         model = arrival.query.get("model")
         parts, rejected = self._decoder.read(arrival.body, kind=self._kind, form=form, model=model)
@@ -71,6 +75,13 @@ class Native:
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol
         """Counts, and every record that was refused with its reason."""
         return accepted(decoded)
+
+
+def _check(query: Mapping[str, str]) -> None:
+    """Refuse parameters that say nothing here."""
+    check_names(query, _PARAMETERS)
+    if (clock := query.get("clock", "own")) != "own":
+        raise ProblemError(problem(422, f"?clock= is own, got {clock!r:.80}", field="clock"))
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

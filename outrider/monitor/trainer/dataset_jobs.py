@@ -95,7 +95,8 @@ def commit_flagged(
     """Commit records flagged or labelled since the last version, else None.
 
     ``then`` is called in the transaction of the commit, with None where there is nothing to commit, and
-    the account of every label. Records that do not pass are quarantined with their reasons, the others are committed.
+    the account of every label. Records that do not pass are quarantined with their reasons, the others are
+    committed.
 
     Raises
     ------

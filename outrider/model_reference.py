@@ -80,11 +80,11 @@ def _of_project(path: Path, reference: str) -> "Predictor":
     name = model or names[0]
     if version:
         return _of_version(settings, name, version)
-    return _of_section(settings, name)
+    return section_predictor(settings, name)
 
 
-def _of_section(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
-    """First version of a model, or a challenger, as the configuration names it."""
+def section_predictor(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
+    """First version or challenger of a model, from the configuration."""
     from outrider.monitor.registry.predictors import load_predictor as load_source
     from outrider.monitor.settings.sources import challenger_source, source_of
 
@@ -115,7 +115,7 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     is_named = version in settings.models[name].challengers
     if not (settings.data_folder / "state.db").is_file():
         if is_named:
-            return _of_section(settings, name, version)
+            return section_predictor(settings, name, version)
         raise ConfigError(
             f"{settings.data_folder} has no versions of {name!r} yet: `outrider serve` makes it"
         )
@@ -129,7 +129,7 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
         (each for each in known if version in (each.version, each.status == "champion" and "champion")), None
     )
     if found is None and is_named:
-        return _of_section(settings, name, version)
+        return section_predictor(settings, name, version)
     if found is None:
         there = ", ".join(each.version for each in known)
         raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")

@@ -42,6 +42,7 @@ WHOLE = (
     *LIGHT,
     "outrider.commands.serve",
     "outrider.commands.check_config",
+    "outrider.commands.rehearsal",
     "outrider.monitor.migrate",
     "outrider.monitor.intake.__main__",
     "outrider.monitor.server.routers",

@@ -28,7 +28,7 @@ def costs(settings: Settings) -> dict[str, str]:
     """µs per latest stored record of each assertion, by ``model/assertion``."""
     told: dict[str, str] = {}
     for name, model in settings.models.items():
-        batch = _opened(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
+        batch = opened_records(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
@@ -39,8 +39,8 @@ def costs(settings: Settings) -> dict[str, str]:
     return told
 
 
-def _opened(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
-    """The records as assertions see them: those whose payloads are at hand."""
+def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
+    """Records whose payloads are at hand, opened as assertions see them."""
     if batch is None or not payload_columns(batch):
         return batch
     payloads = open_payloads(settings, name, may_fetch=False)

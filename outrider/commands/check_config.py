@@ -15,6 +15,7 @@ import typer
 
 from outrider.errors import ConfigError
 
+from .check_sample import Rehearsal, rehearsed
 from .model_checks import (
     base_problem,
     callable_problems,
@@ -41,10 +42,19 @@ COLUMNS = {
 
 def check_config(
     config: Config = None,
-    deadline_s: Annotated[float, typer.Option(help="Seconds that loading the named files may take.")] = 60.0,
+    deadline_s: Annotated[
+        float, typer.Option(help="Seconds that loading the named files, and trying them, may take.")
+    ] = 60.0,
+    sample: Annotated[
+        Path | None,
+        typer.Option(help="Records to try (.jsonl .json .csv .parquet).", show_default="data/sample.*"),
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run/--no-run", help="Run model, assertions and suites on the sample.")
+    ] = True,
     json: Json = False,
 ) -> None:
-    """Check outrider.toml and load its code.
+    """Check outrider.toml, load its code, and run that on a sample.
 
     Exit code 3 with every problem found.
     """
@@ -65,10 +75,14 @@ def check_config(
         offered[name]["suites"] |= tests
         problems += odd
     problems += (f"{path}: {problem}" for problem in wrong_shares(settings))
+    tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()
+    problems += tried.problems
     if json:
-        as_json({"config": str(path), "models": offered, "problems": problems})
+        as_json({"config": str(path), "models": offered, "problems": problems, **tried.notes()})
     elif not problems:
         table(_rows(offered), COLUMNS, empty="no assertions and no behavioral tests are configured")
+    if not json:
+        tried.say()
     if problems:
         raise ConfigError("\n".join(problems))
     if not json:

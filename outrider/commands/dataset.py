@@ -134,5 +134,9 @@ def _committed(found: dict[str, Any], *, json: bool) -> None:
         as_json(found)
     elif "number" in found:
         table([found], COLUMNS, empty="")
+        if found.get("labels"):
+            from outrider.dataops.datasets.label_account import account_words
+
+            typer.echo("\n".join(account_words(found["labels"])))
     else:
         raise ServerError(f"{found['job']} is still {found['status']}: is the trainer running?")

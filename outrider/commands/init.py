@@ -74,4 +74,5 @@ def init(
     cd = "" if folder == Path() else f"cd {folder} && "
     typer.echo(f"next: {cd}pytest        asks the starter model its behavioral tests")
     typer.echo(f"      {cd}outrider serve    watches live traffic")
-    typer.echo("      then put your own model into model.py")
+    typer.echo("      then put your own model into model.py; README.md names what else knows its columns,")
+    typer.echo("      outrider check-config    runs everything on data/ and says what does not fit")

@@ -46,7 +46,7 @@ def serve(
         folder=settings.data_folder,
         host=settings.server.host,
         port=settings.server.port if port is None else port,
-        check=[sys.executable, "-m", "outrider", "check-config", "--config", str(path), "--json"],
+        check=[sys.executable, "-m", "outrider", "check-config", "--config", str(path), "--no-run", "--json"],
         refuse=lambda copy: cannot_change(settings, load_settings(path, copy=copy)),
     )
     if (warning := without_tls(settings)) is not None:

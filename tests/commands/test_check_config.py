@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
         "outrider.toml": CONFIG,
         "checks.py": CHECKS,
         "test_m.py": SUITE,
-        "model.py": "def predict(batch):\n    return {}\n",
+        "model.py": "def predict(batch):\n    return {'label': batch.column('inputs.x') * 0}\n",
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path

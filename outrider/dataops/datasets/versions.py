@@ -7,7 +7,7 @@ commits the version, together with lineage and outbox.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
@@ -161,11 +161,12 @@ def commit(
     made_from: Sequence[tuple[Kind, str, str]] = (),
     targets: Sequence[WebhookTarget] = (),
     service: str = "",
+    notes: Mapping[str, Any] | None = None,
 ) -> Version:
     """Make a draft the newest version, in the caller's write transaction.
 
     ``service`` is the address under which receivers of the event find the rows. Content equal to the newest
-    version's commits nothing and returns that version.
+    version's commits nothing and returns that version. ``notes`` join the manifest.
 
     Raises
     ------
@@ -183,6 +184,7 @@ def commit(
         )
     number = 1 if expected is None else expected + 1
     manifest = {"files": draft.files, "columns": draft.columns, "validation": validation}
+    manifest |= notes or {}
     version = Version(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
     )

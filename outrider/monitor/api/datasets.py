@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, BinaryIO, Literal, TypeAlias
+from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
@@ -67,6 +68,8 @@ class DatasetManifest(TypedDict):
     files: list[DatasetFile]
     columns: dict[str, str]
     validation: dict[str, Any]
+    labels: NotRequired[LabelAccount]
+    """Of a version of flagged and labelled records: where every label went."""
 
 
 _FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=("manifest",))
@@ -76,7 +79,8 @@ DatasetDetail: TypeAlias = Annotated[
     FieldsOf(datasets.Version, "DatasetDetail", times=True, more={"manifest": DatasetManifest}),
 ]
 CommittedDataset: TypeAlias = Annotated[
-    dict[str, Any], dataclasses.replace(_FACTS, name="CommittedDataset", more={"job": str})
+    dict[str, Any],
+    dataclasses.replace(_FACTS, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}),
 ]
 
 
@@ -212,7 +216,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         if found.status in ("queued", "running"):
             response.status_code = 202
             return {"job": job, "status": found.status}
-        return _dataset(_outcome(engine, found)) | {"job": job}
+        return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
 
 
 def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
@@ -248,8 +252,14 @@ def _outcome(engine: Engine, found: JobRow) -> datasets.Version:
     if found.status != "done":
         raise ProblemError(problem(422, str(found.result.get("error", "it failed")), job=found.id))
     if "number" not in found.result:
+        account: LabelAccount = found.result["labels"]
         raise ProblemError(
-            problem(409, f"{found.model} has no new flagged and labelled record", job=found.id)
+            problem(
+                409,
+                f"{found.model} has no new flagged and labelled record; {'; '.join(account_words(account))}",
+                job=found.id,
+                labels=account,
+            )
         )
     with engine.connect() as connection:
         return datasets.get(connection, found.result["dataset"], found.result["number"])

@@ -62,6 +62,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/proposals": "read",
     "GET /v1/records": "read",
     "GET /v1/records/{model}/{record_id:path}": "read",
+    "GET /v1/rejected": "read",
     "GET /v1/report": "read",
     "GET /v1/retrains": "read",
     "GET /v1/retrains/{job}": "read",
@@ -98,6 +99,7 @@ ROUTES: Mapping[str, str] = {
     "POST /logout": "read",
     # labels
     "POST /v1/label-requests": "label",
+    "POST /m/{model}/labels": "label",
     # reviews, incidents, suspended assertions, test cases
     "POST /v1/reviews": "review",
     "POST /v1/incidents/{incident}": "review",

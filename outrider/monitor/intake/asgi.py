@@ -27,6 +27,7 @@ from outrider.monitor.http.limits import (
 )
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.http.quotas import Meter, QuotaExceeded
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.responses import send_bytes
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.logs import RecordLog
@@ -109,6 +110,8 @@ class HotRoutes:
         Bytes of bodies in memory, all requests together.
     metrics
         Where it counts.
+    refusals
+        Where it notes refused records.
     now_us
         Clock for the time of receipt.
     """
@@ -123,6 +126,7 @@ class HotRoutes:
         limits: BodyLimits,
         budget: ByteBudget,
         metrics: Metrics,
+        refusals: RefusalBook | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._app = app
@@ -136,6 +140,7 @@ class HotRoutes:
         self._budget = budget
         self._now_us = now_us
         self._record_log = RecordLog(log)
+        self._refusals = refusals or RefusalBook()
         # Two: each may hold a body's worth of Python objects, many times its bytes.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="decode")
         self._rejected = metrics.counter("outrider_records_rejected_total")
@@ -219,6 +224,7 @@ class HotRoutes:
                 kinds = {413: "too_large", 429: "quota" if isinstance(error, QuotaExceeded) else "busy"}
                 reason = kinds.get(error.problem.status, "malformed")
                 self._rejected.labels(reason=reason).inc()
+                self._refusals.note(model=_query(scope).get("model", ""), reason=reason)
             raise
         if meter is not None:
             meter.spend(decoded.accepted)
@@ -227,6 +233,9 @@ class HotRoutes:
             for rejection in decoded.rejected:
                 reason = _reason(rejection)
                 self._rejected.labels(reason=reason).inc()
+                self._refusals.note(
+                    model=rejection.model, reason=reason, field=rejection.field, record_id=rejection.id
+                )
                 self._record_log.note(
                     "rejected",
                     model=rejection.model,
@@ -306,6 +315,8 @@ class HotRoutes:
     def _refuse(self, is_records: bool, reason: str, decoded: Decoded) -> None:
         if is_records:
             self._rejected.labels(reason=reason).inc(decoded.accepted)
+            for block in (*decoded.blocks, *(half.block for half in decoded.halves)):
+                self._refusals.note(model=block.model, reason=reason, count=block.rows)
 
     def _count(self, intake: IntakeProtocol, status: int) -> None:
         self._responses.labels(route=intake.name, status=f"{status // 100}xx").inc()

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection, Row
 
+from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
@@ -34,6 +35,8 @@ class DatasetView:
     by_assertion: tuple[tuple[str, int], ...]
     by_source: tuple[tuple[str, int], ...]
     by_part: tuple[tuple[str, int], ...]
+    labels: LabelAccount | None = None
+    """Where every label of the model went; None of an imported version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +120,5 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
         by_assertion=count(dataset_row.c.assertion),
         by_source=count(dataset_row.c.label_source),
         by_part=count(dataset_row.c.part),
+        labels=row.manifest.get("labels"),
     )

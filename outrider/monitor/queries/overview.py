@@ -197,6 +197,17 @@ def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
     return sorted(names), list(dict.fromkeys(["champion", *slots]))
 
 
+def list_descriptions(engine: Engine, model: str) -> dict[str, str]:
+    """Descriptions of the model's active assertions, by name."""
+    with engine.connect() as connection:
+        found = connection.execute(
+            select(assertion.c.name, assertion.c.description).where(
+                assertion.c.model == model, assertion.c.active
+            )
+        ).all()
+    return {row.name: row.description for row in found}
+
+
 def list_assertions(
     engine: Engine, model: str, *, now_us: int, rule: SuspensionRule = DEFAULT_RULE
 ) -> tuple[AssertionView, ...]:

@@ -27,6 +27,7 @@ from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopies
 from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
@@ -55,6 +56,7 @@ from outrider.monitor.settings.sections import LimitSettings
 from .app import build_app
 from .connections import Connections, connections_that_fit
 from .head import HeadAsGet
+from .labels import PageLabels
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class ServerProcess:
             min_free_bytes=storage.min_free_bytes,
         )
         self.metrics = new_metrics(models=settings.models)
+        self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         closed = self.metrics.counter("outrider_connections_closed_total")
         self.connections = Connections(
@@ -139,6 +142,7 @@ class ServerProcess:
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
+        self.labels = PageLabels(settings, decoder, self.writer)
         self._api = build_app(
             fault=lambda: self.writer.fault,
             collector=self.collector,
@@ -154,7 +158,7 @@ class ServerProcess:
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
-        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics)
+        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics, self.refusals)
         intakes: list[base.IntakeProtocol] = [
             Native("records", decoder),
             Native("labels", decoder),
@@ -171,6 +175,7 @@ class ServerProcess:
             limits=bodies,
             budget=budget,
             metrics=self.metrics,
+            refusals=self.refusals,
         )
         self.gate = KeyGate(
             hot,
@@ -196,7 +201,12 @@ class ServerProcess:
 
         try:
             for router in all_routers(
-                self.settings, self.collector.health, self.keyring, refused=self.copies.newest
+                self.settings,
+                self.collector.health,
+                self.keyring,
+                self.refusals,
+                self.labels,
+                refused=self.copies.newest,
             ):
                 self._api.include_router(router)
         except Exception as error:
@@ -216,7 +226,8 @@ class ServerProcess:
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set the gauges of files and memory."""
+        """Set gauges of files and memory; save counts of refused records."""
+        self.refusals.save()
         folder = self.settings.data_folder
         journal = self.settings.journal_path
         with contextlib.suppress(OSError):
@@ -234,6 +245,7 @@ class ServerProcess:
     def close(self) -> None:
         """Write the queue and release the journal."""
         self.writer.close()
+        self.refusals.save()
         if self._expiry is not None:
             self._expiry.join(2.0)
         self.keyring.close()

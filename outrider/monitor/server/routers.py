@@ -19,16 +19,19 @@ from outrider.monitor.api.judges import judge_routes
 from outrider.monitor.api.pauses import pause_routes
 from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
+from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.web.label_form import LabelWriter
 from outrider.monitor.web.routes import web_routes
 
 
@@ -36,10 +39,13 @@ def all_routers(
     settings: Settings,
     health: Callable[[], Mapping[str, bool]],
     keyring: Keyring,
+    refusals: RefusalBook | None = None,
+    labels: LabelWriter | None = None,
     *,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> list[APIRouter]:
     """Routers over this data folder, with a journal connection of their own."""
+    refusals = refusals or RefusalBook()
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
     objects = LocalObjects(settings.data_folder / "objects")
@@ -53,6 +59,7 @@ def all_routers(
         agreement_routes(engine, settings),
         judge_routes(engine, settings),
         pause_routes(engine, settings),
+        rejected_routes(settings, refusals),
         fairness_routes(engine, settings, objects, journal),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
@@ -69,6 +76,8 @@ def all_routers(
             cases=cases,
             config=lambda: read_state(settings.data_folder),
             payloads=near_payloads(settings),
+            refusals=refusals,
+            labels=labels,
             keyring=keyring,
             refused=refused,
         ),

@@ -1,6 +1,6 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -9,6 +9,7 @@ from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
@@ -89,12 +90,13 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
 
 
 def commit_flagged(
-    context: JobContext, job: JobRow, then: Callable[[Connection, Version | None], None]
+    context: JobContext, job: JobRow, then: Callable[[Connection, Version | None, LabelAccount], None]
 ) -> Version | None:
     """Commit records flagged or labelled since the last version, else None.
 
-    ``then`` is called in the transaction of the commit, with None where there is nothing to commit. Records
-    that do not pass are quarantined with their reasons, the others are committed.
+    ``then`` is called in the transaction of the commit, with None where there is nothing to commit, and
+    the account of every label. Records that do not pass are quarantined with their reasons, the others are
+    committed.
 
     Raises
     ------
@@ -120,9 +122,10 @@ def commit_flagged(
         )
         reference = _replayed_schema(context, connection, settings)
     if found.batch is None:
+        account = _account(context, job, (), found.rejected)
         with write(context.engine) as connection:
             flagged.quarantine(connection, dataset, found.rejected, now_us=now_us())
-            then(connection, None)
+            then(connection, None, account)
         return None
     try:
         verdict = validate(found.batch, rules_of(settings), reference=reference)
@@ -132,6 +135,7 @@ def commit_flagged(
     keys = found.batch.keys
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
+    account = _account(context, job, provenance, rejected)
     with context.engine.connect() as connection:  # without the lock, as above
         draft = datasets.prepare(
             connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
@@ -146,9 +150,25 @@ def commit_flagged(
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
             service=context.service,
+            notes={"labels": account},
         )
-        then(connection, version)
+        then(connection, version, account)
         return version
+
+
+def _account(
+    context: JobContext, job: JobRow, committed: Sequence[Provenance], rejected: dict[str, str]
+) -> LabelAccount:
+    with context.engine.connect() as connection:
+        return label_account(
+            connection,
+            model=job.model,
+            dataset=flagged.dataset_of(job.model),
+            rows=context.model(job.model).retrain.rows,
+            upto_seq=job.params.get("upto_seq"),
+            committed=committed,
+            rejected=rejected,
+        )
 
 
 def _replayed_schema(

@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import StaleParent, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
@@ -83,8 +84,9 @@ def _run(context: JobContext, job: JobRow) -> None:
 
     started = time.perf_counter()
 
-    def finish(connection: Connection, version: Version | None) -> None:
-        result: dict[str, object] = {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+    def finish(connection: Connection, version: Version | None, account: LabelAccount | None = None) -> None:
+        result: dict[str, object] = {} if account is None else {"labels": account}
+        result |= {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
         if version is not None:
             result |= {"dataset": version.dataset, "number": version.number}
             result |= {"digest": version.digest, "rows": version.rows}

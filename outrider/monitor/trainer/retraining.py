@@ -19,6 +19,7 @@ from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
@@ -87,7 +88,8 @@ class Retraining:
     # ---- stages ----------------------------------------------------------------------------------------
 
     def _make_dataset(self) -> None:
-        def request(connection: Connection, made: Version | None) -> None:
+        def request(connection: Connection, made: Version | None, account: LabelAccount) -> None:
+            self.result["labels"] = account
             version = made or datasets.newest(connection, flagged.dataset_of(self.job.model))
             if version is None and not self.job.params.get("from_scratch"):
                 return

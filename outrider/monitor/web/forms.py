@@ -17,9 +17,12 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.learning import Learner
+from outrider.monitor.queries.queries import read_record
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 
 from .frame import PageFrame
+from .label_form import LabelWriter, label_value
+from .pictures import record_link
 
 FORM_BYTES = 65_536
 
@@ -46,6 +49,7 @@ class PageForms:
     _targets: Sequence[WebhookTarget]
     _learner: Learner | None
     _cases: CaseWriter | None
+    _labels: LabelWriter | None = None
 
     def suspend(self, model: str, name: str, form: Fields) -> Response:
         """Suspend an assertion for some time, or until somebody resumes."""
@@ -92,6 +96,23 @@ class PageForms:
             "promotion gate ask it from now on; put the file under version control."
         )
         return self._frame.message("Test case", text, status=200, model=model, back=back)
+
+    def label(self, model: str, form: Fields) -> Response:
+        """Take a label, and lead back to the record."""
+        record_id = form.get("record", "")
+        if self._labels is None or model not in self._frame.configured:
+            raise ProblemError(problem(404, f"there is no model {model!r} under watch", field="model"))
+        if read_record(self._engine, model, record_id) is None:
+            raise ProblemError(problem(404, f"{model} has no record {record_id!r}", field="record"))
+        back = record_link(model, record_id)
+        try:
+            self._labels.give(model, record_id, label_value(form, self._labels.classes(model)))
+        except (ValueError, ProblemError) as error:
+            status, text = 422, str(error)
+            if isinstance(error, ProblemError):
+                status, text = error.problem.status, error.problem.detail
+            return self._frame.message("The label was not taken", text, status=status, model=model, back=back)
+        return RedirectResponse(f"{back}?labelled", status_code=303, headers=HEADERS)
 
     def incident(self, incident: str, form: Fields) -> Response:
         """Acknowledge, mute or resolve an incident."""

@@ -97,7 +97,9 @@ def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None])
         answer = [text for _, text in flatten(flag.evidence.get("outputs", {}))][:1]
         suffix = f" → {answer[0]}" if answer else ""
         shown += [(f"{base}/{quote(name, safe='')}", _caption(name) + suffix) for name in found]
-        facts += [(_caption(name), text) for name, text in flatten(_without(flag.evidence, set(found)))]
+        told = _without_places(_without(flag.evidence, set(found)))
+        is_live = isinstance(flag.evidence.get("inputs"), Mapping)
+        facts += [(_caption(name) if is_live else name, text) for name, text in flatten(told)]
     return FlagCard(
         flag=first,
         flags=tuple(sorted(flags, key=lambda flag: -LEVELS.index(flag.level))),
@@ -125,6 +127,17 @@ def _images(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         array = as_image(value)
         if array is not None:
             yield name, array
+
+
+def _without_places(value: Any) -> Any:
+    """Evidence without the ends of places in texts, which are seen marked."""
+    if isinstance(value, list):
+        return [_without_places(inner) for inner in value if inner != []] or None
+    if not isinstance(value, Mapping):
+        return value
+    places = {"start", "end"} if {"start", "end"} <= value.keys() else set()
+    kept = {key: _without_places(inner) for key, inner in value.items() if key not in places}
+    return {key: inner for key, inner in kept.items() if inner not in ({}, [{}])}
 
 
 def _without(value: Any, names: set[str], name: str = "") -> Any:

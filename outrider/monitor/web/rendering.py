@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from outrider.assertions.times import utc, utc_text
+from outrider.dataops.datasets.label_account import account_words
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten
 
@@ -49,6 +50,7 @@ class Pages:
         self._environment.globals["static"] = self._static_url
         self._environment.filters |= {
             "clock": clock,
+            "account": account_words,
             "count": count,
             "flat": lambda value: list(flatten(value)),
             "iso": iso,

@@ -1,7 +1,8 @@
 """The pages: HTTP in, a query, a template out."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,6 +20,7 @@ from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
+from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries
 from outrider.monitor.queries.assertion_page import read_assertion
@@ -26,7 +28,13 @@ from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, re
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
-from outrider.monitor.queries.overview import DEFAULT_RULE, Overview, list_choices, read_overview
+from outrider.monitor.queries.overview import (
+    DEFAULT_RULE,
+    Overview,
+    list_choices,
+    list_descriptions,
+    read_overview,
+)
 from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.reload import ConfigState
@@ -36,13 +44,16 @@ from .agreement_page import read_agreement
 from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
-from .highlights import shown_fields
-from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
+from .highlights import MOST_FIELDS, Shown, shown_fields
+from .label_form import LabelWriter
+from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
 NEIGHBOURS = 5
+REFUSED = 20
+"""Kinds of refused records on a page."""
 SKIP_DIGITS = 6
 """Of the number of columns that a matrix leaves out."""
 _NO_PICTURE = (
@@ -69,6 +80,8 @@ class WebPage:
     _rule: SuspensionRule
     _learner: Learner | None
     _payloads: PayloadStore
+    _refusals: RefusalBook
+    _labels: LabelWriter | None
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
@@ -105,6 +118,7 @@ class WebPage:
             "incidents": current,
             "accuracy_versions": list(view.accuracy.get("", {}))[-4:],
             "health": self._health(),
+            "rejected": self._rejected(model),
             "most": max([row.per_1000.get("champion", 0.0) for row in view.assertions], default=0.0) or 1.0,
         }
         return self._frame.page(request, "overview.html", model, "", context, refresh=True)
@@ -116,10 +130,11 @@ class WebPage:
         assertion: str = "",
         slot: str = "",
         level: str = "",
+        reviewed: str = "",
         after: str = "",
     ) -> Response:
         """Flagged records, filtered and paged."""
-        chosen = {"assertion": assertion, "slot": slot, "level": level}
+        chosen = {"assertion": assertion, "slot": slot, "level": level, "reviewed": reviewed}
         try:
             page = queries.list_flags(
                 self._engine,
@@ -127,6 +142,7 @@ class WebPage:
                 assertion=assertion or None,
                 slot=slot or None,
                 level=level or None,
+                reviewed={"yes": True, "no": False}.get(reviewed),
                 limit=PAGE_FLAGS,
                 after=after or None,
             )
@@ -135,13 +151,15 @@ class WebPage:
         address = f"/m/{quote(model, safe='')}/flags"
         kept = {name: value for name, value in chosen.items() if value}
         names, slots = list_choices(self._engine, model)
+        about = list_descriptions(self._engine, model)
         context = {
-            "cards": make_cards(page.flags, self._blocks.batch),
+            "cards": [self._shown(card, about) for card in make_cards(page.flags, self._blocks.batch)],
             "chosen": chosen,
             "choices": [
                 ("assertion", "Assertion", names),
                 ("slot", "Slot", slots),
                 ("level", "Level", ["info", "warning", "critical"]),
+                ("reviewed", "Reviewed", ["no", "yes"]),
             ],
             "any_filter": bool(kept),
             "exhausted": page.exhausted,
@@ -158,14 +176,8 @@ class WebPage:
             text = f"{model} has no assertion {name!r} now. Its flags stay among the flagged records."
             return self._frame.message("Not found", text, model=model)
         page = queries.list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
-        cards = []
-        for flag in page.flags:
-            card = make_card((flag,), self._blocks.batch)
-            record = self._blocks.record(flag.seq, flag.row)
-            if record is not None and (flag.slot != "champion" or not record.get("outputs")):
-                record = record | {"outputs": self._answer(flag, flag.record_id)}
-            fields, named = shown_fields(record, flag.evidence, description=view.quality.description)
-            cards.append((card, fields, {column.removeprefix("inputs.") for column in named}))
+        about = {name: view.quality.description}
+        cards = [self._shown(make_card((flag,), self._blocks.batch), about) for flag in page.flags]
         context = {
             "a": view,
             "q": view.quality,
@@ -186,14 +198,21 @@ class WebPage:
         if payload is not None and not payload.get("outputs"):
             outputs = "Outputs of the replica"
             payload = payload | {"outputs": self._answer(view, view.id)}
-        context = {
+        about = list_descriptions(self._engine, model)
+        fields, _ = _fields_of(payload, view.flags, about, most=sys.maxsize)
+        marked = {one.name: one for one in fields}
+        labelled = "labelled" in request.query_params
+        context: dict[str, Any] = {
             "r": view,
             "payload": payload,
             "pictures": record_pictures(batch, model, record_id, view.row),
             "cards": [make_card((flag,), self._blocks.batch) for flag in view.flags],
             "neighbours": self._neighbours(view),
+            "labels": self._labels,
+            "labelled": labelled,
+            "can_label": self._labels is not None and model in self._frame.configured,
             "parts": [
-                (title, list(flatten((payload or {}).get(part, {}))))
+                (title, _of_part((payload or {}).get(part, {}), part, marked))
                 for part, title in (
                     ("inputs", "Inputs"),
                     ("outputs", outputs),
@@ -202,7 +221,18 @@ class WebPage:
                 )
             ],
         }
-        return self._frame.page(request, "record.html", model, "/records", context)
+        return self._frame.page(request, "record.html", model, "/records", context, refresh=labelled)
+
+    def _shown(
+        self, card: FlagCard, about: Mapping[str, str]
+    ) -> tuple[FlagCard, tuple[Shown, ...], set[str]]:
+        """A card, its record's fields as the flags saw them, and the inputs that the flags are about."""
+        flag = card.flag
+        record = self._blocks.record(flag.seq, flag.row)
+        if record is not None and (flag.slot != "champion" or not record.get("outputs")):
+            record = record | {"outputs": self._answer(flag, flag.record_id)}
+        fields, named = _fields_of(record, card.flags, about)
+        return card, fields, {column.removeprefix("inputs.") for column in named}
 
     def _answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
         """Answer of the replica to a record without production's answer."""
@@ -282,6 +312,7 @@ class WebPage:
         context = {
             "datasets": improvement.list_datasets(self._engine, model),
             "refused": improvement.list_quarantine(self._engine, model),
+            "rejected": self._rejected(model),
         }
         return self._frame.page(request, "datasets.html", model, "/datasets", context)
 
@@ -335,6 +366,9 @@ class WebPage:
             return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
         return Response(image, media_type="image/png", headers=_PICTURE_HEADERS)
 
+    def _rejected(self, model: str) -> list[RefusedKind]:
+        return self._refusals.listed(model, self._frame.configured)[:REFUSED]
+
     def _neighbours(self, view: queries.RecordView) -> list[tuple[str, str, str, bool]]:
         """Pictures around a record: of its entity when it has one, else of the stream."""
         batch = self._blocks.batch(view.seq)
@@ -369,6 +403,8 @@ def web_routes(
     cases: CaseWriter | None = None,
     config: Callable[[], ConfigState] = ConfigState,
     payloads: PayloadStore | None = None,
+    refusals: RefusalBook | None = None,
+    labels: LabelWriter | None = None,
     keyring: Keyring | None = None,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> APIRouter:
@@ -388,6 +424,10 @@ def web_routes(
         Writes flagged records into suite files; None leaves its buttons out.
     payloads
         Reads what payloads refer to, as far as it is at hand.
+    refusals
+        Counts of what intake refused.
+    labels
+        Takes labels that people give on a record's page; None leaves the form out.
     keyring
         Keys and sessions; None leaves the pages of access out.
     refused
@@ -397,8 +437,19 @@ def web_routes(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
     )
     store = payloads or PayloadStore(max_bytes=0)
-    page = WebPage(engine, journal, BlockCache(journal), frame, health, rule, learner, store)
-    forms = PageForms(engine, frame, targets, learner, cases)
+    page = WebPage(
+        engine,
+        journal,
+        BlockCache(journal),
+        frame,
+        health,
+        rule,
+        learner,
+        store,
+        refusals or RefusalBook(),
+        labels,
+    )
+    forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)
     router.add_api_route("/static/{name:path}", page.static)
     for path, answer in (
@@ -428,6 +479,7 @@ def web_routes(
         ("/m/{model}/proposals/learn", forms.learn),
         ("/m/{model}/proposals/accept", forms.accept),
         ("/m/{model}/cases", forms.add_case),
+        ("/m/{model}/labels", forms.label),
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),
     ):
@@ -435,6 +487,27 @@ def web_routes(
     if keyring is not None:
         router.include_router(access_pages(keyring, frame))
     return router
+
+
+def _fields_of(
+    record: Mapping[str, Any] | None,
+    flags: Sequence[queries.FlagView],
+    about: Mapping[str, str],
+    most: int = MOST_FIELDS,
+) -> tuple[tuple[Shown, ...], set[str]]:
+    """Fields of a record with what all of its flags are about."""
+    evidence = {flag.assertion: flag.evidence for flag in flags}
+    description = " ".join(about.get(flag.assertion, "") for flag in flags)
+    only = flags[0].evidence if len(flags) == 1 else evidence
+    return shown_fields(record, only, description=description, most=most)
+
+
+def _of_part(values: Mapping[str, Any], part: str, marked: Mapping[str, Shown]) -> list[Shown]:
+    """All fields of one part of a record, marked as in the whole."""
+    return [
+        replace(marked.get(f"{part}.{name}", Shown(name, text, named=False)), name=name)
+        for name, text in flatten(values)
+    ]
 
 
 def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:

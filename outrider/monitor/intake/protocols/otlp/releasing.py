@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from outrider.dataops.journal.notes import Notes
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import GroupCommit
 from outrider.monitor.metrics.registry import Metrics
@@ -31,12 +32,18 @@ class Releases:
         Makes blocks.
     writer
         Makes them durable.
-    metrics
-        Where it counts.
+    metrics, refusals
+        Where it counts and notes refused records.
     """
 
     def __init__(
-        self, waiting: Waiting, matcher: Matcher, decoder: Decoder, writer: GroupCommit, metrics: Metrics
+        self,
+        waiting: Waiting,
+        matcher: Matcher,
+        decoder: Decoder,
+        writer: GroupCommit,
+        metrics: Metrics,
+        refusals: RefusalBook,
     ) -> None:
         self._waiting = waiting
         self._matcher = matcher
@@ -45,6 +52,7 @@ class Releases:
         self._items = metrics.counter("outrider_otlp_items_total")
         self._accepted = metrics.counter("outrider_records_accepted_total")
         self._rejected = metrics.counter("outrider_records_rejected_total")
+        self._refusals = refusals
 
     def run(self, now_us: Callable[[], int]) -> None:
         """Write calls due by ``now_us()``; failed writes are tried again."""
@@ -71,5 +79,8 @@ class Releases:
             log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)
             reason = "unknown_model" if rejection.field == "model" else "schema"
             self._rejected.labels(reason=reason).inc()
+            self._refusals.note(
+                model=rejection.model, reason=reason, field=rejection.field, record_id=rejection.id
+            )
         for block in decoded.blocks:
             self._accepted.labels(model=block.model).inc(block.rows)

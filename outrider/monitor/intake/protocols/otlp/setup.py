@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from outrider.dataops.journal.journal import Journal
+from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import GroupCommit
 from outrider.monitor.metrics.registry import Metrics
@@ -36,7 +37,12 @@ class OtlpIntakes:
 
 
 def otlp_intakes(
-    settings: Settings, journal: Journal, decoder: Decoder, writer: GroupCommit, metrics: Metrics
+    settings: Settings,
+    journal: Journal,
+    decoder: Decoder,
+    writer: GroupCommit,
+    metrics: Metrics,
+    refusals: RefusalBook,
 ) -> OtlpIntakes:
     """Intakes for the models of a configuration. Calls that waited before a restart wait again."""
     matcher = Matcher(
@@ -54,6 +60,6 @@ def otlp_intakes(
     return OtlpIntakes(
         Otlp("traces", matcher, waiting, metrics),
         Otlp("logs", matcher, waiting, metrics),
-        Releases(waiting, matcher, decoder, writer, metrics),
+        Releases(waiting, matcher, decoder, writer, metrics, refusals),
         waiting,
     )

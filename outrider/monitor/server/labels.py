@@ -1,0 +1,49 @@
+"""Labels given on pages, taken like sent ones."""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.errors import JournalFull
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.group_commit import GroupCommit, QueueFull, WriterUnavailable
+from outrider.monitor.settings.config import Settings
+
+SOURCE = "page"
+
+
+@dataclass(frozen=True, slots=True)
+class PageLabels:
+    """Writer of labels into the journal; for threads, not the event loop."""
+
+    _settings: Settings
+    _decoder: Decoder
+    _writer: GroupCommit
+
+    def field(self, model: str) -> str:
+        """Field of the labels: the model's target."""
+        return self._settings.models[model].target
+
+    def classes(self, model: str) -> tuple[int | str, ...]:
+        """Classes that the model declares, empty without any."""
+        return self._settings.models[model].classes if model in self._settings.models else ()
+
+    def give(self, model: str, record_id: str, value: Any) -> None:
+        """Make a label durable, or raise a ProblemError."""
+        label = {"model": model, "id": record_id, "label": {self.field(model): value}, "source": SOURCE}
+        body = json.dumps(label).encode()
+        parts, rejected = self._decoder.read(body, kind="labels", form="json", model=None)
+        decoded = self._decoder.build(
+            parts, rejected, kind="labels", received_us=time.time_ns() // 1000, halves=()
+        )
+        if decoded.rejected:
+            why = decoded.rejected[0]
+            raise ProblemError(problem(422, f"{why.field}: {why.reason}", field=why.field))
+        try:
+            asyncio.run(self._writer.submit(decoded.blocks, len(body)))
+        except (QueueFull, WriterUnavailable, JournalFull) as error:
+            status = 507 if isinstance(error, JournalFull) else 503
+            raise ProblemError(problem(status, f"{error}; nothing was stored: send it again")) from None

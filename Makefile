@@ -27,7 +27,7 @@ demo: venv  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a
 test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)
 	@$(RUN)/python -m pytest $(TEST_ARGS)
 
-soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else (SOAK=full: a day)
+soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else (SOAK=full: a million malformed requests)
 	@OUTRIDER_SOAK=$(SOAK) $(RUN)/python -m pytest $(SOAK_ARGS)
 
 check: venv  ## Check format, lint, types and the order of imports

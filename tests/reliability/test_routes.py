@@ -128,6 +128,7 @@ def judged(folder: Path) -> tuple[int, int]:
     return records, flags
 
 
+@pytest.mark.timeout(36_000 if IS_FULL else 3_600)
 def test_no_request_breaks_a_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     api = Api(tmp_path)
     try:

@@ -218,6 +218,8 @@ def test_noise_is_proposed_and_never_suspended_silently(sample: Sample, app: Fas
     assert ask(app, "GET", url).json()["assertion"]["suspended_until"] is None
     forever = ask(app, "POST", f"{url}/suspend", {}).json()
     assert forever["suspended_until"].startswith("9999-12-31")
+    for endless in ("1e999", 1e300):
+        assert ask(app, "POST", f"{url}/suspend", {"for_s": endless}).status_code == 422
     both = {"for_s": 1, "until": "2030-01-01T00:00:00Z"}
     assert ask(app, "POST", f"{url}/suspend", both).status_code == 422
     assert ask(app, "POST", f"/v1/assertions/{MODEL}/none/suspend", {}).status_code == 404

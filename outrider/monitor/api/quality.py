@@ -36,6 +36,8 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.config import Settings
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
+MOST_S = 3_155_760_000
+"""A hundred years: more than that has no date."""
 OverlapFacts: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
@@ -130,7 +132,7 @@ class SuspensionWanted(RequestBody):
     """
 
     until: AwareDatetime | None = None
-    for_s: float | None = Field(default=None, gt=0)
+    for_s: float | None = Field(default=None, gt=0, le=MOST_S)
     reason: str = Field(default="", max_length=500)
 
 
@@ -148,7 +150,7 @@ class IncidentAction(RequestBody):
 
     action: Literal["acknowledge", "mute", "resolve"]
     until: AwareDatetime | None = None
-    for_s: float | None = Field(default=None, gt=0)
+    for_s: float | None = Field(default=None, gt=0, le=MOST_S)
     note: str = Field(default="", max_length=500)
 
 

@@ -3,11 +3,23 @@
 import importlib.util
 import sys
 from hashlib import blake2b
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from outrider.errors import ConfigError
+
+
+class _WithoutCache(SourceFileLoader):
+    """Loader that compiles what the file says now.
+
+    A cached compilation is told by size and second: an edit of the same length within one would be missed.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the loader's signature
+        """Code of the file."""
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def load_file(path: Path | str) -> ModuleType:
@@ -25,6 +37,8 @@ def load_file(path: Path | str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ConfigError(f"{path} does not exist or is not a Python file")
+    if isinstance(spec.loader, SourceFileLoader):
+        spec.loader = _WithoutCache(name, str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from .soak import IS_SOAK, examples
 
 pytest_plugins = ["pytester"]
+collect_ignore = ["end_to_end/unhurried.py"]  # importing it for its doctests would change the service
 
 # Before numpy or torch come in. With as many OpenMP threads as cores in each worker they wait for each other
 # spinning: fitting on the census took 257 s beside other work, and takes 14 s with one thread.

@@ -66,6 +66,7 @@ GETS = {
     "/v1/datasets/{name}/versions/{number}/provenance": "/v1/datasets/digits-flagged/versions/1/provenance",
     "/v1/datasets/{name}/versions/{number}/rows": "",
     "/v1/datasets/{name}/diff": "/v1/datasets/digits-flagged/diff?old=1&new=1",
+    "/v1/rejected": "/v1/rejected",
     "/v1/retrains": "/v1/retrains",
     "/v1/retrains/{job}": "/v1/retrains/job-1",
     "/v1/gates": "/v1/gates",

@@ -23,6 +23,8 @@ COMMANDS: dict[str, str] = {
     "judges": "List judges with their cost and agreement with human labels.",
     "rejected": "List refused records by reason and field, newest first.",
     "flags": "Show flags, newest first.",
+    "compare": "Compare candidates with production on traffic; a verdict without labels.",
+    "record": "Record traffic that reaches the running service, for compare.",
     "replay": "Judge stored traffic again and compare flags; or send files of records.",
     "review": "Review flags one after another: was the model wrong?",
     "incidents": "List incidents; acknowledge, mute or resolve them.",

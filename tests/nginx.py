@@ -40,6 +40,13 @@ def free_port() -> int:
         return port
 
 
+def mirror_parts(printed: str) -> tuple[str, str, str]:
+    """Parts of what the command prints for nginx: of ``http``, of the location copied, of its server."""
+    ours = printed.partition("\n\n# Envoy")[0]
+    upstream, mirror, location = re.split(r"\n(?=mirror|location)", ours)
+    return upstream, mirror, location
+
+
 @contextlib.contextmanager
 def nginx(folder: Path, site: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run nginx with what a file of ``conf.d`` holds; its ports are those that the text names."""

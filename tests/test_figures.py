@@ -97,7 +97,7 @@ def test_quote_with_another_number_is_found(text: str, is_right: bool) -> None:
 
 # ---- every page quotes the benchmark that it names ---------------------------------------------------------
 
-NAMED = re.compile(r"benchmarks\.((?:assertions|behavioral|live_path|loop|shadow|statistics)\.\w+)")
+NAMED = re.compile(r"benchmarks\.((?:assertions|behavioral|compare|live_path|loop|shadow|statistics)\.\w+)")
 
 
 def unquoted(text: str) -> list[str]:
@@ -229,6 +229,7 @@ LEVEL = re.compile(r"interval|confidence|Bonferroni|probability", re.IGNORECASE)
 DECLARED = {
     "README.md of benchmarks": {"5 %": "target", "99 %": "objective"},
     "adapters.md": {"0.1 %": "limit"},
+    "compare.md": {"99 %": "confidence"},
     "agreement.md": {
         "10 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin", "99 %": "percentile",
     },

@@ -19,10 +19,17 @@ from .rate_sequence import RateSequence
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Measure = Literal["label", "score", "rank", "text"]
+Measure = Literal[
+    "label", "score", "rank", "text", "refusal", "language", "length", "structure", "tools", "arguments"
+]
 """What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
+PROPERTIES: tuple[Measure, ...] = ("refusal", "language", "length", "structure", "tools", "arguments")
+"""Properties of a text, or of the calls of tools beside it: :mod:`~outrider.assertions.text_properties`."""
 Verdict = Literal["same", "close", "different", "undecided"]
-LEAST: Mapping[Measure, float] = {"label": -0.5, "rank": -0.5, "score": -1.0, "text": -1.0}
+LEAST: Mapping[Measure, float] = {
+    **dict.fromkeys(("label", "rank", *PROPERTIES), -0.5),
+    **dict.fromkeys(("score", "text", "length"), -1.0),
+}
 """The least that four answers to a record can say: being equal is transitive, being near is not."""
 MOST_SLICES = 12
 """Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
@@ -100,8 +107,23 @@ class Tally:
             self.beyond + other.beyond,
         )
 
+    def without(self, part: "Tally") -> "Tally":
+        """Tally of all records outside a part."""
+        return Tally(
+            self.differs.without(part.differs),
+            self.noise.without(part.noise),
+            self.challenger_noise.without(part.challenger_noise),
+            self.beyond.without(part.beyond),
+        )
+
     def agreement(
-        self, *, margin: float, confidence: float = 1.0 - ERROR, least: float = LEAST["score"]
+        self,
+        *,
+        margin: float,
+        confidence: float = 1.0 - ERROR,
+        least: float = LEAST["score"],
+        part_of_excess: float = 0.25,
+        is_unweighted: bool = False,
     ) -> Agreement:
         """Agreement with bounds that hold at all times together with ``confidence``.
 
@@ -111,8 +133,8 @@ class Tally:
         whatever the record's own odds are. All other records tell P(A ≠ B) more sharply: both ways give
         bounds, and the tighter ones are taken.
 
-        The bounds are betting martingales, so one may look after every block and stop at any time; each of
-        the four has a quarter of the error.
+        The bounds are betting martingales, so one may look after every block and stop at any time; the four
+        share the error.
 
         Parameters
         ----------
@@ -120,6 +142,10 @@ class Tally:
             Share of records on which models may differ beyond noise and still count as close, in [0, 1].
         least
             The least that :func:`excess` can be: :data:`LEAST` by measure.
+        part_of_excess
+            Part of the error for the bounds of :func:`excess`, in (0, 1); the other three share the rest.
+        is_unweighted
+            Whether all records are known to weigh 1; see :meth:`DifferenceSequence.interval`.
 
         Examples
         --------
@@ -134,11 +160,14 @@ class Tally:
         >>> found.verdict, round(found.beyond.value, 3)
         ('different', 0.985)
         """
-        each = 1.0 - (1.0 - confidence) / 4
+        error = 1.0 - confidence
+        each = 1.0 - error * (1.0 - part_of_excess) / 3
         differs, noise, other = (
             _share(rates, each) for rates in (self.differs, self.noise, self.challenger_noise)
         )
-        low, high = self.beyond.interval(each, least=least)
+        low, high = self.beyond.interval(
+            1.0 - error * part_of_excess, least=least, is_unweighted=is_unweighted
+        )
         lower = max(0.0, low, differs.low - (noise.high + other.high) / 2)
         upper = max(0.0, min(high, differs.high - (noise.low + other.low) / 2))
         # All records know the one rate: a less noisy middle than those alone that were asked about again.

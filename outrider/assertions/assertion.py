@@ -11,12 +11,12 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from .batch import Batch
 from .findings import Findings, checked
 from .group import Group
+from .pandas_types import is_pandas_null
 from .records import RecordMapping, records
 from .window import Window
 
@@ -137,7 +137,7 @@ class Assertion:
             return raw, 1.0
         if raw.dtype == object and all(_is_truth(value) for value in raw):
             # pandas' nullable comparisons: unknown did not fire.
-            return np.array([value is not pd.NA and bool(value) for value in raw], dtype=np.bool_), 1.0
+            return np.array([not is_pandas_null(value) and bool(value) for value in raw], dtype=np.bool_), 1.0
         if raw.dtype.kind not in "iuf":
             raise ValueError(f"assertion {self.name!r} must return booleans or severities, got {raw.dtype}")
         if raw.dtype.kind == "f" and raw.dtype != np.float64:
@@ -264,7 +264,7 @@ def _highest(values: NDArray[Any]) -> float | None:
 
 
 def _is_truth(value: object) -> bool:
-    return value is None or value is pd.NA or isinstance(value, bool | np.bool_)
+    return value is None or isinstance(value, bool | np.bool_) or is_pandas_null(value)
 
 
 def revision_of(fn: Callable[[Any], Any], window: Window | Group | None, *, per_record: bool = False) -> str:
@@ -292,12 +292,9 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
     code = fn.__code__
     # Typed at a prompt, no file holds the source.
     parts.append(_source(fn) or code.co_code.hex() + (_text(code.co_consts) or ""))
-    used = {name: fn.__globals__[name] for name in sorted(_names(code)) if name in fn.__globals__}
     parts.extend(_constant(f"default {index}", value) for index, value in enumerate(fn.__defaults__ or ()))
     parts.extend(_constant(name, value) for name, value in sorted((fn.__kwdefaults__ or {}).items()))
-    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
-        used[name] = cell.cell_contents if cell != CellType() else None
-    for name, value in used.items():
+    for name, value in _used(fn).items():
         parts.append(_constant(name, value))
         for member in value if isinstance(value, list | tuple) else (value,):
             own = getattr(member, "__module__", None) == fn.__module__
@@ -305,6 +302,15 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
                 _collect(member.fn, parts, seen)
             elif own and isinstance(member, FunctionType | type):
                 _collect(member, parts, seen)
+
+
+def _used(fn: FunctionType) -> dict[str, Any]:
+    """Globals and closed-over values that a function uses."""
+    code = fn.__code__
+    found = {name: fn.__globals__[name] for name in sorted(_names(code)) if name in fn.__globals__}
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+        found[name] = cell.cell_contents if cell != CellType() else None
+    return found
 
 
 def _collect_settings(made: object, parts: list[str], seen: set[int]) -> None:

@@ -5,10 +5,9 @@ The type that crosses borders.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -33,6 +32,9 @@ from .elements import How, fields, flattened, is_list, reduced
 from .group import Group
 from .record_columns import RecordColumns
 from .window import Window
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["EPOCH", "MARKS", "PARTS", "REST", "SYSTEM", "TIME", "Batch", "Elements", "schema_digest"]
 
@@ -116,7 +118,7 @@ class Batch(RecordColumns):
     @classmethod
     def from_pandas(
         cls,
-        frame: pd.DataFrame,
+        frame: "pd.DataFrame",
         *,
         model: str,
         inputs: Sequence[str],

@@ -12,6 +12,8 @@ CLASSES_PER_OCTAVE = 8
 CAPS = 4.0 ** np.arange(9)
 BETS = 0.9 * 3.0 ** -np.arange(10)
 CAP_OF_BET, SIZE_OF_BET = (grid.ravel() for grid in np.meshgrid(CAPS, BETS, indexing="ij"))
+UNIT_BETS: Floats = 0.98 * np.exp2(-np.arange(10, dtype=np.float64))
+"""Bets where every weight is declared to be 1: denser, and none is spent on caps."""
 HEAVIEST = float(CAPS[-1])
 """Heavier weights count as this one."""
 

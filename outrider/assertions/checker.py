@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from .assertion import Assertion
@@ -13,6 +12,7 @@ from .columns import series_values
 from .flags import FiredRows, Flags, flags_of, found_in
 from .group import Group
 from .loading import expanded
+from .pandas_types import is_frame
 from .stream import StreamingChecker
 from .window import Window
 from .window_state import View, WindowState
@@ -139,7 +139,7 @@ def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
 
 
 def _as_columns(values: Any, name: str) -> dict[str, Any]:
-    if isinstance(values, pd.DataFrame):
+    if is_frame(values):
         return {str(column): series_values(values[column]) for column in values}
     if isinstance(values, Mapping):
         return {str(column): np.asarray(value) for column, value in values.items()}

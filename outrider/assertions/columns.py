@@ -10,13 +10,17 @@ import hashlib
 import math
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from .pandas_types import is_pandas_null
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ArrayLike: TypeAlias = NDArray[Any] | Sequence[Any] | Any  # Any: pyarrow publishes no types
 UInts = NDArray[np.uint64]
@@ -182,7 +186,7 @@ def from_values(values: ArrayLike) -> pa.Array:
         If the values have no common type.
     """
     if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
+        return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, np.ndarray):
@@ -201,10 +205,12 @@ def from_values(values: ArrayLike) -> pa.Array:
 
 def series_values(series: "pd.Series[Any]", *, text: bool = False) -> Any:
     """Frame column's values for :func:`from_values`, any missing kind as null."""
+    import pandas as pd
+
     if text:
         return [None if pd.isna(value) else str(value) for value in series]
     if series.dtype == object:
-        return [None if value is pd.NA or value is pd.NaT or _is_nan(value) else value for value in series]
+        return [None if is_pandas_null(value) or _is_nan(value) else value for value in series]
     return pa.Array.from_pandas(series)
 
 
@@ -389,8 +395,7 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
     elif pa.types.is_timestamp(kind):
         hashes = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(np.uint64)
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
-        hashes = pd.util.hash_array(text, categorize=len(text) > 64)
+        hashes = _text_hashes(column)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         hashes = _list_hashes(column)
     elif pa.types.is_struct(kind):
@@ -401,11 +406,25 @@ def row_hashes(column: pa.Array, name: str) -> UInts:
     else:
         is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
         values = pc.fill_null(column, b"").to_pylist() if is_bytes else map(repr, column.to_pylist())
-        hashes = pd.util.hash_array(np.array([*values], dtype=object), categorize=False)
+        hashes = _object_hashes(np.array([*values], dtype=object), categorize=False)
     mixed = mix(hashes ^ salt)
     if column.null_count:
         mixed[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return mixed
+
+
+def _text_hashes(column: pa.Array) -> UInts:
+    if column.null_count == len(column):
+        return np.zeros(len(column), dtype=np.uint64)
+    text = np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
+    return _object_hashes(text, categorize=len(text) > 64)
+
+
+def _object_hashes(values: NDArray[np.object_], *, categorize: bool) -> UInts:
+    import pandas as pd  # a process that hashes no text never loads it
+
+    hashes: UInts = pd.util.hash_array(values, categorize=categorize)
+    return hashes
 
 
 def _list_hashes(column: pa.Array) -> UInts:

@@ -1,7 +1,7 @@
 """Comparison of a champion's and a challenger's answers, by measure and slice."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +33,10 @@ class PairedAnswers:
         Rows that both were asked about again, in order: drawn whatever the answers are.
     again, challenger_again
         What they answered then, row by row of ``asked``; None where nobody was asked.
+    more_slices
+        Slices by further attributes, each as ``slices``, with names of their own.
+    entities
+        Conversation of each record, "" where it stands alone; none at all if every record does.
     """
 
     champion: Batch
@@ -42,6 +46,55 @@ class PairedAnswers:
     asked: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     again: Batch | None = None
     challenger_again: Batch | None = None
+    more_slices: Sequence[Sequence[str]] = ()
+    entities: Sequence[str] = ()
+
+    def take(self, rows: NDArray[np.intp]) -> "PairedAnswers":
+        """Some of the records, in ascending order."""
+        place = np.full(self.champion.rows, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place[self.asked] >= 0)
+        again, other = self.again, self.challenger_again
+        names = [[each[row] for row in rows.tolist()] for each in (self.slices, *self.more_slices)]
+        return PairedAnswers(
+            self.champion.take(rows),
+            self.challenger.take(rows),
+            self.weight[rows],
+            names[0],
+            place[self.asked[kept]],
+            None if again is None else again.take(kept),
+            None if other is None else other.take(kept),
+            names[1:],
+            [self.entities[row] for row in rows.tolist()] if len(self.entities) else (),
+        )
+
+    def asked_anew(self, is_fresh: Bools) -> "PairedAnswers":
+        """Pair without the second answers that a cache gave.
+
+        ``is_fresh`` says of each row of ``asked`` if both models answered anew. Whether a cache answers must
+        not depend on the answer: the noise of the fresh rows stands for all.
+        """
+        kept, again, other = np.flatnonzero(is_fresh), self.again, self.challenger_again
+        return replace(
+            self,
+            asked=self.asked[kept],
+            again=None if again is None else again.take(kept),
+            challenger_again=None if other is None else other.take(kept),
+        )
+
+    def declared_steady(self, *, champion: bool = True, challenger: bool = False) -> "PairedAnswers":
+        """Pair whose models are declared to repeat every answer.
+
+        A model that is not declared must have been asked again, on the rows of ``asked``; where both are
+        declared these are all rows.
+        """
+        asked = np.arange(self.champion.rows, dtype=np.intp) if champion and challenger else self.asked
+        return replace(
+            self,
+            asked=asked,
+            again=self.champion.take(asked) if champion else self.again,
+            challenger_again=self.challenger.take(asked) if challenger else self.challenger_again,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +109,51 @@ class StreamComparison:
         By measure and slice; slice "" is all records.
     apart, noise_apart
         Records by distance of scores (:data:`DELTA_EDGES`), of both models and of the champion from itself.
+    entities
+        Hashes of the conversations that have been counted.
     """
 
     tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
     apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
+    entities: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, pair: PairedAnswers, ruler: Ruler, *, slices: Sequence[str] = ()) -> Self:
+    def of(
+        cls,
+        pair: PairedAnswers,
+        ruler: Ruler,
+        *,
+        slices: Sequence[str] = (),
+        entities: frozenset[int] = frozenset(),
+        most_slices: int = MOST_SLICES,
+    ) -> Self:
         """Comparison of some records.
+
+        Records of one conversation are alike, so a conversation counts once: with one record, drawn by a hash
+        of its id among those that came first together. No answer decides on it, so what counts is independent
+        however alike the turns are, and the bounds are those of conversations.
 
         Parameters
         ----------
         slices
             Slices that are known already, in order of appearance: with those of these records at most
-            ``MOST_SLICES`` are looked at.
+            ``most_slices`` are looked at.
+        entities
+            Conversations that have been counted already.
         """
-        looked_at = list(dict.fromkeys([*slices, *filter(None, pair.slices)]))[:MOST_SLICES]
+        known = entities
+        if len(pair.entities):
+            rows, known = one_of_each(pair.entities, pair.champion.keys, entities)
+            pair = pair.take(rows)
+        names = (name for each in (pair.slices, *pair.more_slices) for name in each if name)
+        looked_at = list(dict.fromkeys([*slices, *names]))[:most_slices]
         one, two, asked = pair.champion, pair.challenger, pair.asked
         both = shared_measures(one, two, ruler)
         twice = _Twice.of(pair)
         tallies: dict[tuple[Measure, str], Tally] = {}
         for measure in both:
-            once = _Subjects.of(measure, one, pair.weight, pair.slices, ruler)
+            once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
             apart = differ(measure, one, two, ruler)
             four = None if twice is None else twice.compared(measure, ruler)
             for name in [EVERYTHING, *looked_at]:
@@ -89,12 +164,25 @@ class StreamComparison:
                     tallies[measure, name] = Tally(
                         differs, *(again if four is None else four.sequences(name))
                     )
+        new = known - entities
         if "score" not in both:
-            return cls(tallies)
+            return cls(tallies, entities=new)
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
-        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise))
+        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new)
 
     def __add__(self, other: "StreamComparison") -> "StreamComparison":
+        """Comparison of both parts.
+
+        Raises
+        ------
+        ValueError
+            If a conversation has been counted in both.
+        """
+        if self.entities & other.entities:
+            raise ValueError(
+                f"{len(self.entities & other.entities)} conversations counted in both parts, none expected: "
+                "a conversation counts once, so give StreamComparison.of(entities=) those counted before"
+            )
         tallies = dict(self.tallies)
         for key, tally in other.tallies.items():
             tallies[key] = tallies[key] + tally if key in tallies else tally
@@ -102,6 +190,7 @@ class StreamComparison:
             tallies,
             tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
+            self.entities | other.entities,
         )
 
     @property
@@ -127,7 +216,8 @@ class StreamComparison:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
-        return {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
+        state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
+        return state | ({"entities": sorted(self.entities)} if self.entities else {})
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -135,7 +225,40 @@ class StreamComparison:
         if not state:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
-        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]))
+        entities = frozenset(map(int, state.get("entities", ())))
+        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities)
+
+
+def one_of_each(
+    entities: Sequence[str], keys: Sequence[Any] | NDArray[Any], counted: frozenset[int]
+) -> tuple[NDArray[np.intp], frozenset[int]]:
+    """Rows of one record per new conversation, and all conversations counted then.
+
+    Records with no conversation ("") are kept.
+
+    Parameters
+    ----------
+    keys
+        Id of each record: the draw is a hash of it and the conversation.
+
+    Examples
+    --------
+    >>> rows, counted = one_of_each(["a", "a", "", "b"], ["1", "2", "3", "4"], frozenset())
+    >>> len(rows), len(counted), one_of_each(["b", "c"], ["5", "6"], counted)[0].tolist()
+    (3, 2, [1])
+    """
+    from pandas.util import hash_array  # pandas is slow to import
+
+    names = np.asarray(entities, dtype=object)
+    conversation = hash_array(names, categorize=False)
+    drawn = np.array([f"{name} {key}" for name, key in zip(entities, keys, strict=True)], dtype=object)
+    order = np.argsort(hash_array(drawn, categorize=False), kind="stable")
+    alone = names == ""
+    is_open = ~alone & ~np.isin(conversation, np.fromiter(counted, dtype=np.uint64, count=len(counted)))
+    here = order[is_open[order]]
+    new, first = np.unique(conversation[here], return_index=True)
+    rows = np.sort(np.concatenate([np.flatnonzero(alone), here[first]])).astype(np.intp)
+    return rows, counted.union(new.tolist())
 
 
 def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[np.intp]:
@@ -154,11 +277,11 @@ class _Subjects:
     weight
         Of each comparison, shape (comparisons,).
     slices
-        Slice of each, None where two records are of different ones.
+        Slice of each by attribute, None where two records are of different ones.
     """
 
     weight: NDArray[np.float64]
-    slices: NDArray[np.object_]
+    slices: Sequence[NDArray[np.object_]]
 
     @classmethod
     def of(
@@ -166,19 +289,21 @@ class _Subjects:
         measure: Measure,
         answer: Batch,
         weight: NDArray[np.float64],
-        slices: Sequence[str],
+        slices: Sequence[Sequence[str]],
         ruler: Ruler,
     ) -> Self:
         rows = subjects(measure, answer, ruler)
-        names = np.asarray(slices, dtype=object)[rows]
-        first = names[:, 0].copy()
-        first[(names != names[:, :1]).any(axis=1)] = None
-        return cls(weight[rows].max(axis=1), first)
+        by_attribute = []
+        for names in (np.asarray(each, dtype=object)[rows] for each in slices):
+            first = names[:, 0].copy()
+            first[(names != names[:, :1]).any(axis=1)] = None
+            by_attribute.append(first)
+        return cls(weight[rows].max(axis=1), by_attribute)
 
     def of_slice(self, name: str) -> Bools:
         if name == EVERYTHING:
             return np.ones(len(self.weight), dtype=np.bool_)
-        return np.asarray(self.slices == name)
+        return np.asarray(np.any([names == name for names in self.slices], axis=0), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +313,7 @@ class _Twice:
     champion: tuple[Batch, Batch]
     challenger: tuple[Batch, Batch]
     weight: NDArray[np.float64]
-    slices: Sequence[str]
+    slices: Sequence[Sequence[str]]
 
     @classmethod
     def of(cls, pair: PairedAnswers) -> Self | None:
@@ -196,7 +321,8 @@ class _Twice:
         if again is None or other is None or not len(asked):
             return None
         one, two = pair.champion.take(asked), pair.challenger.take(asked)
-        return cls((one, again), (two, other), pair.weight[asked], [pair.slices[row] for row in asked])
+        names = [[each[row] for row in asked] for each in (pair.slices, *pair.more_slices)]
+        return cls((one, again), (two, other), pair.weight[asked], names)
 
     def compared(self, measure: Measure, ruler: Ruler) -> "_Four | None":
         (one, again), (two, other) = self.champion, self.challenger

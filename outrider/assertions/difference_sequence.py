@@ -11,7 +11,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .bets import CAP_OF_BET, check_confidence, mean_wealth, stakes, threshold_of, weight_classes, weights_of
+from .bets import (
+    CAP_OF_BET,
+    UNIT_BETS,
+    check_confidence,
+    mean_wealth,
+    stakes,
+    threshold_of,
+    weight_classes,
+    weights_of,
+)
 
 Floats = NDArray[np.float64]
 VALUES = np.arange(-4, 5) / 4
@@ -86,6 +95,14 @@ class DifferenceSequence:
             merged[one] = tuple(a + b for a, b in zip(before, counts, strict=True))
         return DifferenceSequence(merged)
 
+    def without(self, part: "DifferenceSequence") -> "DifferenceSequence":
+        """Sequence of all records outside a part."""
+        rest = {}
+        for one, counts in self.counts.items():
+            gone = part.counts.get(one, (0,) * len(VALUES))
+            rest[one] = tuple(a - b for a, b in zip(counts, gone, strict=True))
+        return DifferenceSequence({one: left for one, left in rest.items() if any(left)})
+
     @property
     def rows(self) -> int:
         """Number of records."""
@@ -98,7 +115,9 @@ class DifferenceSequence:
         total = float(counts.sum(axis=1) @ weight)
         return float(weight @ counts @ VALUES) / total if total else 0.0
 
-    def interval(self, confidence: float = 0.95, *, least: float = -1.0) -> tuple[float, float]:
+    def interval(
+        self, confidence: float = 0.95, *, least: float = -1.0, is_unweighted: bool = False
+    ) -> tuple[float, float]:
         """Bounds of the mean that hold at all times together.
 
         (-1.0, 1.0) without records.
@@ -108,13 +127,18 @@ class DifferenceSequence:
         least
             The smallest value that a record can have, where that is known before any is seen, in [-1, 0]: the
             nearer to 0, the fewer records prove a positive mean. Where a smaller one has been seen, it is -1.
+        is_unweighted
+            Whether all weights are known to be 1 before any is seen: fewer records prove a mean. Where
+            another has been seen, they are not.
         """
         check_confidence(confidence)
         counts, weight = self._columns()
         if not counts.any():
             return -1.0, 1.0
         least = least if VALUES[counts.any(axis=0)].min() >= least else -1.0
-        return _lower(counts, weight, confidence, least), -_lower(counts[:, ::-1], weight, confidence, -1.0)
+        bets: Floats = UNIT_BETS[None, :] if is_unweighted and (weight == 1.0).all() else stakes(weight)
+        low = _lower(counts, weight, confidence, least, bets)
+        return low, -_lower(counts[:, ::-1], weight, confidence, -1.0, bets)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -132,13 +156,16 @@ class DifferenceSequence:
         return counts.reshape(-1, len(VALUES)), weights_of(classes)
 
 
-def _lower(counts: Floats, weight: Floats, confidence: float, least: float) -> float:
+def _lower(counts: Floats, weight: Floats, confidence: float, least: float, stake: Floats) -> float:
     """Smallest mean that the evidence does not speak against: it falls as the mean rises."""
     from scipy.optimize import brentq
 
-    stake, threshold = stakes(weight), threshold_of(confidence)
+    threshold = threshold_of(confidence)
     seen = np.flatnonzero(counts.any(axis=0)).tolist()
-    alive = np.where(weight.max() <= CAP_OF_BET, 0.0, -np.inf)
+    is_lost = (
+        weight.max() > CAP_OF_BET if stake.shape[1] == len(CAP_OF_BET) else np.zeros(stake.shape[1], bool)
+    )
+    alive = np.where(is_lost, -np.inf, 0.0)
 
     def excess(mean: float) -> float:
         won = [counts[:, at] @ np.log1p(stake * (VALUES[at] - mean) / (mean - least)) for at in seen]

@@ -1,4 +1,4 @@
-"""Differences of two answers to one record: label, score, rank or text."""
+"""Differences of two answers to one record, by measure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .agreement import Measure
+from .agreement import PROPERTIES, Measure
 from .batch import Batch
 from .columns import is_tensor
 from .matching import matches
@@ -18,6 +18,8 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+LENGTH_TOLERANCE = 1.0
+"""Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -60,6 +62,7 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
         found.append("score")
     if _ranking(answer, ruler):
         found.append("rank")
+    found += [name for name in PROPERTIES if answer.has(property_column(name))]
     return tuple(found)
 
 
@@ -81,6 +84,17 @@ def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, 
         for measure in measures_of(first, ruler)
         if measure in others and _read_of(measure, first, ruler) == _read_of(measure, other, ruler)
     )
+
+
+def property_column(measure: Measure) -> str:
+    """Column of a property of texts."""
+    return f"outputs.text_{measure}"
+
+
+def text_column_of(answer: Batch, ruler: Ruler) -> str:
+    """Column of the generated text; empty where there is none."""
+    field = _text_field(answer, ruler)
+    return f"outputs.{field}" if field else ""
 
 
 def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
@@ -121,12 +135,15 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
         return np.array([overlap(a or "", b or "") < ruler.text_overlap for a, b in pairs], dtype=np.bool_)
     if measure == "score":
         return deltas(first, other, ruler) > ruler.score_tolerance
+    if measure in PROPERTIES:
+        one, two = (answer.column(property_column(measure)) for answer in (first, other))
+        return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE if measure == "length" else one != two)
     if _ranking(first, ruler) == "pairs":
         return np.asarray(_pair_order(first, ruler) != _pair_order(other, ruler))
-    one, two = _best(first, ruler), _best(other, ruler)
-    if one.shape != two.shape:
+    best, others = _best(first, ruler), _best(other, ruler)
+    if best.shape != others.shape:
         return np.ones(first.rows, dtype=np.bool_)
-    return np.asarray((one != two).any(axis=1))
+    return np.asarray((best != others).any(axis=1))
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
@@ -191,6 +208,8 @@ def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
         return (_text_field(answer, ruler),)
     if measure == "score":
         return (_score_field(answer, ruler),)
+    if measure in PROPERTIES:
+        return (property_column(measure),)
     return _ranking(answer, ruler), _score_field(answer, ruler)
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.errors import OutriderError
@@ -13,6 +12,9 @@ from outrider.errors import OutriderError
 from .assertion import LEVELS, Assertion, Level
 from .batch import Batch
 from .findings import Findings, WeakLabels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = NDArray[np.int64]
 _SHOWN = 3  # records in a message
@@ -121,11 +123,13 @@ class Flags:
         """
         return WeakLabels.none() if self.details is None else self.details.weak_labels
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """Flags as a frame, one line each.
 
         Columns ``id assertion level severity`` and ``row``; of findings also ``subject``.
         """
+        import pandas as pd
+
         names = np.array([judge.name for judge in self.assertions], dtype=object)
         levels = np.array([judge.level for judge in self.assertions], dtype=object)
         columns: dict[str, Any] = {

@@ -4,7 +4,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from .wilson import wilson_interval
@@ -55,6 +54,8 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
     >>> found.accuracy, round(found.kappa, 4)
     (0.6, 0.1304)
     """
+    import pandas as pd
+
     if len(first) != len(second):
         raise ValueError(f"one rating of each per subject expected, got {len(first)} and {len(second)}")
     n = len(first)

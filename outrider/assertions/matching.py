@@ -22,12 +22,12 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from .columns import from_values, is_tensor
+from .pandas_types import is_pandas_null
 
 TOLERANCE = 1e-6
 """Fractional numbers are equal within this share of the larger one: the last digits of float32 are noise."""
@@ -325,7 +325,7 @@ def _plain(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, tuple):
         return list(value)
-    if value is pd.NA or value is pd.NaT:
+    if is_pandas_null(value):
         return None
     return value
 

@@ -128,6 +128,14 @@ class RateSequence:
             merged[one] = before[0] + asked, before[1] + failed
         return RateSequence(merged)
 
+    def without(self, part: "RateSequence") -> "RateSequence":
+        """Sequence of all answers outside a part."""
+        rest = {}
+        for one, (asked, failed) in self.counts.items():
+            gone = part.counts.get(one, (0, 0))
+            rest[one] = asked - gone[0], failed - gone[1]
+        return RateSequence({one: left for one, left in rest.items() if left[0]})
+
     @property
     def asked(self) -> int:
         """Number of answers."""

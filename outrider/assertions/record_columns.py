@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -13,6 +12,9 @@ from .batch_schema import REST, schema_digest
 from .columns import entity_codes, is_tensor, plain, row_hashes, to_numpy, to_tensor
 from .group import Group
 from .window import Window
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RecordColumns:
@@ -45,8 +47,10 @@ class RecordColumns:
         """The columns as an Arrow record batch."""
         return self._table
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """Columns under full names, tensors one numpy array per row."""
+        import pandas as pd
+
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -172,22 +176,22 @@ class RecordColumns:
         return self.column("by_replica", null=False)
 
     @property
-    def inputs(self) -> pd.DataFrame:
+    def inputs(self) -> "pd.DataFrame":
         """Columns ``inputs.*`` as a frame of one's own (copy on write)."""
         return self._frame("inputs")
 
     @property
-    def outputs(self) -> pd.DataFrame:
+    def outputs(self) -> "pd.DataFrame":
         """Columns ``outputs.*`` as a frame."""
         return self._frame("outputs")
 
     @property
-    def labels(self) -> pd.DataFrame:
+    def labels(self) -> "pd.DataFrame":
         """Columns ``label.*`` as a frame."""
         return self._frame("label")
 
     @property
-    def attrs(self) -> pd.DataFrame:
+    def attrs(self) -> "pd.DataFrame":
         """Columns ``attrs.*`` as a frame."""
         return self._frame("attrs")
 
@@ -262,6 +266,8 @@ class RecordColumns:
 
         In a view, records without a value in the column that names the entity are a group each.
         """
+        import pandas as pd
+
         given = self._values(name)
         if self._window is not None and name == self._window.by:
             codes, values = pd.factorize(self._run_codes())
@@ -326,7 +332,9 @@ class RecordColumns:
             return to_numpy(column, name)
         return column.to_pandas().array if column.null_count else to_numpy(column, name)
 
-    def _frame(self, part: str) -> pd.DataFrame:
+    def _frame(self, part: str) -> "pd.DataFrame":
+        import pandas as pd
+
         key = f"{part}\0frame"
         if key not in self._cache:
             names = [name for name in self.names if name.startswith(f"{part}.")]

@@ -12,7 +12,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,6 +60,8 @@ def typed_texts(column: pa.Array) -> list[str | None]:
         for row in np.flatnonzero(doubtful.to_numpy(zero_copy_only=False)).tolist():
             found[row] = _quoted(found[row] or "")
         return found
+    import pandas as pd
+
     return [None if pd.api.types.is_scalar(v) and pd.isna(v) else str(v) for v in values_of(column)]
 
 

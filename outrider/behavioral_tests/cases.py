@@ -3,32 +3,25 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.pandas_types import is_frame, is_series
 
 from .csv_files import read_csv
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CasesLike: TypeAlias = (
-    Batch
-    | pd.DataFrame
-    | Filled
-    | Template
-    | Grouped
-    | Sequence[str]
-    | Sequence[Sequence[str]]
-    | Sequence[Sequence[Mapping[str, Any]]]
-    | Sequence[Mapping[str, Any]]
-    | Path
-    | str
-    | Callable[[], Any]
+    "Batch | pd.DataFrame | Filled | Template | Grouped | Sequence[str] | Sequence[Sequence[str]]"
+    " | Sequence[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | Path | str | Callable[[], Any]"
 )
 _PARTS = ("inputs.", "outputs.", "label.", "attrs.")
 _MODEL = "behavior"  # what a batch of cases is called before a model is known
@@ -79,7 +72,7 @@ def _convert(cases: CasesLike, folder: Path) -> Batch | Grouped:
         return _of_filled(cases, folder)
     if isinstance(cases, str | Path):
         return _read(folder / cases)
-    if isinstance(cases, pd.DataFrame):
+    if is_frame(cases):
         return _of_frame(cases)
     if callable(cases):
         return _convert(cases(), folder)
@@ -160,7 +153,7 @@ def _record(case: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _of_frame(frame: pd.DataFrame) -> Batch:
+def _of_frame(frame: "pd.DataFrame") -> Batch:
     columns: dict[str, Any] = {}
     for column in frame.columns:
         series = frame[column]
@@ -186,6 +179,8 @@ def _read(path: Path) -> Batch | Grouped:
         case ".csv":
             return _of_frame(read_csv(path))
         case ".parquet":
+            import pandas as pd
+
             return _of_frame(pd.read_parquet(path))
         case ".json":
             listed = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -199,7 +194,8 @@ def _read(path: Path) -> Batch | Grouped:
 
 
 def _labels(labels: Any, rows: int) -> Any:
-    if isinstance(labels, str | bytes) or not isinstance(labels, Sequence | np.ndarray | pd.Series):
+    is_listed = isinstance(labels, Sequence | np.ndarray) or is_series(labels)
+    if isinstance(labels, str | bytes) or not is_listed:
         return [labels] * rows
     if len(labels) != rows:
         raise ValueError(f"one label per case expected: {rows} cases, {len(labels)} labels")

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.assertions.group_rates import Limits, differences, ratios
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Metric = Literal["selection_rate", "tpr", "fpr", "ppv", "accuracy", "calibration"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -120,8 +122,10 @@ class GroupMetrics:
             self, rates=tuple(rate for rate in self.rates if rate.metric not in metrics), _gaps=kept
         )
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self) -> "pd.DataFrame":
         """Row per group: each metric's value, ``_low``, ``_high`` and ``_rows``."""
+        import pandas as pd
+
         table: dict[str, dict[str, Any]] = {group: {"rows": rows} for group, rows in self.rows.items()}
         for rate in self.rates:
             name = rate.metric

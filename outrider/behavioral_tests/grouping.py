@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -18,6 +17,8 @@ Bools = NDArray[np.bool_]
 
 def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     """Names of the groups, sorted, and each record's group number."""
+    import pandas as pd
+
     if not names:
         raise ValueError("by needs at least one column, got none")
     texts: list[list[str]] = []
@@ -83,6 +84,8 @@ def check_classes(
 
 def present(values: NDArray[Any]) -> Bools:
     """Mask of the values present."""
+    import pandas as pd
+
     return ~np.asarray(pd.isna(values), dtype=np.bool_)
 
 

@@ -52,7 +52,7 @@ class Metamorphic:
     kind: ClassVar[Kind]
     perturb: Perturbation | None = field(default=None, repr=False)
     expect: Expectation = field(repr=False)
-    cases: CasesLike | None = field(default=None, repr=False)
+    cases: "CasesLike | None" = field(default=None, repr=False)
     name: str = ""
     capability: str = "general"
     description: str = ""

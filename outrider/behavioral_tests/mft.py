@@ -55,7 +55,7 @@ class MFT:
     """
 
     kind: ClassVar[Kind] = "MFT"
-    cases: CasesLike | None = field(default=None, repr=False)
+    cases: "CasesLike | None" = field(default=None, repr=False)
     labels: Any = field(default=None, repr=False)
     expect: Expectation = field(default=equal("label"), repr=False)
     name: str = ""

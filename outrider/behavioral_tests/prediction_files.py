@@ -8,10 +8,9 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -23,6 +22,9 @@ from outrider.errors import ConfigError
 from .csv_files import read_csv
 from .predictions import Columns
 from .suite_file.writing import atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KINDS = ".txt, .csv, .jsonl (each also .gz) or .parquet"
 
@@ -153,8 +155,10 @@ def _of_text(path: Path) -> Columns:
     return {"label": first, "probs": behind[:, 0] if behind.shape[1] == 1 else behind}
 
 
-def _numeric_table(text: str) -> pd.DataFrame | None:
+def _numeric_table(text: str) -> "pd.DataFrame | None":
     """A word or number and as many finite numbers behind it on each line; None where one is otherwise."""
+    import pandas as pd
+
     try:
         frame = pd.read_csv(
             StringIO(text), sep=r"\s+", header=None, skip_blank_lines=False, keep_default_na=False,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
@@ -55,6 +54,8 @@ def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> P
     An example is found by its inputs and its id. Where a suite asks exactly the same twice and the answers
     differ, they are given in the order of the file.
     """
+    import pandas as pd
+
     asked = asked_by(suites, seed=seed)
     rows = sum(batch.rows for _, _, batch in asked)
     given = len(next(iter(columns.values()))) if columns else 0

@@ -37,7 +37,7 @@ class Declared(Protocol):
     @property
     def description(self) -> str: ...  # noqa: D102
     @property
-    def cases(self) -> CasesLike | None: ...  # noqa: D102
+    def cases(self) -> "CasesLike | None": ...  # noqa: D102
     @property
     def tolerance(self) -> float: ...  # noqa: D102
     @property

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 
@@ -37,6 +36,8 @@ def sample_rows(
     >>> sample_rows("test_shift", ["a", "b", "c"], rate=1.0)
     array([ True,  True,  True])
     """
+    import pandas as pd
+
     rates = np.broadcast_to(np.asarray(rate, dtype=np.float64), (len(ids),))
     if not ((rates >= 0.0) & (rates <= 1.0)).all():
         raise ValueError(f"rate must lie in [0, 1], got {rate}; it is the share of records asked about")

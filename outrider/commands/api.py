@@ -199,13 +199,23 @@ def one_model(api: Api, name: str | None) -> str:
 
 def record_tables(api: Api, model: str) -> "Iterator[pa.Table]":
     """Stored records of a model, a page at a time."""
+    return iter(_pages(api, model, 0).__next__, None)
+
+
+def following_tables(api: Api, model: str) -> "Iterator[pa.Table | None]":
+    """Records of a model from now on; None while none comes."""
+    _, headers = api.get_page("/v1/records", model=model, from_end=True)
+    return _pages(api, model, int(headers["x-outrider-next"]))
+
+
+def _pages(api: Api, model: str, after: int) -> "Iterator[pa.Table | None]":
     import pyarrow as pa
 
-    after = 0
     while True:
         body, headers = api.get_page("/v1/records", model=model, after=after)
-        if not body:
-            return
         after = int(headers["x-outrider-next"])
+        if not body:
+            yield None
+            continue
         with pa.ipc.open_stream(body) as reader:
             yield reader.read_all()

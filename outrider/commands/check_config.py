@@ -60,6 +60,7 @@ def check_config(
     """
     from outrider.monitor.registry.declared_shares import wrong_shares
     from outrider.monitor.settings.config import find_config, load_settings
+    from outrider.monitor.settings.webhook_secrets import secret_problems
 
     path = find_config(config).resolve()
     settings = load_settings(path)
@@ -74,7 +75,7 @@ def check_config(
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd
-    problems += (f"{path}: {problem}" for problem in wrong_shares(settings))
+    problems += (f"{path}: {problem}" for problem in (*wrong_shares(settings), *secret_problems(settings)))
     tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()
     problems += tried.problems
     if json:

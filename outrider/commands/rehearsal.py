@@ -236,11 +236,11 @@ def named_columns(source: str) -> list[str]:
     >>> named_columns('categories("inputs.agee", [1]); batch.has("inputs.b") and batch.column("inputs.b")')
     ['inputs.agee']
     """
-    asked: set[str] = set()
+    asked: set[object] = set()
     found: dict[str, None] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "has":
-            asked |= {each.value for each in node.args if isinstance(each, ast.Constant)}  # type: ignore[misc]  # texts or nothing that fits
+            asked |= {each.value for each in node.args if isinstance(each, ast.Constant)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _COLUMN.fullmatch(node.value):
             found[node.value] = None
     return [column for column in found if column not in asked]

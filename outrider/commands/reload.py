@@ -53,9 +53,9 @@ def reload(
     if found.failures:
         whys = "\n".join(f"{version}: {why}" for version, why in found.failures.items())
         raise ServerError(f"applied at {at}, but not every version can be loaded:\n{whys}")
-    answering = ", ".join(f"{model} {version or '(no version)'}" for model, version in found.versions.items())
+    answering = ", ".join(map(found.named, found.versions))
     tell(
-        {"loaded": at, "versions": dict(found.versions)},
+        {"loaded": at, "versions": dict(found.versions), "challengers": dict(found.challengers)},
         f"applied at {at}; answering: {answering}",
         json=json,
     )

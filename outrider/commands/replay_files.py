@@ -44,9 +44,10 @@ class FileOptions:
 
 def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
     """Send files and print results; exit code 1 after refusals."""
+    from outrider.monitor.files.readers import find_files
+    from outrider.monitor.files.sending import BlockSender, DeliveryProgress, ReplayPace, Report
+
     from .api import connect
-    from .files.readers import find_files
-    from .files.sending import BlockSender, DeliveryProgress, ReplayPace, Report
 
     found = find_files(paths)
     if not found:
@@ -75,8 +76,8 @@ def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | Non
 
 def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progress: Any, tell: Any) -> None:
     """Send one file; what is wrong with it as a whole is noted, and the next one follows."""
-    from .files.readers import read_blocks
-    from .files.sending import FileReport, is_done
+    from outrider.monitor.files.readers import read_blocks
+    from outrider.monitor.files.sending import FileReport, is_done
 
     of = FileReport(str(path))
     report.files.append(of)
@@ -96,9 +97,9 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
 
 
 def _reading(options: FileOptions, config: Path | None) -> Any:
-    from .files.captures import CaptureNames
-    from .files.columns import Names
-    from .files.readers import ReadOptions
+    from outrider.monitor.files.captures import CaptureNames
+    from outrider.monitor.files.columns import Names
+    from outrider.monitor.files.readers import ReadOptions
 
     system = {name: value for name in _SYSTEM if (value := getattr(options, name)) is not None}
     names = Names(

@@ -33,6 +33,7 @@ def serve(
     from outrider.monitor.process.logs import set_up
     from outrider.monitor.process.supervisor import AlreadyRunning, Supervisor
     from outrider.monitor.settings.config import find_config, load_settings
+    from outrider.monitor.settings.webhook_secrets import secret_problems
 
     if host is not None:  # for every process, which thereby knows whether strangers come
         os.environ["OUTRIDER_SERVER__HOST"] = host
@@ -40,6 +41,8 @@ def serve(
     settings = load_settings(path)
     if not settings.models:
         raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
+    if problems := [f"{path}: {problem}" for problem in secret_problems(settings)]:
+        raise ConfigError("\n".join(problems))
     set_up("supervisor", settings.server.log_format)
     supervisor = Supervisor(
         config=path,

@@ -113,6 +113,12 @@ def test_the_table_lists_the_same(project: Path) -> None:
         ("outrider.toml", '[models.m]\npredictor = "predict"\n', r"expected file\.py:name"),
         ("outrider.toml", '[models.m]\npredictor = "no.py:predict"\n', r"no\.py does not exist"),
         ("outrider.toml", '[models.m]\nassertions = ["no.py"]\n', r"no\.py does not exist"),
+        (
+            "outrider.toml",
+            f'{CONFIG}[[webhooks]]\nurl = "http://a/"\nsecret_file = "hook.secret"\n',
+            r"hook\.secret cannot be read",
+        ),
+        ("outrider.toml", f'{CONFIG}[[webhooks]]\nurl = "http://a/"\nsecret = "!"\n', r"whsec_ and base64"),
         ("outrider.toml", "", r"at least one \[models\.NAME\] section"),
     ],
 )

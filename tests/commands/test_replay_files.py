@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
-from outrider.commands.files.blocks import ARROW, FileBlock
-from outrider.commands.files.captures import CaptureNames
-from outrider.commands.files.columns import Names
-from outrider.commands.files.readers import ReadOptions, find_files, read_blocks
-from outrider.commands.files.sending import BlockSender, DeliveryProgress, FileReport, ReplayPace, Report
 from outrider.errors import ConfigError, ServerError
+from outrider.monitor.files.blocks import ARROW, FileBlock
+from outrider.monitor.files.captures import CaptureNames
+from outrider.monitor.files.columns import Names
+from outrider.monitor.files.readers import ReadOptions, find_files, read_blocks
+from outrider.monitor.files.sending import BlockSender, DeliveryProgress, FileReport, ReplayPace, Report
 from tests.soak import promised
 
 NAMES = Names(outputs=("score",), labels=("truth",), system={"id": "key", "ts": "at"})

@@ -1,7 +1,9 @@
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
@@ -9,6 +11,7 @@ from outrider.dataops.datasets.validation import Rules, floor_problems, validate
 from outrider.errors import ValidationRefused
 
 RULES = Rules(classes=(0, 1, 2), inputs=("age",))
+AGE_AND_LABEL = {"column_A": "inputs.age", "column_B": "label.label"}
 
 
 def rows(**columns: object) -> Batch:
@@ -95,6 +98,56 @@ def test_rows_that_do_not_fit_the_replayed_dataset_are_refused() -> None:
     reference = rows(inputs__age=["30", "41", "52"]).to_arrow().schema
     with pytest.raises(ValidationRefused, match=r"inputs.age is double, but string in the replayed dataset"):
         validate(rows(), RULES, reference=reference)
+
+
+@pytest.mark.parametrize("given", ["numbers", "texts", "tensors"])
+def test_validation_takes_no_more_memory_than_the_rows(given: str) -> None:
+    validate(rows(), RULES)  # what the library takes itself
+    count = {"numbers": 200_000, "texts": 40_000, "tensors": 4_000}[given]
+    columns: dict[str, object] = {
+        "numbers": {f"inputs.x{number}": np.zeros(count) for number in range(20)},
+        "texts": {"inputs.x0": [f"{number:08d}" * 100 for number in range(count)]},
+        "tensors": {"inputs.x0": np.zeros((count, 32, 64), np.float32)},
+    }[given]  # type: ignore[assignment]
+    batch = Batch.from_columns(columns | {"label.label": np.zeros(count, int)}, model="m", rows=count)
+    inputs = [name.removeprefix("inputs.") for name in columns]
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    verdict = validate(batch, Rules(classes=(0, 1), inputs=inputs))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(verdict.rows) == count
+    assert peak + pa.total_allocated_bytes() - before < 1.5 * batch.to_arrow().nbytes
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "inputs.age", "max_value": 60, "row_condition": '`attrs.site`=="b"'}
+            | {"condition_parser": "pandas"},
+        },
+        {"type": "expect_column_pair_values_a_to_be_greater_than_b", "kwargs": AGE_AND_LABEL},
+        {
+            "type": "expect_compound_columns_to_be_unique",
+            "kwargs": {"column_list": ["inputs.age", "attrs.site"]},
+        },
+        {
+            "type": "expect_table_columns_to_match_set",
+            "kwargs": {"column_set": ["attrs.site"], "exact_match": False},
+        },
+        {"type": "expect_column_value_lengths_to_equal", "kwargs": {"column": "attrs.site", "value": 1}},
+        {
+            "type": "expect_column_values_to_be_in_set",
+            "kwargs": {"column": "attrs.count", "value_set": [1, 2]},
+        },
+    ],
+)
+def test_expectations_find_the_columns_that_they_read(own: dict[str, object]) -> None:
+    batch = rows(attrs__site=["a", "a", "b"], attrs__count=[1, None, 2])
+    verdict = validate(batch, Rules(classes=(0, 1, 2), inputs=("age",), expectations=[own]))
+    assert verdict.rows == [0, 1, 2]  # what it cannot read it cannot evaluate
 
 
 def test_importing_the_module_does_not_load_great_expectations() -> None:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from tests.soak import PATIENCE_S, promised
@@ -355,3 +357,45 @@ def test_the_one_time_link_opens_the_page_once_and_forms_need_their_token(servic
         is_problem(browser.post("/v1/label-requests", json=wanted, headers={"x-csrf-token": "guess"}), 403)
         assert browser.get("/v1/flags", params={"model": "toy"}).status_code == 200
     assert service.query("SELECT id FROM record WHERE id IN ('forged', 'stranger')") == []
+
+
+def test_traffic_from_now_on_is_recorded(service: Service, tmp_path: Path) -> None:
+    send(service, record("recorded-before"))
+    with ThreadPoolExecutor(1) as pool:
+        out = tmp_path / "traffic.parquet"
+        asked = pool.submit(
+            service.run_command, "record", "--out", str(out), "--records", "2", "--minutes", "4"
+        )
+        at = 0
+        while not asked.done():
+            send(service, record(f"recorded-{at}"))
+            at += 1
+            time.sleep(0.05)
+        assert asked.result()["records"] == 2
+    found = pyarrow.parquet.read_table(out).to_pydict()
+    assert len(found["id"]) == 2
+    assert "recorded-before" not in found["id"]
+    assert found["inputs.x"] == [0.7, 0.7]
+
+
+def test_no_traffic_is_an_exit_code_of_its_own(service: Service, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="5"):
+        service.run_command("record", "--out", str(tmp_path / "none.jsonl"), "--minutes", "0.001")
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_records_of_the_service_are_compared_with_a_candidate(service: Service) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            service.run_command, "compare", "--model", "toy", "--candidate", "model.py:predict",
+            "--target", "label", "--deterministic", "--margin", "0.2",
+        )  # fmt: skip
+        at = 0
+        while not asked.done():
+            x = at % 10 / 10
+            outputs = {"label": int(x > 0.5), "score": abs(x - 0.5) + 0.5}
+            send(service, [record(f"compared-{at}", x, outputs=outputs)])
+            at += 1
+            time.sleep(0.01)
+        [candidate] = asked.result()["candidates"]
+    assert candidate["verdict"] == "same"

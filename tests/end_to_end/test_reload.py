@@ -15,7 +15,7 @@ import pytest
 from outrider.monitor.settings.reload import read_state
 from tests.soak import PATIENCE_S
 
-from .service import CHECKS, CONFIG, Service, outrider, wait_until, write_project
+from .service import CHECKS, CONFIG, MODEL, Service, outrider, wait_until, write_project
 
 ALWAYS = (
     '\n\n@assertion\ndef always(batch):\n    """Every record."""\n    return batch.column("inputs.x") >= 0\n'
@@ -82,6 +82,23 @@ def test_assertions_that_do_not_load_are_refused_and_good_ones_are_taken_up(serv
     after = service.processes()
     assert after["worker"] != before["worker"]
     assert (after["supervisor"], after["intake"]) == (before["supervisor"], before["intake"])
+
+
+def test_challengers_are_named_and_one_that_cannot_be_loaded_is_told(service: Service) -> None:
+    good = service.config.read_text()
+    section = '\n[models.toy.challengers.{0}]\npredictor = "model_{0}.py:predict"\n'
+    (service.config.parent / "model_2.py").write_text(MODEL)
+    service.config.write_text(good + section.format(2))
+    done = outrider(service.config.parent, "reload")
+    assert done.stdout.endswith("; answering: toy 1 (beside it 2)\n"), done.stderr
+    (service.config.parent / "model_3.py").write_text(f"import nothing_like_it\n{MODEL}")
+    service.config.write_text(good + section.format(2) + section.format(3))
+    done = outrider(service.config.parent, "reload")
+    assert done.returncode == 4
+    assert "toy@3: " in done.stderr
+    assert "nothing_like_it" in done.stderr
+    service.config.write_text(good)
+    assert service.run_command("reload")["challengers"] == {"toy": []}
 
 
 def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(service: Service) -> None:

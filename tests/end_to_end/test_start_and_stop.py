@@ -69,6 +69,10 @@ BROKEN = {
     "wrong value": (CONFIG.replace("port = 0", "port = 'web'"), ("server.port", "web")),
     "not TOML": (CONFIG + "\n[models.toy\n", ("outrider.toml", "line")),
     "no model": ("[server]\nport = 0\n", ("models", "at least one")),
+    "no secret": (
+        f'{CONFIG}\n[[webhooks]]\nurl = "http://a.example/"\nsecret_file = "hook.secret"\n',
+        ("hook.secret", "cannot be read", "docs/events.md"),
+    ),
 }
 
 

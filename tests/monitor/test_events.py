@@ -2,13 +2,18 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import Engine, text
+from standardwebhooks import Webhook, WebhookVerificationError
 
 from outrider.commands.lineage import line
 from outrider.dataops import outbox
@@ -186,6 +191,30 @@ def test_what_failed_is_refused_and_what_passed_waits_for_a_person(context: JobC
     add_job(context, from_scratch=True, epochs=1, learning_rate=1e-5)
     assert run(context).status == "refused"
     assert get(app, "/v1/gates?model=sign").json()["gates"][0]["outcome"] == "refused"
+
+
+def test_a_receiver_verifies_as_the_page_does(tmp_path: Path) -> None:
+    make, secret = (
+        re.search(r"^ +python -c (\".*\") > webhook.secret$", PAGE, re.MULTILINE),
+        tmp_path / "secret",
+    )
+    block = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert make is not None
+    assert block is not None
+    with secret.open("w", encoding="ascii") as file:
+        subprocess.run([sys.executable, "-c", *shlex.split(make[1])], stdout=file, check=True)
+    known = secret.read_text(encoding="ascii").strip()
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    body, now = json.dumps({"type": "retrain.requested"}), datetime.now(UTC)
+    headers = {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(known).sign("msg_1", now, body),
+    }
+    assert names["take"](body.encode(), headers, known) == {"type": "retrain.requested"}
+    with pytest.raises(WebhookVerificationError):
+        names["take"](body.encode().replace(b"requested", b"refused"), headers, known)
 
 
 @pytest.mark.parametrize("event", EVENTS)

@@ -379,6 +379,22 @@ def test_chat_bodies_that_cannot_be_taken_say_why(
     assert (answer.status_code, expected in answer.json()["detail"]) == (status, True)
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_whole_chat_body_is_kept_where_the_model_says_so(tmp_path: Path, keeps: bool) -> None:
+    more = f"[models.kept.intake]\nanswers = 'replica'\nkeep_request = {str(keeps).lower()}"
+    body = b'{ "model":"kept", "messages":[{"role":"user","content":"Hi"}],"temperature":0.70,"top_p":0.5}'
+    with running(tmp_path, more) as target:
+        assert target.post("/v1/chat/completions", body).status_code == 200
+        secret = body.replace(b'"top_p"', b'"api_key":"s3cret","top_p"')
+        assert target.post("/v1/chat/completions", secret).status_code == 200
+        found = [row["inputs"] for row in target.rows("kept")]
+    assert [row["prompt"] for row in found] == ["Hi", "Hi"]
+    assert "s3cret" not in str(found)
+    kept = [row.get("request") for row in found]
+    assert kept[0] == (body.decode() if keeps else None)
+    assert not keeps or json.loads(kept[1]) == json.loads(body)
+
+
 def test_odd_chat_bodies_are_records_all_the_same(target: Target) -> None:
     odd = (
         b'{"model": "gpt-4o", "temperature": NaN, "messages": [1, {"role": "user", "content": "\\ud800"}]}',

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -163,3 +164,16 @@ def read_of_a_client_that_goes(half: bytes, encoding: bytes, counted: list[int])
 
     headers = {b"content-encoding": encoding}
     return asyncio.run(read_body(receive, headers, BodyBounds(10_000, 100), take=counted.append))
+
+
+def test_bodies_that_are_no_zstd_leave_no_memory_behind() -> None:
+    headers = {b"content-encoding": b"zstd"}
+    assert status([b"no zstd"], headers) == 400
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            status([b"no zstd"], headers)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000

@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -127,6 +127,8 @@ class Sender:
         Headers of the owner first, then of others.
     seeds
         Valid requests of the intakes.
+    worked
+        Valid requests of other routes, in an order in which each has success.
     """
 
     def __init__(
@@ -137,13 +139,16 @@ class Sender:
         credentials: Callable[[], list[dict[str, str]]],
         seeds: list[Request],
         rng: random.Random,
+        worked: Sequence[Request] = (),
     ) -> None:
-        self._routes, self._document, self._known = routes, document, known
+        self._routes, self._document, self._known, self._worked = routes, document, known, worked
         self._credentials, self._seeds, self._rng = credentials, seeds, rng
         self._names = sorted({name for route in routes for name in route.queries})
 
     def valid(self) -> Iterator[Request]:
         """Each route once, as it is meant, with the owner's key."""
+        for request in self._worked:
+            yield self._signed(request, is_owner=True)
         for route in self._routes:
             yield self._signed(self._meant(route), is_owner=True)
 
@@ -152,6 +157,9 @@ class Sender:
         rng = self._rng
         if rng.random() < 0.1:
             return self._signed(mutated(rng.choice(self._seeds), rng))
+        if self._worked and rng.random() < 0.2:
+            request = rng.choice(self._worked)
+            return self._signed(mutated(request, rng) if rng.random() < 0.8 else request)
         route = rng.choice(self._routes)
         request = self._meant(route)
         for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):

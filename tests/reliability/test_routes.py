@@ -9,8 +9,11 @@ import re
 import socket
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -18,7 +21,7 @@ from outrider.dataops.access.scopes import SCOPES, Right
 from outrider.dataops.access.store import KeyLimits
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.problem import CONTENT_TYPE
-from outrider.monitor.http.route_scopes import ROUTES
+from outrider.monitor.http.route_scopes import ROUTES, RouteScopes
 from tests.end_to_end.service import Service, write_project
 from tests.keyrings import logged_in
 from tests.monitor.web.test_api_types import Api
@@ -28,6 +31,7 @@ from .addresses import Known, Sender, routes_of
 from .asgi_client import Answer, ask
 from .mutations import Request
 from .test_fuzz import seeds
+from .worked_requests import complete, jobs_that_fail, worked_requests
 
 REQUESTS = 1_000_000 if IS_FULL else rounds(50_000)
 AT_ONCE = 10
@@ -39,7 +43,7 @@ _GROWTH_BYTES = 1_000_000
 class Visitors:
     """Headers of the owner, of a browser, of a key for each scope, and of a stranger.
 
-    Requests revoke keys and end sessions; those that are gone are made anew.
+    Requests revoke keys and end sessions; those that are gone are made anew, and the owner's limits lifted.
     """
 
     def __init__(self, keyring: Keyring, owner: str) -> None:
@@ -53,6 +57,9 @@ class Visitors:
         cookie = self._browser.get("cookie", "").partition("=")[2]
         if not cookie or self._keyring.by_cookie(cookie) is None:
             self._browser = logged_in(self._keyring, self._owner)
+        owner = self._keyring.by_key(self._owner)
+        if owner is not None and owner.meter is not None:
+            self._keyring.limit_key(owner.name, KeyLimits())
         for scope in SCOPES:
             if self._keyring.by_key(self._keys.get(scope, "")) is None:
                 self._keys[scope] = self._new_key(scope)
@@ -76,9 +83,19 @@ def is_fault(answer: Answer) -> bool:
     return answer.status >= 500 and not (answer.status in EXPLAINED and is_problem)
 
 
-async def beset(api: Api, rng: random.Random) -> tuple[Counter[int], list[tuple[Request, str]], int]:
-    """Statuses, requests that were not answered as they should be, and how much the memory grew."""
-    known, statuses, faults = Known(), Counter[int](), list[tuple[Request, str]]()
+@dataclass
+class Attack:
+    """Statuses, routes that had success, what was not answered as it should be, growth of the memory."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    answered: set[str] = field(default_factory=set)
+    faults: list[tuple[Request, str]] = field(default_factory=list)
+    grown_bytes: int = 0
+
+
+async def beset(api: Api, worked: Sequence[Request], rng: random.Random) -> Attack:
+    """Send requests to every route of an application."""
+    known, attack, scopes = Known(), Attack(), RouteScopes()
     sender = Sender(
         routes_of(ROUTES, api.document),
         api.document,
@@ -86,6 +103,7 @@ async def beset(api: Api, rng: random.Random) -> tuple[Counter[int], list[tuple[
         Visitors(api.intake.keyring, api.key),
         seeds(),
         rng,
+        worked,
     )
 
     async def one(request: Request) -> Answer:
@@ -93,11 +111,13 @@ async def beset(api: Api, rng: random.Random) -> tuple[Counter[int], list[tuple[
             answer = await asyncio.wait_for(ask(api.intake.app, request), PATIENCE_S)
         except Exception as error:  # the server would log it and answer 500
             logging.getLogger(__name__).exception("%r", request)
-            faults.append((request, repr(error)))
+            attack.faults.append((request, repr(error)))
             return Answer(500)
-        statuses[answer.status] += 1
+        attack.statuses[answer.status] += 1
+        if answer.status < 400 and (route := scopes.find(request.method, path_of(request), {})) is not None:
+            attack.answered.add(route.action)
         if is_fault(answer):
-            faults.append((request, f"{answer.status} {answer.body[:300]!r}"))
+            attack.faults.append((request, f"{answer.status} {answer.body[:300]!r}"))
         return answer
 
     for _ in range(2):  # what the first pass shows names what the second asks for
@@ -111,7 +131,13 @@ async def beset(api: Api, rng: random.Random) -> tuple[Counter[int], list[tuple[
             before = resident_bytes()
         await asyncio.gather(*(one(sender.draw()) for _ in range(AT_ONCE)))
         api.intake.keyring.refresh()
-    return statuses, faults, resident_bytes() - before
+    attack.grown_bytes = resident_bytes() - before
+    return attack
+
+
+def path_of(request: Request) -> str:
+    """Path without its query, as a server hands it over."""
+    return unquote(request.path.partition("?")[0])
 
 
 def resident_bytes() -> int:
@@ -131,23 +157,27 @@ def judged(folder: Path) -> tuple[int, int]:
 @pytest.mark.timeout(36_000 if IS_FULL else 3_600)
 def test_no_request_breaks_a_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     api = Api(tmp_path)
+    complete(api)
+    worked = worked_requests(api)
     try:
         before = judged(tmp_path)
-        with caplog.at_level(logging.ERROR):
-            statuses, faults, grown_bytes = asyncio.run(beset(api, random.Random(14)))
-        assert not faults, "\n".join(f"{request}: {why}" for request, why in faults[:5])
+        with caplog.at_level(logging.ERROR), jobs_that_fail(api):
+            attack = asyncio.run(beset(api, worked, random.Random(14)))
+        assert not attack.faults, "\n".join(f"{request}: {why}" for request, why in attack.faults[:5])
         assert not caplog.records, caplog.records[0].getMessage()
         assert judged(tmp_path) == before
         assert api.intake.writer.fault is None
         assert api.ask("GET", "/readyz").status_code == 200
     finally:
         api.intake.close()
+    assert attack.answered == ROUTES.keys()
+    statuses = attack.statuses
     assert statuses.total() >= REQUESTS
     # Neither all refused at the door nor all harmless.
     for family in (2, 4):
         assert sum(n for status, n in statuses.items() if status // 100 == family) > REQUESTS / 10, statuses
     if IS_FULL:
-        assert grown_bytes <= _GROWTH_BYTES * REQUESTS / 2 / 100_000
+        assert attack.grown_bytes <= _GROWTH_BYTES * REQUESTS / 2 / 100_000
 
 
 def test_a_real_service_outlives_malformed_requests(tmp_path: Path) -> None:

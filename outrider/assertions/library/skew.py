@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -14,6 +13,9 @@ from outrider.assertions.batch import Batch
 from outrider.assertions.columns import from_values
 
 from .reading import Floats, arrow, values
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def served_differs(
@@ -62,6 +64,8 @@ def served_differs(
     >>> served_differs(table).severities(served)
     array([0., 1., 0.])
     """
+    import pandas as pd
+
     compared = tuple(columns) or tuple(column for column in training if column != key)
     if key not in training or not compared:
         raise ValueError(f"training needs the key {key!r} and at least one feature, got {list(training)}")
@@ -113,7 +117,7 @@ def _listed(column: Any) -> list[Any]:
     return listed
 
 
-def _texts(wanted: Mapping[str, NDArray[Any]], keys: pd.Index) -> list[tuple[str, list[str]]]:
+def _texts(wanted: Mapping[str, NDArray[Any]], keys: "pd.Index") -> list[tuple[str, list[str]]]:
     return [("key", [repr(key) for key in keys])] + [
         (name, [repr(value) for value in column.tolist()]) for name, column in wanted.items()
     ]

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -148,6 +147,10 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask (rows,) of missing values, None or NaN, in vectors anywhere."""
     if values.dtype.kind not in "fcO":
         return np.zeros(len(values), dtype=np.bool_)
+    if values.dtype.kind != "O":
+        return np.asarray(np.isnan(values).reshape(len(values), -1).any(axis=1), dtype=np.bool_)
+    import pandas as pd
+
     absent: NDArray[np.bool_] = np.asarray(pd.isna(values)).reshape(len(values), -1)
     return np.asarray(absent.any(axis=1), dtype=np.bool_)
 

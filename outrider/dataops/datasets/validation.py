@@ -4,20 +4,27 @@ Great Expectations passes an empty suite, an empty frame and a column that is nu
 checks refuse those before it is asked. The only file that imports it (3 to 6 seconds).
 """
 
+import logging
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ValidationRefused
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_NULL = "expect_column_values_to_not_be_null"
+EXTREMES: Mapping[str, Callable[..., Any]] = {"min": np.min, "max": np.max, "mean": np.mean}
+"""Figures that stand for a tensor."""
+BLOCK_ROWS = 4096
 # The library keeps the current context in a global: two calls at once would mix their verdicts up.
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -62,7 +69,7 @@ def validate(batch: Batch, rules: Rules, *, reference: pa.Schema | None = None) 
     suite = expectations(batch, rules)
     refuse(floor_problems(batch, rules, suite, reference))
     reasons = non_finite(batch)
-    verdict = _ask(_frame(batch), suite)
+    verdict = _ask(_frame(batch, columns_read(suite)), suite)
     refuse(verdict.problems)
     for row, why in verdict.rows.items():
         reasons.setdefault(row, []).extend(why)
@@ -91,7 +98,7 @@ def expectations(batch: Batch, rules: Rules) -> list[dict[str, Any]]:
     target = f"label.{rules.target}"
     suite: list[dict[str, Any]] = []
     if batch.has(target):
-        suite.append(_expect("expect_column_values_to_not_be_null", target))
+        suite.append(_expect(NOT_NULL, target))
         if rules.classes:
             suite.append(
                 _expect("expect_column_values_to_be_in_set", target)
@@ -102,7 +109,7 @@ def expectations(batch: Batch, rules: Rules) -> list[dict[str, Any]]:
         if batch.has(f"inputs.{name}"):
             tensor = isinstance(schema.field(f"inputs.{name}").type, pa.FixedShapeTensorType)
             column = f"inputs.{name}.min" if tensor else f"inputs.{name}"
-            suite.append(_expect("expect_column_values_to_not_be_null", column))
+            suite.append(_expect(NOT_NULL, column))
     return suite + [
         {"type": str(own["type"]), "kwargs": dict(own.get("kwargs", {}))} for own in rules.expectations
     ]
@@ -171,19 +178,66 @@ def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:
     return elements.reduce(bad, "any")
 
 
-def _frame(batch: Batch) -> pd.DataFrame:
-    """Scalars under their names; tensors as their minimum, maximum and mean."""
+def columns_read(suite: Sequence[Mapping[str, Any]]) -> dict[str, bool] | None:
+    """Columns that expectations read, True for more than nulls.
+
+    None where one of them may read any column.
+    """
+    read: dict[str, bool] = {}
+    for item in suite:
+        kind, kwargs = str(item["type"]), item["kwargs"]
+        if not kind.startswith("expect_column_") or "row_condition" in kwargs:
+            return None
+        named = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
+        for name in (*named, *kwargs.get("column_list", ())):
+            read[name] = read.get(name, False) or kind != NOT_NULL
+    return read
+
+
+def _frame(batch: Batch, read: Mapping[str, bool] | None) -> "pd.DataFrame":
+    """Frame of scalars under their names, tensors as minimum, maximum and mean.
+
+    Great Expectations copies the frame for each expectation: it holds what they read, and zeros for values of
+    which only nulls count.
+    """
+    import pandas as pd
+
     columns: dict[str, Any] = {}
     table = batch.to_arrow()
     for f in table.schema:
-        if isinstance(f.type, pa.FixedShapeTensorType):
-            values = batch.tensor(f.name, null=np.nan).reshape(batch.rows, -1)
-            for name, reduce in (("min", np.min), ("max", np.max), ("mean", np.mean)):
-                columns[f"{f.name}.{name}"] = reduce(values, axis=1).astype(np.float64)
+        is_tensor = isinstance(f.type, pa.FixedShapeTensorType)
+        names = [f"{f.name}.{extreme}" for extreme in EXTREMES] if is_tensor else [f.name]
+        if read is not None and read.keys().isdisjoint(names):
+            continue
+        if is_tensor:
+            columns |= _extremes(batch, f.name)
+        elif read is None or read[f.name]:
+            columns[f.name] = _values(table.column(f.name))
         else:
-            columns[f.name] = pd.Series(table.column(f.name).to_pylist(), dtype=object)
-    frame = pd.DataFrame(columns)
-    return frame.infer_objects()
+            columns[f.name] = np.where(batch.is_null(f.name), np.float32(np.nan), np.float32(0.0))
+    return pd.DataFrame(columns, index=pd.RangeIndex(batch.rows))
+
+
+def _extremes(batch: Batch, name: str) -> dict[str, NDArray[np.float64]]:
+    """Minima, maxima and means of a column's tensors, block by block."""
+    found: dict[str, list[NDArray[np.float64]]] = {f"{name}.{extreme}": [] for extreme in EXTREMES}
+    for start in range(0, batch.rows, BLOCK_ROWS):
+        block = batch.slice(start, BLOCK_ROWS)
+        values = block.tensor(name, null=np.nan).reshape(block.rows, -1)
+        for extreme, reduce in EXTREMES.items():
+            found[f"{name}.{extreme}"].append(reduce(values, axis=1).astype(np.float64))
+    return {extreme: np.concatenate(blocks) for extreme, blocks in found.items()}
+
+
+def _values(column: pa.Array) -> Any:
+    """Values for pandas, Python objects only where no type keeps them."""
+    import pandas as pd
+
+    if pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count):
+        return column.to_numpy(zero_copy_only=False)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column.to_pandas()
+    return pd.Series(column.to_pylist(), dtype=object).infer_objects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +247,7 @@ class _Verdict:
     version: str
 
 
-def _ask(frame: pd.DataFrame, suite: Sequence[Mapping[str, Any]]) -> _Verdict:
+def _ask(frame: "pd.DataFrame", suite: Sequence[Mapping[str, Any]]) -> _Verdict:
     """Great Expectations' verdict, from a context of its own that is forgotten afterwards."""
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         # Deprecations inside the library and its own dependencies are not ours to act on.
@@ -202,6 +256,7 @@ def _ask(frame: pd.DataFrame, suite: Sequence[Mapping[str, Any]]) -> _Verdict:
         import great_expectations as gx
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)  # folders that it makes and removes
         context = gx.get_context(mode="ephemeral")
         context.enable_analytics(False)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)

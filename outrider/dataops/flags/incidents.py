@@ -157,8 +157,23 @@ class IncidentBook:
         rows = connection.execute(self._unresolved()).all()
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
         self._follow_clocks(connection, rows, ahead, now_us, seq)
-        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
         onsets = _Onsets(self._recent(connection, groups, now_us))
+        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
+        quiet = self._follow_flags(connection, groups, unresolved, onsets, now_us)
+        flood = self._fold(connection, [row for row in rows if row.kind == FLOOD], onsets.folded, now_us)
+        for row in [*quiet, *flood]:
+            if self._is_over(row, now_us):
+                self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+
+    def _follow_flags(
+        self,
+        connection: Connection,
+        groups: Mapping[tuple[str, str], list[NewFlags]],
+        unresolved: dict[tuple[str, str], Any],
+        onsets: "_Onsets",
+        now_us: int,
+    ) -> list[Any]:
+        """Open incidents of these flags or extend them; those that may have ended."""
         extended: list[dict[str, object]] = []
         sums = {key: sum(new.flags for new in members) for key, members in groups.items()}
         for key in sorted(groups, key=lambda key: -sums[key]):
@@ -185,10 +200,7 @@ class IncidentBook:
                 .values(flags=_INCIDENT.c.flags + bindparam("more"), last_flag_us=bindparam("at")),
                 extended,
             )
-        flood = self._fold(connection, [row for row in rows if row.kind == FLOOD], onsets.folded, now_us)
-        for row in [*unresolved.values(), *flood]:
-            if self._is_over(row, now_us):
-                self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+        return list(unresolved.values())
 
     def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
         """Resolve the incidents that have been quiet for long enough. By receive time."""

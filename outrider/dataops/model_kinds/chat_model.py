@@ -114,7 +114,7 @@ class ChatModel:
     def _messages(self, batch: Batch) -> list[list[dict[str, Any]]]:
         """Messages of every record."""
         if self._prompt is None and self._inputs == ("messages",):
-            return [json.loads(value) for value in _column(batch, "messages")]
+            return [self._talk(json.loads(value)) for value in _column(batch, "messages")]
         names = FIELD.findall(self._prompt) if self._prompt else self._inputs[:1]
         columns = {name: _column(batch, name) for name in names}
         before = [{"role": "system", "content": self._system}] if self._system else []
@@ -122,6 +122,15 @@ class ChatModel:
             self._filled({name: values[row] for name, values in columns.items()}) for row in range(batch.rows)
         ]
         return [[*before, {"role": "user", "content": text}] for text in texts]
+
+    def _talk(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Conversation, with ``options.system`` in place of its first system prompt, or in front."""
+        if not self._system:
+            return messages
+        at = next((at for at, one in enumerate(messages) if one.get("role") in ("system", "developer")), None)
+        if at is None:
+            return [{"role": "system", "content": self._system}, *messages]
+        return [*messages[:at], messages[at] | {"content": self._system}, *messages[at + 1 :]]
 
     def _filled(self, values: Mapping[str, str]) -> str:
         if self._prompt is None:

@@ -10,10 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -21,6 +20,9 @@ from outrider.errors import ConfigError
 
 from .onnx_file import PREFIX, OnnxModel, load_onnx
 from .source import Source, Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DRAWN_ROWS = 256
 TOLD = 300
@@ -56,7 +58,7 @@ class OnnxConversion:
 
 
 def convert_estimator(
-    estimator: Any, sample: pd.DataFrame | None = None, *, inputs: Sequence[str] = ()
+    estimator: Any, sample: "pd.DataFrame | None" = None, *, inputs: Sequence[str] = ()
 ) -> OnnxConversion:
     """Convert a fitted scikit-learn estimator to ONNX, compared on a sample.
 
@@ -91,7 +93,7 @@ def convert_estimator(
     )
 
 
-def compare(estimator: Any, model: OnnxModel, frame: pd.DataFrame) -> ConversionAgreement:
+def compare(estimator: Any, model: OnnxModel, frame: "pd.DataFrame") -> ConversionAgreement:
     """Compare estimator and ONNX model on the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
@@ -137,8 +139,10 @@ def _classes(estimator: Any) -> Sequence[Any]:
     return list(found)
 
 
-def _frame(estimator: Any, sample: pd.DataFrame | None, inputs: Sequence[str]) -> pd.DataFrame:
+def _frame(estimator: Any, sample: "pd.DataFrame | None", inputs: Sequence[str]) -> "pd.DataFrame":
     """Records in the columns that the estimator is fed."""
+    import pandas as pd
+
     if not hasattr(estimator, "predict"):
         raise ConfigError(
             f"a fitted estimator with predict() expected, got {type(estimator).__name__}; "
@@ -157,14 +161,16 @@ def _frame(estimator: Any, sample: pd.DataFrame | None, inputs: Sequence[str]) -
     return pd.DataFrame(drawn, columns=known or [f"x{number}" for number in range(width)])
 
 
-def _fed(estimator: Any, frame: pd.DataFrame) -> Any:
+def _fed(estimator: Any, frame: "pd.DataFrame") -> Any:
     """Records as the estimator takes them: a frame, one column of texts, or a matrix."""
     if hasattr(estimator, "feature_names_in_"):
         return frame.set_axis(list(estimator.feature_names_in_), axis=1)
     return frame.iloc[:, 0].to_numpy(object) if _is_text(frame) else frame.to_numpy(np.float32)
 
 
-def _is_text(frame: pd.DataFrame) -> bool:
+def _is_text(frame: "pd.DataFrame") -> bool:
+    import pandas as pd
+
     return frame.shape[1] == 1 and not pd.api.types.is_numeric_dtype(frame.iloc[:, 0])
 
 
@@ -176,7 +182,9 @@ def _has_columns(estimator: Any) -> bool:
     return any(isinstance(step, ColumnTransformer) or _has_columns(step) for step in steps)
 
 
-def _to_onnx(estimator: Any, frame: pd.DataFrame, told: Mapping[str, Any]) -> bytes:
+def _to_onnx(estimator: Any, frame: "pd.DataFrame", told: Mapping[str, Any]) -> bytes:
+    import pandas as pd
+
     try:
         skl2onnx = importlib.import_module("skl2onnx")
         types = importlib.import_module("skl2onnx.common.data_types")

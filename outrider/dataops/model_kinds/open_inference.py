@@ -56,19 +56,21 @@ class V2Model:
         parts = []
         for start in range(0, batch.rows, self._rows):
             block = batch.slice(start, min(self._rows, batch.rows - start))
-            body = self._line.post({"inputs": self._encode(block)})
-            parts.append(self._decode(body, block.rows))
+            body = self._line.post({"inputs": self.encode(block)})
+            parts.append(self.decode(body, block.rows))
         if any(part.keys() != parts[0].keys() for part in parts):
             raise ValueError(f"{self._line.url} answers with other tensors from request to request")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def _encode(self, batch: Batch) -> list[dict[str, Any]]:
+    def encode(self, batch: Batch) -> list[dict[str, Any]]:
+        """Tensors of the records, as JSON."""
         grouped = {field for fields in self._tensors.values() for field in fields}
         alone = [name for name in self._inputs or _inputs(batch) if name not in grouped]
         tensors = [_tensor(name, stacked(batch, fields)) for name, fields in self._tensors.items()]
         return tensors + [_tensor(name, _values(batch, name)) for name in alone]
 
-    def _decode(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
+    def decode(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
+        """Answers by name, one per record; ValueError for another form."""
         tensors = body.get("outputs")
         if not isinstance(tensors, list) or not tensors:
             raise ValueError(f"{self._line.url}: outputs expected, got {str(body)[:200]}")

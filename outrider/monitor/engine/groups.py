@@ -106,6 +106,10 @@ class EngineGroups:
         """Wait for an event; False when none came."""
         return self._wake.wait(timeout_s)
 
+    def wake(self) -> None:
+        """End a wait."""
+        self._wake.set()
+
     def stop(self) -> None:
         """Kill all processes."""
         for client in self._clients.values():

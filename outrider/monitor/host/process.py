@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -291,6 +292,7 @@ def main() -> None:
     progress.close_file()
     loading = LoadingReport(sock, json.loads(options.skip))
     code = {name: ModelCode(settings, model, loading) for name, model in settings.models.items()}
+    import_module("pandas")  # before an assertion does: what is shared is sealed and stays
     if sys.platform == "linux":
         _limit_memory(settings.host.memory_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -7,7 +7,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
-from .error_page import send_error
+from .error_page import is_browser, send_error
 from .hosts import HostNames, TrustedProxies
 from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
@@ -105,8 +105,8 @@ class KeyGate:
             await self._app(scope, receive, send)
             return
         if b"host" in headers and not self._names.has(headers[b"host"]):
-            is_browser = is_open or b"cookie" in headers or _wants_page(headers)
-            await send_problem(send, _misdirected(headers[b"host"]) if is_browser else unauthorized())
+            is_told = is_open or b"cookie" in headers or is_browser(headers)
+            await send_problem(send, _misdirected(headers[b"host"]) if is_told else unauthorized())
             return
         if self._proxies.is_tls(scope, headers):
             scope["scheme"] = "https"
@@ -171,7 +171,7 @@ class KeyGate:
         self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes], why: Problem
     ) -> None:
         """A problem; for a browser the page of the login, which says the same."""
-        if not _wants_page(headers):
+        if not is_browser(headers):
             await send_problem(send, why)
             return
         query = scope.get("query_string", b"").decode("latin-1")
@@ -245,10 +245,6 @@ def _misdirected(host: bytes) -> Problem:
         f"this service is not called {told!r}: open it by its address, or add the name to server.names in"
         " outrider.toml",
     )
-
-
-def _wants_page(headers: Mapping[bytes, bytes]) -> bool:
-    return b"text/html" in headers.get(b"accept", b"") and b"hx-request" not in headers
 
 
 def _cookie(header: bytes) -> str:

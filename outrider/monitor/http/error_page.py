@@ -38,12 +38,16 @@ _PAGE = """<!doctype html>
 """
 
 
+def is_browser(headers: Mapping[bytes, bytes]) -> bool:
+    """True where a browser opens an address, not a fragment."""
+    return b"text/html" in headers.get(b"accept", b"") and b"hx-request" not in headers
+
+
 def wants_page(scope: Scope) -> bool:
     """True where a browser opens a page."""
-    headers: Mapping[bytes, bytes] = dict(scope["headers"])
     path = scope["path"]
     is_page = not any(path == one or path.startswith(f"{one}/") for one in _OF_PROGRAMS)
-    return is_page and b"text/html" in headers.get(b"accept", b"") and b"hx-request" not in headers
+    return is_page and is_browser(dict(scope["headers"]))
 
 
 async def send_error(scope: Scope, send: Send, problem: Problem) -> None:

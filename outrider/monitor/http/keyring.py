@@ -295,17 +295,17 @@ class Keyring:
             if each.is_used:
                 each.is_used, each.used_us = False, now
         due_us = now if at_once else now - int(USE_S * 1e6)
-        late_keys = [one for one in keys if (one.used_us or 0) > one.written_us and one.written_us <= due_us]
-        late = [one for one in sessions if one.used_us > one.written_us and one.written_us <= due_us]
+        late_keys = [one for one in keys if _is_late(one, due_us)]
+        late = [one for one in sessions if _is_late(one, due_us)]
         if held.version is None or not (late_keys or late):
             return
         self.store.note_use(
             [(one.used_us or 0, *_day(one.meter), one.id) for one in late_keys],
             [(one.used_us, one.row.id) for one in late],
         )
-        for each in both:
-            if each in late_keys or each in late:
-                each.written_us = each.used_us or 0
+        noted: list[Holder | Session] = [*late_keys, *late]
+        for each in noted:
+            each.written_us = each.used_us or 0
 
     def close(self) -> None:
         """Write the last uses, and release the database."""
@@ -364,6 +364,11 @@ def _holder(row: KeyRow, before: Holder | None) -> Holder:
     written = before.written_us if before else row.used_us or 0
     is_used = before is not None and before.is_used
     return Holder(row.id, row.name, row.digest, rights_of(scopes), meter, is_used, used, written)
+
+
+def _is_late(one: Holder | Session, due_us: int) -> bool:
+    """True where a use is not written, and the last that is was before ``due_us``."""
+    return (one.used_us or 0) > one.written_us and one.written_us <= due_us
 
 
 def _day(meter: Meter | None) -> tuple[int, int]:

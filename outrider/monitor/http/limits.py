@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import pyarrow as pa
-
 from .problem import ProblemError, problem
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -266,10 +264,13 @@ class _Zstd:
         return b""
 
     def finish(self, so_far: int) -> Iterator[bytes]:
+        import pyarrow as pa  # the supervisor knows these limits, and has no other use for it
+
         self._compressed.seek(0)
         try:
             with pa.CompressedInputStream(pa.PythonFile(self._compressed, "r"), "zstd") as stream:
-                while step := stream.read(_FREE_BYTES):
+                # `read` never gives back the megabyte that it takes, where what comes is no zstd.
+                while step := stream.read_buffer(_FREE_BYTES).to_pybytes():
                     so_far += len(step)
                     _check(so_far, self._sent, self._bounds)
                     yield step

@@ -6,6 +6,7 @@ Checked in whole columns: lengths of ids, finite numbers, weights in their bound
 plainly right goes the general way (`block_builder`), which looks at every value.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,22 @@ def known_columns(
         at = schema.get_field_index(name)
         if at < 0 or array.type != schema.field(at).type or not _fits(name, array):
             return None
-    if needed:
-        given = [name for name in arrays if name.startswith("inputs.")]
-        fed = [name for name in given if is_fed(name, needed)]
-        if len(fed) < len(given) and all(arrays[name].null_count for name in fed):
-            return None
-    rows = batch.num_rows
+    if needed and _may_lack(arrays, needed):
+        return None
+    _complete(arrays, batch.num_rows, received_us)
+    columns = [arrays[f.name] if f.name in arrays else nulls(batch.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _may_lack(arrays: Mapping[str, pa.Array], needed: tuple[str, ...]) -> bool:
+    """True where some record may have inputs and none of the needed ones."""
+    given = [name for name in arrays if name.startswith("inputs.")]
+    fed = [name for name in given if is_fed(name, needed)]
+    return len(fed) < len(given) and all(arrays[name].null_count for name in fed)
+
+
+def _complete(arrays: dict[str, pa.Array], rows: int, received_us: int) -> None:
+    """Add the system columns that a sender may leave out."""
     received = arrays["received"] = pa.repeat(pa.scalar(received_us, TIME), rows)
     ts = arrays.get("ts")
     arrays["ts"] = received if ts is None else ts.fill_null(received) if ts.null_count else ts
@@ -62,8 +73,6 @@ def known_columns(
             arrays[name] = pa.repeat(default, rows)
     if "id" not in arrays:
         arrays["id"] = pa.array(uuid7s(rows), pa.string())
-    columns = [arrays[f.name] if f.name in arrays else nulls(rows, f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def is_fed(name: str, needed: tuple[str, ...]) -> bool:

@@ -355,9 +355,9 @@ def _cast_objects(
     given = dict(_fields(flat))
     known = {} if item is None else {f.name: f.type for f in item}
     new = [name for name in given if name not in known]
-    if len(given) != flat.type.num_fields or (new and declared) or len(new) > bounds.fields:
+    if len(given) != flat.type.num_fields or (new and declared) or not _may_be_new(new, bounds):
         return None
-    if len(flat) * len(known | given) > bounds.cells or any(not name or len(name) > 256 for name in new):
+    if len(flat) * len(known | given) > bounds.cells:
         return None
     fields: dict[str, pa.Array] = {}
     for name in [*known, *new]:
@@ -376,6 +376,11 @@ def _cast_objects(
         return None
     kinds = [pa.field(name, column.type) for name, column in fields.items()]
     return pa.StructArray.from_arrays(list(fields.values()), fields=kinds)
+
+
+def _may_be_new(names: list[str], bounds: Bounds) -> bool:
+    """True where a list may get fields of these names."""
+    return len(names) <= bounds.fields and all(0 < len(name) <= 256 for name in names)
 
 
 def _fields(flat: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from outrider.dataops.access.private_files import keep_files_private, make_private
 from outrider.monitor.settings.reload import Changed, Reload
 
+from .bell import HEAR_FD, RING_FD
 from .child import SUPERVISOR
 
 log = logging.getLogger("outrider.supervisor")
@@ -36,6 +37,8 @@ RELOADED: dict[Changed, tuple[str, ...]] = {
 }
 """Children that start again; intake runs no user code."""
 
+BUSY_S, REST_S = 0.05, 0.2
+"""How often it looks while something starts, ends or is checked, and otherwise."""
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 30.0
 DRAIN_S = 9.0
@@ -59,6 +62,11 @@ class RoleProcess:
     due: float = 0.0
     killed_at: float | None = None
     """When it is killed, having been told to start again."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True while the process runs and is to go on."""
+        return self.process is not None and self.killed_at is None
 
 
 @dataclass(slots=True)
@@ -121,12 +129,16 @@ class Supervisor:
         make_private(self.folder)
         control_read, control_write = os.pipe()
         receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bell_read, bell_write = os.pipe()
+        os.set_blocking(bell_write, False)
         listener = self._listen()
         inherited = {
             "OUTRIDER_CONTROL_FD": control_read,
             "OUTRIDER_METRICS_FD": send.fileno(),
             "OUTRIDER_METRICS_RX_FD": receive.fileno(),
             "OUTRIDER_LISTEN_FD": listener.fileno(),
+            RING_FD: bell_write,
+            HEAR_FD: bell_read,
         }
         reload = reload or threading.Event()
         change = Reload(self.config, self.folder, check=self.check, refuse=self.refuse)
@@ -145,14 +157,16 @@ class Supervisor:
                 if not announced and ready is not None and _answers(self.host, self.port):
                     ready(self.url)
                     announced = True
-                stop.wait(0.05)
+                is_settled = announced and all(child.is_settled for child in self._children)
+                stop.wait(REST_S if is_settled and not change.is_checking and not self._later else BUSY_S)
         finally:
             change.close()
             self._drain()
             os.close(control_write)
             for end in (receive, send, listener):
                 end.close()
-            os.close(control_read)
+            for number in (control_read, bell_read, bell_write):
+                os.close(number)
             (self.folder / "run" / "server.json").unlink(missing_ok=True)
             os.close(self._lock)
 
@@ -237,7 +251,9 @@ class Supervisor:
     def _spawn(self, role: str, inherited: dict[str, int]) -> subprocess.Popen[bytes]:
         names = ["OUTRIDER_CONTROL_FD", "OUTRIDER_METRICS_FD"]
         if role == "intake":
-            names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD"]
+            names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD", RING_FD]
+        if role == "worker":
+            names.append(HEAR_FD)
         environment = os.environ | self._environment | {name: str(inherited[name]) for name in names}
         environment[SUPERVISOR] = str(os.getpid())
         return subprocess.Popen(

@@ -45,8 +45,10 @@ from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.intake.trusted_networks import KeylessWrites
 from outrider.monitor.metrics.channel import ProcessesCollector, new_metrics, start_receiver
 from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.process.bell import ringer
 from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.clock import open_clock
+from outrider.monitor.process.late_pandas import keep_pandas_out
 from outrider.monitor.process.logs import set_up
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
@@ -134,7 +136,7 @@ class ServerProcess:
         self.writer = GroupCommit(
             self.journal,
             queue_bytes=limits.queue_bytes,
-            on_commit=_observe_commits(self.metrics),
+            on_commit=_observe_commits(self.metrics, ringer()),
             joiner=joiner,
             book=book,
             clock=self.clock,
@@ -332,13 +334,14 @@ def _settle_garbage() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _observe_commits(metrics: Metrics) -> Callable[[Committed], None]:
+def _observe_commits(metrics: Metrics, ring: Callable[[], None]) -> Callable[[Committed], None]:
     seconds = metrics.histogram("outrider_commit_seconds")
     halves = metrics.counter("outrider_halves_total")
     accepted = metrics.counter("outrider_records_accepted_total")
     steps = metrics.counter("outrider_clock_steps_total")
 
     def observe(committed: Committed) -> None:
+        ring()
         if committed.step_us:
             steps.labels(direction="forward" if committed.step_us > 0 else "back").inc()
         if committed.rows:
@@ -398,6 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))
     options = parser.parse_args(arguments)
+    keep_pandas_out()
     set_up("intake")
     try:
         settings = load_settings(options.config)

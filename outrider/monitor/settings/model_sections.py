@@ -188,6 +188,11 @@ class ModelIntakeSettings(Section):
     entity_header: str | None = Field(
         default=None, description="request header whose value is the entity of a mirrored request"
     )
+    keep_request: bool = Field(
+        default=False,
+        description="keep the whole body of a mirrored request of completions as inputs.request, so that "
+        "outrider compare can ask it again as it came",
+    )
     body_bytes: int | None = Field(
         default=None, ge=1024, description="of one request, after decompression; default limits.body_bytes"
     )

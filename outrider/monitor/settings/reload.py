@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
@@ -56,19 +56,25 @@ def read_state(folder: Path) -> ConfigState:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Champions that answer since a configuration was loaded."""
+    """Versions that answer since a configuration was loaded."""
 
     loaded_s: float = 0.0
     versions: Mapping[str, str | None] = field(default_factory=dict)
-    """Version that answers, by model."""
+    """Champion that answers, by model."""
+    challengers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Challengers that answer beside it, by model."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Reason that a champion cannot be loaded, by ``model@version``."""
+    """Reason that a version cannot be loaded, by ``model@version``."""
+
+    def named(self, model: str) -> str:
+        """One model's versions, for people."""
+        beside = ", ".join(self.challengers.get(model, ()))
+        return f"{model} {self.versions[model] or '(no version)'}{f' (beside it {beside})' if beside else ''}"
 
 
 def note_serving(folder: Path, serving: Serving) -> None:
     """Keep for ``outrider reload`` that the versions of a configuration are there."""
-    fields = {"loaded_s": serving.loaded_s, "versions": serving.versions, "failures": serving.failures}
-    _replace(folder / "run" / "serving.json", fields)
+    _replace(folder / "run" / "serving.json", asdict(serving))
 
 
 def read_serving(folder: Path) -> Serving:

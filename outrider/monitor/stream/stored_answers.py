@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine
@@ -48,7 +47,8 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
     if np.array_equal(answer.keys, batch.keys):
         return answer
     # Some records may be left out: those whose payloads are gone.
-    rows = pd.Index(answer.keys).get_indexer(pd.Index(batch.keys))
+    row_of = {key: row for row, key in enumerate(answer.keys.tolist())}
+    rows = np.array([row_of.get(key, -1) for key in batch.keys.tolist()], dtype=np.intp)
     return None if (rows < 0).any() else answer.take(rows)
 
 

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
@@ -99,6 +98,8 @@ class Follower:
         return True
 
     def _compare(self, progress: ComparisonProgress, blocks: "Sequence[_Block]") -> None:
+        import pandas as pd
+
         one, two = (Batch.concat([getattr(b, name) for b in blocks]) for name in ("champion", "challenger"))
         slices = np.concatenate([block.slices for block in blocks])
         # Pairs are of one slice, and by chance: those of records asked twice are like all others then.
@@ -158,6 +159,8 @@ def _block(
     records: Mapping[int, Mapping[str, tuple[float, str]]],
 ) -> _Block | None:
     """Records of a block that are registered and that both answered; None where there is none."""
+    import pandas as pd
+
     both = [answers.get((version, seq)) for version in (trial.champion, trial.version)]
     known = records.get(seq, {})
     if both[0] is None or both[1] is None:
@@ -193,6 +196,8 @@ def _alike(blocks: "Sequence[_Block]") -> "list[list[_Block]]":
 
 def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
     """Rows of ``one`` that both models were asked about again, and what they answered then."""
+    import pandas as pd
+
     there = [block.again for block in blocks if block.again is not None]
     if not there:
         return np.zeros(0, dtype=np.intp), None, None

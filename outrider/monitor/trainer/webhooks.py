@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 from standardwebhooks import Webhook
-from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from outrider.dataops import outbox
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
-from outrider.errors import ConfigError, OutriderError
+from outrider.errors import OutriderError
 from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.webhook_secrets import webhook_secret
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
@@ -54,18 +53,10 @@ def endpoints(settings: Settings) -> list[Endpoint]:
     ConfigError
         If a secret file cannot be read or a secret cannot be used.
     """
-    found = []
-    for hook in settings.webhooks:
-        secret = hook.secret
-        if secret is None and hook.secret_file is not None:
-            secret = _read_secret(settings.path(hook.secret_file))
-        if secret is not None:
-            try:
-                Webhook(secret)
-            except (ValueError, EmptyWebhookSecretError) as error:
-                raise ConfigError(f"webhook {hook.url}: secret must be whsec_ and base64: {error}") from None
-        found.append(Endpoint(hook.url, hook.events, secret, hook.allow_private))
-    return found
+    return [
+        Endpoint(hook.url, hook.events, webhook_secret(settings, hook), hook.allow_private)
+        for hook in settings.webhooks
+    ]
 
 
 def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:
@@ -174,10 +165,3 @@ def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Eve
             logger.exception("webhook delivery failed; it is tried again")
         changes.wait(stop, every_s=POLL_S, at_most_s=1.0)
     pool.shutdown(cancel_futures=True)
-
-
-def _read_secret(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"webhook secret file {path} cannot be read: {error}") from error

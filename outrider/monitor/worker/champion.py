@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine
@@ -192,20 +191,19 @@ def _identify(
     engine: Engine, batch: Batch, located: RecordLocations, digests: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], list[int], dict[str, int]]:
     """Rows of ``batch`` whose id is new, rows that conflict, and counts of repeats."""
-    keys = pd.Series(batch.keys)
+    keys = batch.keys.tolist()
     with engine.connect() as connection:
-        known = known_digests(connection, located.unit.model, batch.keys.tolist())
-    seen = keys.map(known)
-    first = ~keys.duplicated() & seen.isna()
-    kept: NDArray[np.intp] = np.flatnonzero(first)
-    if len(kept) == len(keys):
-        return kept, [], {}
-    signed = digests.view(np.int64)
-    standing = dict(zip(keys[first], signed[kept].tolist(), strict=True)) | known
-    repeated = np.flatnonzero(~first)
-    conflicts = [row for row in repeated.tolist() if standing[keys[row]] != int(signed[row])]
-    counts = {"conflicts": len(conflicts), "duplicates": len(repeated) - len(conflicts)}
-    return kept, conflicts, counts
+        standing = known_digests(connection, located.unit.model, keys)
+    kept, conflicts = [], []
+    for row, (key, digest) in enumerate(zip(keys, digests.view(np.int64).tolist(), strict=True)):
+        if key not in standing:
+            standing[key] = digest
+            kept.append(row)
+        elif standing[key] != digest:
+            conflicts.append(row)
+    repeated = len(keys) - len(kept)
+    counts = {"conflicts": len(conflicts), "duplicates": repeated - len(conflicts)} if repeated else {}
+    return np.array(kept, dtype=np.intp), conflicts, counts
 
 
 def label_columns(table: pa.Table, target: str) -> dict[str, list[Any]]:

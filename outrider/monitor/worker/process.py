@@ -24,7 +24,9 @@ from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.host.client import HostClient
 from outrider.monitor.metrics.channel import new_metrics, start_sender
+from outrider.monitor.process.bell import Bell
 from outrider.monitor.process.child import die_with_parent
+from outrider.monitor.process.late_pandas import keep_pandas_out
 from outrider.monitor.process.logs import RecordLog, set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.registry.registration import Registration
@@ -56,7 +58,7 @@ log = logging.getLogger("outrider.worker")
 
 IDLE_S = 0.01
 REST_S = 0.03
-"""How often blocks are looked for at rest."""
+"""How often blocks are looked for at rest, where no bell rings for them."""
 REFRESH_S = 0.25
 UNCHANGED_S = 1.0
 """How often the registry is read although nothing was committed."""
@@ -73,6 +75,8 @@ class Worker:
         Opened read-only: intake is its one writer.
     told
         Called once, when all versions are loaded or known not to load.
+    bell
+        Ends a wait of ``engines`` when there are blocks; None to look for them.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Worker:
         metrics: WorkerMetrics,
         objectives: Objectives | None = None,
         told: Callable[[Mapping[str, ShadowVersions]], None] | None = None,
+        bell: Bell | None = None,
     ) -> None:
         objectives = objectives or Objectives(settings.models)
         objects = LocalObjects(settings.data_folder / "objects")
@@ -117,7 +122,7 @@ class Worker:
         self._gauges = Gauges(context, backfills)
         self._refreshed = self._worked = self._looked = 0.0
         self._blocks, self._state = DatabaseChanges(settings.journal_path), DatabaseChanges.of(engine)
-        self._told = told
+        self._told, self._bell = told, bell
 
     # ---- the loop --------------------------------------------------------------------------------------
 
@@ -136,8 +141,11 @@ class Worker:
         now = time.monotonic()
         if now - self._worked < WAKEFUL_S:
             return
+        if self._bell is not None:
+            self._bell.listen()
+        pause_s = REST_S if self._bell is None else REFRESH_S
         while not is_woken and not stop.is_set() and time.monotonic() < now + REFRESH_S:
-            is_woken = self._blocks.has_changed() or self.engines.wait(REST_S)
+            is_woken = self._blocks.has_changed() or self.engines.wait(pause_s)
 
     def step(self) -> bool:
         """Judge at most one unit per slot; report any work.
@@ -244,14 +252,13 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
 
 
 def serving(versions: Mapping[str, ShadowVersions], loaded_s: float) -> Serving:
-    """Champions and failures of all models, for ``outrider reload``."""
+    """Versions and failures of all models, for ``outrider reload``."""
     champions = {name: own.champion for name, own in versions.items()}
+    challengers = {name: own.challengers for name, own in versions.items()}
     failures = {
-        f"{name}@{version}": versions[name].failures[version]
-        for name, version in champions.items()
-        if version in versions[name].failures
+        f"{name}@{version}": why for name, own in versions.items() for version, why in own.failures.items()
     }
-    return Serving(loaded_s, champions, failures)
+    return Serving(loaded_s, champions, challengers, failures)
 
 
 def main() -> None:
@@ -260,6 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="outrider.monitor.worker")
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args()
+    keep_pandas_out()
     set_up("worker")
     settings = load_settings(options.config)
     loaded_s = read_state(settings.data_folder).loaded_s
@@ -285,6 +293,7 @@ def main() -> None:
             settings, engine, journal, host, engines,
             metrics=WorkerMetrics(metrics),
             told=lambda versions: note_serving(settings.data_folder, serving(versions, loaded_s)),
+            bell=Bell.inherited(engines.wake),
         )  # fmt: skip
         worker.start()
         runs.set()

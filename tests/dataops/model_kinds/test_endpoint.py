@@ -242,6 +242,20 @@ def test_whole_conversations_are_sent_as_they_are() -> None:
     assert server.bodies[0]["messages"] == messages
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a_system_prompt_takes_the_place_of_that_of_the_conversation(role: str) -> None:
+    before, said = {"role": role, "content": "old"}, {"role": "user", "content": "one"}
+    batch = Batch.from_columns(
+        {"inputs.messages": [json.dumps([before, said]), json.dumps([said])]}, model="m"
+    )
+    with chat_server(lambda _: "two") as server:
+        load(server.url, task="generation", inputs=("messages",), system="new")(batch)
+    sent = sorted((body["messages"] for body in server.bodies), key=str)
+    assert sent == sorted(
+        ([{"role": role, "content": "new"}, said], [{"role": "system", "content": "new"}, said]), key=str
+    )
+
+
 def test_a_record_without_an_answer_says_why_and_the_others_are_answered() -> None:
     with chat_server(lambda prompt: "503 busy" if prompt == "b" else prompt) as server:
         found = load(server.url, task="generation", inputs=("prompt",))(texts("a", "b", "c"))

@@ -126,6 +126,21 @@ def test_a_full_socket_never_blocks_the_sender() -> None:
     receive.close()
 
 
+def test_a_process_at_rest_sends_half_as_often() -> None:
+    receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    metrics = new_metrics()
+    sender = MetricsSender(metrics, process="worker", fd=send.detach(), interval_s=0.001)
+    gauge = metrics.gauge("outrider_outbox_pending")
+    pauses = []
+    for number in (1, 1, 1, 2, 2):
+        gauge.set(number)
+        sender._send()
+        pauses.append(sender._pause_s)
+    assert pauses == [0.001, 0.002, 0.002, 0.001, 0.002]
+    sender.close()
+    receive.close()
+
+
 def test_without_an_inherited_socket_nothing_is_sent() -> None:
     assert start_sender(new_metrics(), process="worker", environ={}) is None
 

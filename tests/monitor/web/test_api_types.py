@@ -31,7 +31,7 @@ min_free_bytes = 0
 [models.digits]
 predictor = "model.py:predict"
 inputs = ["image"]
-assertions = ["checks.py"]
+assertions = ["checks.py", "learned.py"]
 [models.digits.columns]
 "inputs.image" = "tensor(8, 8)"
 "inputs.note" = "string"

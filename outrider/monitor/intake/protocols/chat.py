@@ -13,7 +13,7 @@ from outrider.monitor.intake.decode import Decoded, parse_json
 from outrider.monitor.intake.request_parts import RequestPart
 
 from .base import Arrival, HalfPart, ParsedRequest, SenderReply, id_header
-from .chat_columns import Fields, input_fields, request_attrs, text
+from .chat_columns import CALLERS_KEYS, Fields, canonical, input_fields, request_attrs, text
 from .ids import check_short, request_id
 from .mirror import require_mirror
 from .open_inference import MirrorTarget
@@ -77,12 +77,15 @@ class Chat:
         target = self._targets[model]
         entity = target.entity(arrival.headers) or _named(body, "user") or _named(body, "safety_identifier")
         check_short("entity", entity)
+        inputs = self._inputs(body)
+        if target.keeps_request:
+            inputs["request"] = _without_keys(arrival.body, body)
         cannot_join = target.waits and id_ is None
         part = RequestPart(
             model=model,
             indices=[0],
             system={"id": [id_], "entity": [entity], "partial": [cannot_join]},
-            fields={"inputs": [self._inputs(body)], "outputs": [None], "attrs": [request_attrs(body)]},
+            fields={"inputs": [inputs], "outputs": [None], "attrs": [request_attrs(body)]},
             has_own_names=True,
         )
         if target.waits and id_ is not None:
@@ -140,6 +143,13 @@ def _inputs(body: Mapping[str, Any]) -> Fields:
     if isinstance(prompt, str):
         return {"prompt": prompt}
     raise _bad("messages: a list of at least one message expected (or a prompt: text)")
+
+
+def _without_keys(text: bytes, body: Mapping[str, Any]) -> str:
+    """The body as it came, but for callers' keys."""
+    if not body.keys() & {*CALLERS_KEYS}:
+        return text.decode("utf-8", "replace")
+    return canonical({name: value for name, value in body.items() if name not in CALLERS_KEYS})
 
 
 def _stream(head: dict[str, Any], *, is_chat: bool) -> bytes:

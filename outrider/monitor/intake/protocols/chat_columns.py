@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 Fields = dict[str, Any]
+CALLERS_KEYS = ("api_key", "authorization", "headers", "extra_headers", "api_base", "base_url")
+"""Members of a request that hold callers' keys or addresses; neither kept nor sent on."""
 """Values by the name of a column without its prefix."""
 
 

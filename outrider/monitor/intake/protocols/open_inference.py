@@ -42,12 +42,15 @@ class MirrorTarget:
         Header with the entity.
     only
         Name and declared type of the only input, for raw bodies; None where there are several.
+    keeps_request
+        Whether the whole body of a request of completions is kept.
     """
 
     form: V2Form
     waits: bool = False
     entity_header: str | None = None
     only: tuple[str, pa.DataType | None] | None = None
+    keeps_request: bool = False
 
     @classmethod
     def of(cls, model: ModelSettings, limits: LimitSettings) -> "MirrorTarget":
@@ -69,6 +72,7 @@ class MirrorTarget:
             waits=model.waits_for_answers,
             entity_header=model.intake.entity_header,
             only=(names[0].removeprefix("inputs."), inputs.get(names[0])) if len(names) == 1 else None,
+            keeps_request=model.intake.keep_request,
         )
 
     def entity(self, headers: Mapping[str, str]) -> str | None:

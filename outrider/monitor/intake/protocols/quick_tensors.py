@@ -3,7 +3,7 @@
 Of columns that the model's schema has already.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +14,7 @@ from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.intake.uuid7 import uuid7s
 
-from .v2 import Head, V2Form, decode_head, is_attr
+from .v2 import Head, V2Form, V2Tensor, decode_head, is_attr
 
 _MOST_SHAPES = 1024
 """The order of tensors comes from strangers: what is remembered of them is bounded."""
@@ -66,19 +66,9 @@ class QuickTensors:
         rows = tensors[0].shape[0]
         if shape is None or not 0 < rows <= form.max_rows:
             return None
-        raws: list[memoryview] = []
-        rest, at = memoryview(body), length
-        for tensor, column in zip(tensors, shape.columns, strict=True):
-            size = (tensor.parameters or {}).get("binary_data_size")
-            if type(size) is not int or size < 0 or tensor.shape[0] != rows:
-                return None
-            raw = rest[at : at + size]
-            if not column.fits(raw, rows):
-                return None
-            raws.append(raw)
-            at += size
+        raws = _raws(memoryview(body)[length:], tensors, shape.columns, rows)
         entity = entity or _sequence(parameters)
-        if at != len(body) or (entity is not None and len(entity) > 256):
+        if raws is None or (entity is not None and len(entity) > 256):
             return None
         id_ = id_of(head.id)
         content = RequestTensors(rows, tuple(raws), uuid7s(rows) if id_ is None else id_, entity)
@@ -95,6 +85,23 @@ class QuickTensors:
                 self._shapes.clear()
             self._shapes[key] = shape
         return shape
+
+
+def _raws(
+    rest: memoryview, tensors: Sequence[V2Tensor], columns: Sequence[TensorColumn], rows: int
+) -> list[memoryview] | None:
+    """Bytes of each tensor; None where one does not fit its column, or some are left."""
+    raws, at = [], 0
+    for tensor, column in zip(tensors, columns, strict=True):
+        size = (tensor.parameters or {}).get("binary_data_size")
+        if type(size) is not int or size < 0 or tensor.shape[0] != rows:
+            return None
+        raw = rest[at : at + size]
+        if not column.fits(raw, rows):
+            return None
+        raws.append(raw)
+        at += size
+    return raws if at == len(rest) else None
 
 
 def _make(model: str, schema: pa.Schema, digest: str, tensors: _Tensors, form: V2Form) -> TensorShape | None:

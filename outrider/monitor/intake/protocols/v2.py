@@ -37,7 +37,9 @@ _RESERVED = {
 _MAX_DIMENSIONS = 16
 
 
-class _Tensor(msgspec.Struct):
+class V2Tensor(msgspec.Struct):
+    """Tensor of a request, as its JSON describes one."""
+
     name: str
     shape: list[int]
     datatype: str
@@ -52,7 +54,7 @@ class Head(msgspec.Struct):
     model_name: str | None = None
     model_version: str | None = None
     parameters: dict[str, Any] | None = None
-    inputs: list[_Tensor] | None = None
+    inputs: list[V2Tensor] | None = None
     outputs: list[Any] | None = None
     error: str | None = None
 
@@ -161,15 +163,15 @@ class V2Form:
             if not body or len(body) % size:
                 raise _bad(f"raw tensor {name}: a multiple of {size} bytes expected, got {len(body)}")
             shape = [len(body) // size, *kind.shape]
-            tensor = _Tensor(name, shape, "FP32", None, {"binary_data_size": len(body)})
+            tensor = V2Tensor(name, shape, "FP32", None, {"binary_data_size": len(body)})
             raw = memoryview(body)
         else:
             raw = memoryview(len(body).to_bytes(4, "little") + body)
-            tensor = _Tensor(name, [1], "BYTES", None, {"binary_data_size": len(raw)})
+            tensor = V2Tensor(name, [1], "BYTES", None, {"binary_data_size": len(raw)})
         rows = self._rows([tensor])
         return V2Message(rows=rows, columns=self._columns([tensor], "inputs", rows, raw))
 
-    def _rows(self, tensors: list[_Tensor]) -> int:
+    def _rows(self, tensors: list[V2Tensor]) -> int:
         for tensor in tensors:
             _check(tensor)
         if not self.batched:
@@ -191,7 +193,9 @@ class V2Form:
             )
         return count
 
-    def _columns(self, tensors: list[_Tensor], prefix: str, rows: int, rest: memoryview) -> dict[str, Values]:
+    def _columns(
+        self, tensors: list[V2Tensor], prefix: str, rows: int, rest: memoryview
+    ) -> dict[str, Values]:
         columns: dict[str, Values] = {}
         at = 0
         for tensor in tensors:
@@ -214,7 +218,7 @@ class V2Form:
             raise _bad(f"{len(rest) - at} bytes behind the last tensor belong to none")
         return columns
 
-    def _column(self, tensor: _Tensor, prefix: str, rows: int, raw: memoryview | None) -> dict[str, Values]:
+    def _column(self, tensor: V2Tensor, prefix: str, rows: int, raw: memoryview | None) -> dict[str, Values]:
         shape = tensor.shape if self.batched and tensor.shape else [rows, *tensor.shape]
         is_output = prefix == "outputs" and self.output_tensors is not None
         given = self.output_tensors or {} if is_output else self.tensors
@@ -337,13 +341,13 @@ def _end_of_json(body: bytes) -> int:
         return len(body)
 
 
-def _tensors(head: Head, message: Message) -> list[_Tensor]:
+def _tensors(head: Head, message: Message) -> list[V2Tensor]:
     name = _PREFIX[message]
     if message == "request":
         tensors = head.inputs
     else:
         try:
-            tensors = None if head.outputs is None else msgspec.convert(head.outputs, list[_Tensor])
+            tensors = None if head.outputs is None else msgspec.convert(head.outputs, list[V2Tensor])
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise _bad(f"outputs: {error}") from None
     if not tensors:
@@ -351,7 +355,7 @@ def _tensors(head: Head, message: Message) -> list[_Tensor]:
     return tensors
 
 
-def _check(tensor: _Tensor) -> None:
+def _check(tensor: V2Tensor) -> None:
     if tensor.datatype not in DTYPES and tensor.datatype != "BYTES":
         known = ", ".join([*DTYPES, "BYTES"])
         raise _bad(f"tensor {tensor.name}: datatype {tensor.datatype[:64]!r} is none of {known}")
@@ -382,7 +386,7 @@ def is_attr(name: str, value: object) -> bool:
     return name not in _RESERVED and not name.startswith("triton_") and isinstance(value, str | int | float)
 
 
-def _lacking(missing: list[str], tensors: list[_Tensor]) -> str:
+def _lacking(missing: list[str], tensors: list[V2Tensor]) -> str:
     """Message about declared inputs that a request lacks."""
     came = ", ".join(tensor.name[:64] for tensor in tensors[:20])
     return (

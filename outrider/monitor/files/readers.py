@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -387,6 +387,49 @@ def _lines(file: Any, size: int, blame: Blame) -> Items:
             blame(at, f"JSON expected: {error}")
             continue
         yield at, value, min(1.0, behind / size) if size else 0.0
+
+
+def read_json_texts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Place and text of each JSON value of a file, unparsed.
+
+    Lines of JSON lines, else the elements of an array, or the one value.
+
+    Raises
+    ------
+    ConfigError
+        If the file as a whole cannot be read.
+    """
+    try:
+        with _opened(path) as file:
+            if ending_of(path) in (".json", ".json.gz"):
+                yield from _json_values(path, file.read(JSON_BYTES + 1))
+            else:
+                yield from _stripped(file)
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _json_values(path: Path, body: bytes) -> Iterator[tuple[int, bytes]]:
+    if len(body) > JSON_BYTES:
+        raise ConfigError(f"{path}: one JSON value of more than {JSON_BYTES} bytes; use JSON lines")
+    lines = body.strip().split(b"\n")
+    try:
+        value = msgspec.json.decode(
+            body, type=list[msgspec.Raw] if body.lstrip()[:1] == b"[" else msgspec.Raw
+        )
+    except msgspec.MsgspecError as error:
+        if len(lines) < 2:
+            raise ConfigError(f"{path}: JSON expected: {error}") from None
+        yield from _stripped(lines)
+        return
+    for at, each in enumerate(value if isinstance(value, list) else [value], 1):
+        yield at, bytes(each)
+
+
+def _stripped(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for at, line in enumerate(lines, 1):
+        if text := line.strip():
+            yield at, text
 
 
 @dataclass(frozen=True, slots=True)

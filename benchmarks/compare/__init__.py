@@ -1,0 +1,1 @@
+"""Comparisons: what they take beside the models, and how soon they say same."""

@@ -1,0 +1,92 @@
+"""Slices on which a candidate differs more than on the rest, ranked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .agreement import EVERYTHING, LEAST, Measure, Tally
+from .comparison import StreamComparison
+from .verdict import ERROR, MOST_SLICES, PARTS, agreement_of, deciding_measures
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDifference:
+    """Difference on one slice, and on all other records.
+
+    Attributes
+    ----------
+    value, low, high
+        Share of the slice's records on which the candidate differs, beyond noise where that is known.
+    rest
+        The same of all other records.
+    more_than_rest
+        Bound: at least so much more on the slice than elsewhere; 0 or less where nothing is proven.
+    """
+
+    name: str
+    measure: Measure
+    rows: int
+    value: float
+    low: float
+    high: float
+    rest: float
+    more_than_rest: float
+
+    @property
+    def is_proven(self) -> bool:
+        """True where the slice is proven to differ more than the rest."""
+        return self.more_than_rest > 0.0
+
+
+def rank_slices(
+    comparison: StreamComparison,
+    *,
+    error: float = ERROR,
+    candidates: int = 1,
+    most_slices: int = MOST_SLICES,
+) -> tuple[SliceDifference, ...]:
+    """Slices by lower bound of their difference beyond the rest, largest first.
+
+    The bounds of all slices, rests and deciding measures hold together, at all times, with half of the error
+    of a difference; the other half is the verdict's on all records.
+
+    Parameters
+    ----------
+    most_slices
+        As given to :meth:`StreamComparison.of`.
+
+    References
+    ----------
+    Bonferroni over the slices that may appear, named before the first is seen. The rest is the whole without
+    the slice: both are counts, so no record stands on both sides.
+    """
+    deciding = deciding_measures(comparison.measures)
+    parts = 2 * candidates * max(1, len(deciding)) * most_slices * 2
+    confidence = 1.0 - error * PARTS["difference"] / parts
+    found = [
+        _against_rest(comparison.tallies, measure, name, confidence)
+        for measure in deciding
+        for name in comparison.slices
+        if (measure, name) in comparison.tallies
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.more_than_rest, one.rest - one.value)))
+
+
+def _against_rest(
+    tallies: Mapping[tuple[Measure, str], Tally], measure: Measure, name: str, confidence: float
+) -> SliceDifference:
+    here, rest = tallies[measure, name], tallies[measure, EVERYTHING].without(tallies[measure, name])
+    is_known = here.beyond.rows > 0 and rest.beyond.rows > 0
+    value, low, high = _bounds(here, measure, confidence, is_known=is_known)
+    other, _, most = _bounds(rest, measure, confidence, is_known=is_known)
+    return SliceDifference(name, measure, here.differs.asked, value, low, high, other, low - most)
+
+
+def _bounds(
+    tally: Tally, measure: Measure, confidence: float, *, is_known: bool
+) -> tuple[float, float, float]:
+    """Share on which the two differ, with bounds: beyond noise, or as answered."""
+    if not is_known:
+        low, high = tally.differs.interval(confidence)
+        return tally.differs.rate, low, high
+    found = agreement_of(tally, LEAST[measure], 0.0, confidence).beyond
+    return 1.0 - found.value, 1.0 - found.high, 1.0 - found.low

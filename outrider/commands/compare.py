@@ -1,0 +1,453 @@
+"""``outrider compare``: hold candidates against production, without labels."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from outrider.errors import ConfigError, OutriderError
+
+from .api import connect, following_tables
+from .durations import seconds
+from .kept_project import ComparedSystems, write_project
+from .mirror_snippets import snippets
+from .output import Config, Json, write_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from outrider.assertions import Batch
+    from outrider.monitor.compare.answers import Asker
+    from outrider.monitor.compare.plan import Until
+    from outrider.monitor.compare.report import CompareReport
+    from outrider.monitor.compare.run import ComparisonRun, Ending
+    from outrider.monitor.compare.traffic import Traffic
+
+_INTERRUPTED = 130
+_POLL_S = 0.5
+
+
+def compare(
+    candidate: Annotated[
+        list[str],
+        typer.Option(
+            help="What may replace production: an OpenAI or V2 address, a folder, an ONNX file, "
+            "file.py:callable, or prompt.md for production's model with that system prompt (may be repeated)."
+        ),
+    ],
+    traffic: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", help="Recorded requests: JSON lines, Parquet, captures, OTLP (may be repeated)."
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Port, or HOST:PORT, where a gateway sends copies of requests to.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of the running service whose records are asked about.")
+    ] = None,
+    production: Annotated[
+        str | None,
+        typer.Option(
+            help="Address or model that answers now; without it, its recorded answers are compared."
+        ),
+    ] = None,
+    until: Annotated[
+        str, typer.Option(help="decided (at most 10,000 records), a number of records, or a time: 30m.")
+    ] = "decided",
+    margin: Annotated[
+        float, typer.Option(min=0.0001, max=0.5, help="Share of answers that may differ beyond noise.")
+    ] = 0.02,
+    slice_by: Annotated[
+        list[str] | None,
+        typer.Option("--slice", help="Column to look at apart: attrs.country (may be repeated)."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Output that is the answer; default: found in them.")
+    ] = None,
+    twice: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Share of questions asked twice, for the noise; default a quarter, all once there is some.",
+        ),
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option(help="Production always answers a question alike: it has no noise to measure.")
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Most questions a second to production, and to each candidate."),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(help="Price of a million tokens in and out: production=0.5/1.5 (may be repeated)."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Column that is neither sent nor kept (may be repeated).")
+    ] = None,
+    hash_: Annotated[
+        list[str] | None,
+        typer.Option("--hash", help="Column whose values are hashed first (may be repeated)."),
+    ] = None,
+    safe_to_ask: Annotated[
+        list[str] | None,
+        typer.Option(help="Further kind of request that does nothing when asked (may be repeated)."),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a language model that says which of two answers is better; it decides "
+            "only where labels correct it."
+        ),
+    ] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Name to call the judge's model by.")] = None,
+    judge_budget: Annotated[int, typer.Option(min=1, help="Most pairs that the judge is asked about.")] = 400,
+    judge_key_env: Annotated[
+        str, typer.Option(help="Environment variable with the judge's key.")
+    ] = "OUTRIDER_JUDGE_KEY",
+    production_key_env: Annotated[
+        str, typer.Option(help="Environment variable with production's key.")
+    ] = "OUTRIDER_MODEL_KEY",
+    candidate_key_env: Annotated[
+        str, typer.Option(help="Environment variable with the candidates' key.")
+    ] = "OUTRIDER_CANDIDATE_KEY",
+    candidate_model: Annotated[
+        str | None, typer.Option(help="Name to call the candidates' model by; default as in the request.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=0.01, help="Seconds for one answer.")] = 30.0,
+    parallel: Annotated[int, typer.Option(min=1, max=256, help="Questions under way at each address.")] = 4,
+    allow_different: Annotated[bool, typer.Option(help="Exit with 1 for worse only.")] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report, the pairs to label and a project that serve runs."),
+    ] = None,
+    md: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML file.")] = None,
+    examples: Annotated[bool, typer.Option(help="Put records into the Markdown.")] = False,
+    page: Annotated[
+        bool, typer.Option(help="Show a live page on this machine; label pairs there until Ctrl-C.")
+    ] = False,
+    config: Config = None,
+    yes: Annotated[bool, typer.Option(help="Send traffic to public addresses without asking.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare candidates with production on recorded traffic, without labels.
+
+    Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
+    """
+    from outrider.monitor.compare.askers import AskOptions, asker_of, public_hosts
+    from outrider.monitor.compare.forecast import costs_text, forecast_text
+    from outrider.monitor.compare.judge import PairJudge
+    from outrider.monitor.compare.plan import ComparePlan
+    from outrider.monitor.compare.report import CompareReport
+    from outrider.monitor.compare.run import ComparisonRun, drive
+
+    if sum(each is not None for each in (traffic, listen, model)) != 1:
+        raise typer.BadParameter("the traffic: one of --from, --listen and --model expected")
+    if listen is not None and production is None:
+        raise typer.BadParameter(
+            "--listen needs --production: a mirror drops its answers, so it is asked again"
+        )
+    ends, prices = _until(until), _prices(price or [])
+    options = AskOptions(
+        deadline_s=deadline, parallel=parallel, rate=rate, production_key_env=production_key_env
+    )
+    plan = ComparePlan(margin, twice, deterministic, target or "", tuple(slice_by or ()), judge is not None)
+    asked = (
+        None
+        if production is None
+        else asker_of(production, options.but(name="production", key_env=production_key_env))
+    )
+    _check_candidates(candidate, production if candidate_model is None else None)
+    candidates = [
+        asker_of(each, options.but(key_env=candidate_key_env, model=candidate_model), production=production)
+        for each in candidate
+    ]
+    _confirm(public_hosts([*candidate, *([judge] if judge else [])], production), yes=yes)
+    said = (
+        None
+        if judge is None
+        else PairJudge(
+            asker_of(judge, options.but(name="judge", rate=None, key_env=judge_key_env, model=judge_model)),
+            budget=judge_budget,
+        )
+    )
+    _name_apart(candidates)
+    prices = _by_name(prices, dict(zip(candidate, (each.name for each in candidates), strict=True)))
+    run = ComparisonRun(asked, candidates, plan, judge=said)
+    began = time.monotonic()
+    taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
+
+    def report(ending: "Ending" = "running") -> CompareReport:
+        seconds = time.monotonic() - began
+        return CompareReport.of(
+            run, plan, ending=ending, funnel=questions.funnel(), seconds=seconds, prices=prices
+        )
+
+    with ExitStack() as stack:
+        stack.callback(run.close)
+        questions = stack.enter_context(_traffic(traffic, listen, model, config, taken))
+        stop = stack.enter_context(_until_stopped())
+        if page:
+            stack.enter_context(_page_of(lambda: report().found, run.label))
+        try:
+            with _progress(ends, quiet=json) as tell:
+                announced = _announced(questions, lambda names: forecast_text(run.forecast(names), ends))
+                priced = _once(lambda: costs_text(report().found["plan"]["cost"]), tell)
+                ending = drive(run, announced, ends, stop=stop, tell=priced)
+        except KeyboardInterrupt:
+            _end(_INTERRUPTED)
+        found = report(ending)
+        if page:
+            typer.echo("Labels are taken on the page until Ctrl-C.", err=True)
+            stop.clear()
+            while not stop.is_set():  # waiting on it, its handler could find its lock taken
+                time.sleep(_POLL_S)
+            found = report(ending)
+    _write(found, keep=keep, md=md, html=html, has_examples=examples)
+    if keep is not None:
+        systems = ComparedSystems(
+            production,
+            candidate,
+            run.question,
+            margin,
+            production_key_env,
+            candidate_key_env,
+            candidate_model,
+        )
+        write_project(keep, systems, found.found)
+    typer.echo(found.json() if json else found.text())
+    code = found.exit_code(allows_different=allow_different)
+    if run.is_left:
+        _end(code)
+    raise typer.Exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End at once, though threads still wait for answers; the kernel ends the models' processes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@contextmanager
+def _traffic(
+    files: Sequence[Path] | None,
+    listen: str | None,
+    model: str | None,
+    config: Path | None,
+    taken: Mapping[str, Sequence[str]],
+) -> "Iterator[Traffic]":
+    """Questions of files, of a mirror, or of a running service."""
+    from outrider.monitor.compare.followed import FollowedTraffic, mirrored_line
+    from outrider.monitor.compare.traffic import Traffic
+
+    if files is not None:
+        yield Traffic(files, **taken)
+    elif model is not None:
+        yield FollowedTraffic(_paced(following_tables(connect(config), model)), model, **taken)
+    else:
+        from outrider.monitor.server.local_server import LocalServer
+        from outrider.monitor.server.mirror_queue import MirrorQueue
+
+        copies = MirrorQueue()
+        lines = ([mirrored_line(*each) for each in some] for some in copies.waiting())
+        with LocalServer(copies, *_address(listen or "")) as server:
+            typer.echo(
+                f"waiting for copies of requests at {server.url}\n\n{snippets(server.url)}\n", err=True
+            )
+            yield FollowedTraffic(lines, "mirror", **taken)
+
+
+def _paced(tables: "Iterator[pa.Table | None]") -> "Iterator[pa.Table | None]":
+    for table in tables:
+        yield table
+        if table is None:
+            time.sleep(_POLL_S)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise typer.BadParameter(f"--listen: a port, or HOST:PORT, expected, got {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+@contextmanager
+def _page_of(report: Callable[[], Mapping[str, Any]], label: Callable[..., bool]) -> Iterator[None]:
+    """Live page, and its address on stderr."""
+    from outrider.monitor.server.local_server import LocalServer
+    from outrider.monitor.web.compare_page import ComparePage
+
+    shown = ComparePage(report, label)
+    with LocalServer(shown) as server:
+        typer.echo(f"page: {server.url}{shown.path}", err=True)
+        yield
+
+
+def _until(text: str) -> "Until":
+    from outrider.monitor.compare.plan import Until
+
+    if text == "decided":
+        return Until()
+    if text.isdecimal() and int(text) > 0:
+        return Until(is_decided=False, records=int(text))
+    try:
+        return Until(is_decided=False, records=2**62, seconds=seconds(text))
+    except OutriderError:
+        raise typer.BadParameter(
+            f"--until: decided, a number of records, or a time such as 30m expected, got {text!r}"
+        ) from None
+
+
+def _prices(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    found = {}
+    for text in texts:
+        name, _, both = text.rpartition("=")
+        try:
+            one, two = (float(part) for part in both.split("/"))
+        except ValueError:
+            one = -1.0
+        if not name or one < 0 or two < 0:
+            raise typer.BadParameter(f"--price: production=0.5/1.5 (in/out) expected, got {text!r}")
+        found[name] = (one, two)
+    return found
+
+
+def _announced(batches: "Iterable[Batch]", sentence: Callable[[Collection[str]], str]) -> "Iterator[Batch]":
+    """Traffic, with a sentence on stderr before its first question."""
+    is_told = False
+    for batch in batches:
+        if batch.rows and not is_told:
+            is_told = True
+            typer.echo(sentence(batch.names), err=True)
+        yield batch
+
+
+def _once(
+    sentence: Callable[[], str], tell: "Callable[[ComparisonRun], None]"
+) -> "Callable[[ComparisonRun], None]":
+    """The same, with a sentence on stderr after the first answers."""
+    told: list[str] = []
+
+    def once(run: "ComparisonRun") -> None:
+        if run.asked and not told:
+            told.append(sentence())
+            if told[0]:
+                typer.echo(told[0], err=True)
+        tell(run)
+
+    return once
+
+
+def _plain(text: str) -> str:
+    return text.rstrip("/")
+
+
+def _by_name(
+    prices: Mapping[str, tuple[float, float]], names: Mapping[str, str]
+) -> dict[str, tuple[float, float]]:
+    """Prices by the names of the report, from these or the candidates' texts."""
+    found = {names.get(name, name): both for name, both in prices.items()}
+    if unknown := sorted(found.keys() - {"production", *names.values()}):
+        there = ", ".join(["production", *names])
+        raise typer.BadParameter(f"--price: one of {there} expected, got {unknown[0]!r}")
+    return found
+
+
+def _check_candidates(texts: Sequence[str], production: str | None) -> None:
+    """Say which candidates are one, or production."""
+    if production is not None and _plain(production) in map(_plain, texts):
+        typer.echo("A candidate is production itself: what differs is its own noise.", err=True)
+    named: set[str] = set()
+    for text in texts:
+        if _plain(text) in named:
+            raise typer.BadParameter(f"--candidate {text} is named twice: name it once")
+        named.add(_plain(text))
+
+
+def _name_apart(candidates: "Sequence[Asker]") -> None:
+    """Let no two systems have one name in the report."""
+    named = {"production"}
+    for each in candidates:
+        name, number = each.name, 1
+        while each.name in named:
+            number += 1
+            each.name = f"{name} ({number})"
+        named.add(each.name)
+
+
+def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
+    """Let a person agree that traffic leaves for public hosts that production's is not."""
+    if not hosts or yes:
+        return
+    typer.confirm(f"Recorded traffic will be sent to {', '.join(hosts)}. Go on?", abort=True, err=True)
+
+
+@contextmanager
+def _until_stopped() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets, so that the report is kept; a second one ends at once."""
+    stop = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress(until: "Until", *, quiet: bool) -> Iterator[Any]:
+    """Live lines on stderr: one for each candidate, with what is known so far."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    screen = Console(stderr=True)
+    if quiet or not screen.is_terminal:
+        yield lambda _: None
+        return
+    with Live(console=screen, transient=True, refresh_per_second=4) as live:
+
+        def tell(run: "ComparisonRun") -> None:
+            most = f" of at most {until.records:,}" if until.records < 2**62 else ""
+            head = f"{run.asked:,}{most} records asked about; Ctrl-C ends with a report"
+            live.update(Text("\n".join([head, *(each.conclusion.sentence for each in run.standings)])))
+
+        yield tell
+
+
+def _write(report: Any, *, keep: Path | None, md: Path | None, html: Path | None, has_examples: bool) -> None:
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--keep: {keep} cannot be made: {error.strerror}") from None
+        write_file(keep / "report.json", report.json())
+        write_file(keep / "report.md", report.markdown(has_examples=True))
+        write_file(keep / "report.html", _page(report))
+    if md is not None:
+        write_file(md, report.markdown(has_examples=has_examples))
+    if html is not None:
+        write_file(html, _page(report))
+
+
+def _page(report: "CompareReport") -> str:
+    from outrider.monitor.web.compare_page import compare_page
+
+    return compare_page(report.found)

@@ -1,1 +1,0 @@
-"""Files of records, read, named, and sent to a service blockwise."""

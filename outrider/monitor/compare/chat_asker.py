@@ -1,0 +1,220 @@
+"""Asker of completions, by requests as recorded.
+
+Only model, system prompt and stream change.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from outrider.assertions import Batch
+from outrider.dataops.state.in_threads import in_threads
+from outrider.errors import ConfigError
+
+from .answers import Answers, Fate
+from .completions import NAMES, OtherForm, answer_fields, parsed_answer, tokens
+from .exchange import AskedServer
+from .known_answers import KnownAnswers
+from .questions import MODEL, REQUEST, Members, members_of, raw, value_of
+
+ROUND_BYTES = 134_217_728
+"""Texts of the answers of one round together."""
+_SYSTEM = ("system", "developer")
+
+
+class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
+    """A request that this system cannot be asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    fate: Fate
+    why: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+    latency_s: float = float("nan")
+    tokens: tuple[int, int] = (-1, -1)
+    is_cached: bool = False
+
+
+class ChatAsker:
+    """Server of ``chat/completions`` and ``completions``.
+
+    Parameters
+    ----------
+    url
+        Address of either; the other is found beside it.
+    model
+        Name to call the model by; None: as the request names it, else the server's only one.
+    system
+        Prompt that takes the place of the first message of the system, or is put in front.
+    parallel
+        Questions under way.
+    known
+        Answers of all systems that are asked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        server: AskedServer,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        parallel: int = 4,
+        known: KnownAnswers | None = None,
+    ) -> None:
+        self.name = name
+        self._server = server
+        parts = urlsplit(url)
+        base = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
+        self._chat = parts._replace(path=f"{base}/chat/completions").geturl()
+        self._text = parts._replace(path=f"{base}/completions").geturl()
+        self._models = parts._replace(path=f"{base}/models", query="").geturl()
+        self._model, self._system, self._parallel = model, system, parallel
+        self._only_model: str | None = None
+        self._lock = threading.Lock()
+        self._known = known or KnownAnswers()
+        self.borrowed: Counter[str] = Counter()
+
+    @property
+    def retries(self) -> int:
+        """Questions asked a second time at the server's request."""
+        return self._server.retries
+
+    def ask(self, questions: Batch, /) -> Answers:
+        """Answers to all questions.
+
+        Raises
+        ------
+        ConfigError
+            If the questions are no requests of completions.
+        """
+        if not questions.has(REQUEST):
+            there = ", ".join(name for name in questions.names if name.startswith("inputs."))
+            raise ConfigError(
+                f"{self.name} answers completions, but the traffic holds {there or 'no question'}: "
+                "name a V2 address or a model file for such records"
+            )
+        budget = _Budget(ROUND_BYTES)
+        bodies = questions.arrow(REQUEST).to_pylist()
+        replies = in_threads(self._parallel, [partial(self._one, body, budget) for body in bodies])
+        return _answers(questions, replies)
+
+    def close(self) -> None:
+        """Leave connections to the client."""
+
+    def request(self, body: str) -> tuple[str, bytes]:
+        """Address and body of a question.
+
+        Raises
+        ------
+        CannotAsk
+            If it cannot be put to this system.
+        """
+        given = members_of(body.encode())
+        members = dict(given)
+        if bytes(members.get("stream", b"false")) != b"false":
+            members["stream"] = msgspec.Raw(b"false")
+        members.pop("stream_options", None)
+        if model := self._model or (None if value_of(members, "model") else self._served()):
+            members["model"] = raw(model)
+        is_chat = "messages" in members
+        if self._system is not None:
+            if not is_chat:
+                raise CannotAsk("a completion without messages has no place for a system prompt")
+            members["messages"] = with_system(members["messages"], self._system)
+        is_same = members.keys() == given.keys() and all(members[n] is given[n] for n in members)
+        content = body.encode() if is_same else msgspec.json.encode(members)
+        return (self._chat if is_chat else self._text), content
+
+    def _one(self, body: str, budget: "_Budget") -> _Reply:
+        try:
+            url, content = self.request(body)
+        except (CannotAsk, msgspec.MsgspecError) as error:
+            return _Reply("refused", str(error))
+        found = self._server.post(url, content)
+        if found.fate != "answered":
+            return _Reply(found.fate, found.why)
+        try:
+            answer = parsed_answer(found.body)
+            fields = answer_fields(answer)
+        except OtherForm as error:
+            return _Reply("unreadable", str(error)[:200])
+        if not budget.takes(sum(len(value) for value in fields.values() if value)):
+            return _Reply("unreadable", f"the answers of one round are longer than {ROUND_BYTES} bytes")
+        is_known, other = self._known.meets(self.name, content, found.body, answer.get("id"))
+        if other:
+            with self._lock:
+                self.borrowed[other] += 1
+        is_cached = found.is_cached or is_known
+        return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached)
+
+    def _served(self) -> str:
+        """The only model of the server, for requests that name none."""
+        with self._lock:
+            if self._only_model is None:
+                body = self._server.get(self._models)
+                try:
+                    listed = msgspec.json.decode(body or b"{}")
+                    names = [str(each["id"]) for each in listed["data"]]
+                except (msgspec.MsgspecError, KeyError, TypeError):
+                    names = []
+                self._only_model = names[0] if len(names) == 1 else ""
+            if not self._only_model:
+                raise CannotAsk(
+                    "the request names no model, and the server does not serve exactly one: name it there"
+                )
+            return self._only_model
+
+
+def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
+    """Messages with another system prompt, the others byte for byte.
+
+    Examples
+    --------
+    >>> bytes(with_system(msgspec.Raw(b'[{"role":"user","content":"Hi"}]'), "Be brief."))
+    b'[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]'
+    """
+    listed = msgspec.json.decode(messages, type=list[msgspec.Raw])
+    for at, message in enumerate(listed):
+        inner: Members = msgspec.json.decode(message, type=Members)
+        if value_of(inner, "role") in _SYSTEM:
+            listed[at] = raw(inner | {"content": raw(system)})
+            return raw(listed)
+    return raw([raw({"role": "system", "content": system}), *listed])
+
+
+class _Budget:
+    """Bytes that the answers of one round may still take."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._lock = threading.Lock()
+
+    def takes(self, size: int) -> bool:
+        with self._lock:
+            self._left -= size
+            return self._left >= 0
+
+
+def _answers(questions: Batch, replies: Sequence[_Reply]) -> Answers:
+    columns: dict[str, Any] = {"id": questions.arrow("id")}
+    for name in NAMES:
+        columns[f"outputs.{name}"] = pa.array([each.fields.get(name) for each in replies], pa.string())
+    return Answers(
+        Batch.from_columns(columns, model=MODEL, rows=questions.rows),
+        np.array([each.fate for each in replies], dtype=object),
+        np.array([each.why for each in replies], dtype=object),
+        np.array([each.latency_s for each in replies], dtype=np.float64),
+        np.array([each.tokens for each in replies], dtype=np.int64).reshape(len(replies), 2),
+        np.array([each.is_cached for each in replies], dtype=np.bool_),
+    )

@@ -1,0 +1,92 @@
+"""Forecast of records, questions and cost, told before the first question."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from outrider.assertions.agreement import PROPERTIES
+from outrider.assertions.verdict import records_needed
+
+from .plan import ComparePlan, Until
+from .standing import percent
+
+NOISES = (0.0, 0.05)
+"""Shares in which production may differ from itself that a forecast is made for."""
+Prices = Mapping[str, tuple[float, float]]
+
+
+def forecast(
+    plan: ComparePlan, *, candidates: int, is_talk: bool, asks_production: bool
+) -> list[dict[str, Any]]:
+    """Records and questions that prove an equal candidate, by noise.
+
+    Parameters
+    ----------
+    is_talk
+        Whether texts are compared: then every property of them is.
+    asks_production
+        False where its recorded answers are compared.
+    """
+    is_again = asks_production or plan.is_deterministic
+    measures = 1 + len(PROPERTIES) if is_talk else 1
+    rows = []
+    for noise in NOISES[:1] if plan.is_deterministic else NOISES:
+        share = plan.share_again(is_noisy=noise > 0.0) if is_again else 0.0
+        records = _needed(plan.margin, noise, share, candidates, measures)
+        again = None if records is None else round(records * (1 + share))
+        production = records if plan.is_deterministic else again
+        rows.append(
+            {
+                "noise": noise,
+                "records": records,
+                "production": production if asks_production else 0,
+                "candidate": again,
+            }
+        )
+    return rows
+
+
+def forecast_text(rows: Sequence[Mapping[str, Any]], until: Until) -> str:
+    """Forecast in a sentence."""
+    said = [f"{_records(row)} if answers differ from themselves in {percent(row['noise'])}" for row in rows]
+    text = f"An equal candidate is proven by {', by '.join(said)}"
+    if any(row["records"] is None or row["records"] > until.records for row in rows):
+        text += f"; the end is at {until.records:,} records, and a larger --margin needs fewer"
+    return text + "."
+
+
+def costs(
+    rows: Sequence[Mapping[str, Any]], sides: Sequence[Mapping[str, Any]]
+) -> dict[str, list[float | None]]:
+    """Cost of a forecast by system, production first.
+
+    Only of those whose prices and tokens are known.
+    """
+    found = {}
+    for at, side in enumerate(sides):
+        questions = [row["candidate" if at else "production"] for row in rows]
+        if "price_per_1000" in side:
+            each = side["price_per_1000"] / 1000.0
+            found[side["name"]] = [None if count is None else count * each for count in questions]
+    return found
+
+
+def costs_text(found: Mapping[str, Sequence[float | None]]) -> str:
+    """Cost of each system in a sentence, empty where none is known."""
+    said = [
+        f"{name} {' or '.join('unknown' if one is None else f'{one:.3g}' for one in all_)}"
+        for name, all_ in found.items()
+    ]
+    return f"That costs about: {'; '.join(said)}." if said else ""
+
+
+def _records(row: Mapping[str, Any]) -> str:
+    if row["records"] is None:
+        return "no number of records"
+    to_production = f"{row['production']:,} questions to production, " if row["production"] else ""
+    return f"about {row['records']:,} records ({to_production}{row['candidate']:,} to each candidate)"
+
+
+@cache
+def _needed(margin: float, noise: float, share: float, candidates: int, measures: int) -> int | None:
+    return records_needed(margin, noise, share, candidates=candidates, measures=measures)

@@ -1,0 +1,129 @@
+"""LLM judge of differing pairs: both orders, corrected by labels."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.judged import JudgedPairs
+
+from .answers import Asker
+from .questions import MODEL, REQUEST
+
+LABEL_SHARE = 0.25
+"""Chance of a judged pair to be drawn for a label."""
+_PROMPT = """\
+Two assistants answered the same question. Which answer is better? Say only 1, 2 or tie.
+
+<question>
+{question}
+</question>
+<answer_1>
+{one}
+</answer_1>
+<answer_2>
+{two}
+</answer_2>"""
+_SAID = re.compile(r"\b(1|2|tie)\b", re.IGNORECASE)
+_VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
+
+
+class PairJudge:
+    """Judge of pairs: each is asked in both orders, and none twice.
+
+    Parameters
+    ----------
+    asker
+        Who is asked; an answer is ``1``, ``2`` or ``tie``.
+    budget
+        Pairs at most, all candidates together.
+    """
+
+    def __init__(self, asker: Asker, *, budget: int) -> None:
+        self._asker = asker
+        self._left = budget
+        self._known: dict[str, float] = {}
+
+    def preferences(self, pairs: Sequence[dict[str, Any]]) -> list[float | None]:
+        """Preference in each pair: 1 candidate, -1 production, 0 tie.
+
+        The mean of both orders; None for a pair beyond the budget or without a readable answer.
+        """
+        keys = [_digest(pair) for pair in pairs]
+        new = [at for at, key in enumerate(keys) if key not in self._known][: self._left]
+        if new:
+            self._left -= len(new)
+            said = self._ask([pairs[at] for at in new])
+            self._known |= {keys[at]: value for at, value in zip(new, said, strict=True) if value is not None}
+        return [self._known.get(key) for key in keys]
+
+    def close(self) -> None:
+        """Leave connections."""
+        self._asker.close()
+
+    def _ask(self, pairs: Sequence[dict[str, Any]]) -> list[float | None]:
+        orders = (("candidate", "production"), ("production", "candidate"))
+        bodies = [_body(pair, *order) for order in orders for pair in pairs]
+        columns = {"id": [str(at) for at in range(len(bodies))], REQUEST: pa.array(bodies, pa.string())}
+        answers = self._asker.ask(Batch.from_columns(columns, model=MODEL, rows=len(bodies)))
+        texts = answers.outputs.arrow("outputs.text").to_pylist() if answers.is_answered.any() else []
+        values = [_value(text) for text in texts] or [None] * len(bodies)
+        first, second = values[: len(pairs)], values[len(pairs) :]
+        return [
+            None if one is None or two is None else (one - two) / 2
+            for one, two in zip(first, second, strict=True)
+        ]
+
+
+def is_drawn(question: str, seed: int) -> bool:
+    """True for a judged pair drawn for a label, by hash."""
+    digest = hashlib.blake2b(f"{seed}:{question}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < LABEL_SHARE * 2**64
+
+
+def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed: int) -> JudgedPairs:
+    """Judgements, with labels of drawn pairs.
+
+    Those in front of the first drawn pair without a label, in the order of judging: later ones without their
+    labels would stand for the judge alone.
+    """
+    names = [*takewhile(lambda name: name in labels or not is_drawn(name, seed), judged)]
+    values = np.array([judged[name] for name in names])
+    known: NDArray[np.float64] = np.array(
+        [labels[name] if is_drawn(name, seed) else np.nan for name in names], dtype=np.float64
+    )
+    return JudgedPairs.of(values, known, np.full(len(names), LABEL_SHARE))
+
+
+def _body(pair: dict[str, Any], one: str, two: str) -> str:
+    prompt = _PROMPT.format(question=_question(pair), one=pair[one], two=pair[two])
+    messages = [{"role": "user", "content": prompt}]
+    return json.dumps({"messages": messages, "temperature": 0, "max_tokens": 8})
+
+
+def _question(pair: dict[str, Any]) -> str:
+    """Question of a pair, whole: the messages of a request, or the inputs of a record."""
+    inputs = pair["inputs"]
+    try:
+        body = json.loads(inputs[REQUEST.removeprefix("inputs.")])
+        return json.dumps(body.get("messages") or body.get("prompt"), ensure_ascii=False)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return json.dumps(inputs, ensure_ascii=False, default=str)
+
+
+def _value(text: str | None) -> float | None:
+    """Value of an answer: 1 for the first, -1 for the second, 0 for a tie."""
+    found = _SAID.search(text or "")
+    return None if found is None else _VALUES[found[1].lower()]
+
+
+def _digest(pair: dict[str, Any]) -> str:
+    said = json.dumps([_question(pair), pair["production"], pair["candidate"]])
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,54 @@
+"""Answers given before, by which a cache is known."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from .questions import members_of, value_of
+
+REMEMBERED = 20_000
+"""Answers whose digests are kept."""
+
+
+class KnownAnswers:
+    """Digests of all answers, to tell a cache by equal bytes.
+
+    Only where an answer is drawn or named anew: others are equal anyway.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
+        self._givers: OrderedDict[bytes, str] = OrderedDict()
+        self._ids: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+
+    def meets(self, name: str, question: bytes, answer: bytes, id_: Any) -> tuple[bool, str]:
+        """Test for an answer that was given before.
+
+        Returns
+        -------
+        tuple
+            Whether a system gave the very bytes to the same question before, and the name of another one that
+            gave them, with their id, to any.
+        """
+        found = hashlib.sha256(answer).digest()
+        key = name, hashlib.sha256(question).digest()
+        with self._lock:
+            ids = self._ids.setdefault(name, set())
+            if isinstance(id_, str) and len(ids) < 2:
+                ids.add(id_)
+            before = self._bodies.get(key)
+            self._bodies[key] = found
+            giver = self._givers.setdefault(found, name)
+            for kept in (self._bodies, self._givers):
+                if len(kept) > REMEMBERED:
+                    kept.popitem(last=False)
+            names_anew = len(ids) > 1 and isinstance(id_, str)
+        other = giver if names_anew and giver != name else ""
+        return bool(other) or (before == found and (names_anew or _is_drawn(question))), other
+
+
+def _is_drawn(question: bytes) -> bool:
+    temperature = value_of(members_of(question), "temperature")
+    return isinstance(temperature, int | float) and temperature > 0

@@ -1,0 +1,306 @@
+"""Models of this machine, asked in an engine process of their own."""
+
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.source import Source, Task
+from outrider.errors import ConfigError
+from outrider.monitor.engine.asks import Ask, AskAnswer
+from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.device_options import DeviceOptions
+from outrider.monitor.engine.events import VersionLoad
+from outrider.monitor.intake.protocols.chat_columns import input_fields
+
+from .answers import Answers, Fate
+from .gathered import GatheredAnswers
+from .questions import MODEL, REQUEST
+from .records_asker import only_inputs
+
+BLOCK = 4096
+"""Records of an ask."""
+SEARCHES = 14
+"""Asks in search of the record that ends or holds up a model, in all."""
+WAIT_S = 1.0
+_VERSION = "1"
+_TASKS: Mapping[str, Task] = {
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tokens",
+    "ForCausalLM": "generation",
+    "LMHeadModel": "generation",
+    "SEQ_CLS": "classification",
+    "TOKEN_CLS": "tokens",
+    "CAUSAL_LM": "generation",
+    "FEATURE_EXTRACTION": "embedding",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """Model of this machine, with the sources to try.
+
+    Attributes
+    ----------
+    folder
+        What paths are relative to.
+    sources
+        The first that can be loaded is asked.
+    needs_text
+        Whether a field with a text is chosen for it.
+    """
+
+    folder: Path
+    sources: tuple[Source, ...]
+    needs_text: bool = False
+
+
+def local_model(text: str, folder: Path, *, base: Path | None = None) -> LocalModel:
+    """Model of a folder, an adapter, an ONNX file or a function.
+
+    Parameters
+    ----------
+    base
+        Folder that an adapter is laid over, where its own configuration names none that is here.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such thing.
+    """
+    file, _, name = text.rpartition(":")
+    if file.endswith(".py") and name:
+        if not (folder / file).is_file():
+            raise ConfigError(f"{file} does not exist; file.py:callable expected")
+        return LocalModel(folder, (Source("function", text, task="other"),))
+    path = (folder / text).resolve()
+    if path.suffix == ".onnx" and path.is_file():
+        kinds: tuple[Task, ...] = ("classification", "other")
+        return LocalModel(folder, tuple(Source("onnx", str(path), task=task) for task in kinds))
+    if (path / "adapter_config.json").is_file():
+        about = _json(path / "adapter_config.json")
+        under = _base_of(path, about, base)
+        task = _TASKS.get(str(about.get("task_type"))) or _task_of(under)
+        return LocalModel(folder, (Source("hf", str(under), task=task, adapter=str(path)),), needs_text=True)
+    if (path / "config.json").is_file():
+        return LocalModel(folder, (Source("hf", str(path), task=_task_of(path)),), needs_text=True)
+    there = "a folder without config.json" if path.is_dir() else "nothing there"
+    raise ConfigError(
+        f"{text}: {there}; an http address, a Hugging Face folder, an adapter folder, a file .onnx, "
+        "file.py:callable or prompt.md expected"
+    )
+
+
+class LocalAsker:
+    """Asker of a local model, in an isolated process.
+
+    The model is loaded with the first questions, whose columns say what it is fed.
+
+    Parameters
+    ----------
+    deadline_s
+        For the answers to one block.
+    """
+
+    def __init__(self, name: str, model: LocalModel, *, deadline_s: float) -> None:
+        self.name = name
+        self.borrowed: Counter[str] = Counter()
+        self.retries = 0
+        self._model = model
+        self._deadline_s = deadline_s
+        self._woken = threading.Event()
+        self._client: EngineClient | None = None
+        self._number = 0
+        self._searches = SEARCHES
+        self._answers: dict[int, AskAnswer] = {}
+        self._loads: list[VersionLoad] = []
+
+    def ask(self, questions: Batch, /) -> Answers:
+        """Answers to all questions.
+
+        Raises
+        ------
+        ConfigError
+            If the model cannot be loaded.
+        """
+        batch = with_fields(only_inputs(questions))
+        client = self._client or self._load(batch)
+        gathered = GatheredAnswers(questions)
+        for start in range(0, batch.rows, BLOCK):
+            rows = range(start, min(start + BLOCK, batch.rows))
+            self._ask(client, batch, rows, gathered, is_talk=questions.has(REQUEST))
+        return gathered.answers()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._client is not None:
+            self._client.stop()
+
+    def _load(self, batch: Batch) -> EngineClient:
+        """Process with the first source that can be loaded."""
+        field = (text_field(batch, self.name),) if self._model.needs_text else ()
+        threads = max(1, len(os.sched_getaffinity(0)) // 2)
+        options = DeviceOptions(threads=threads).to_json()
+        failures = []
+        for source in self._model.sources:
+            launch = Launch(self._model.folder, options, threads)
+            client = EngineClient(
+                self.name, launch, deadline_s=lambda _: self._deadline_s, wake=self._woken.set
+            )
+            fed = source if not field else Source.from_json(_with_inputs(source, field))
+            client.load((MODEL, _VERSION), Making(fed))
+            self._loads.clear()
+            while not self._loads:
+                self._poll(client)
+            if not self._loads[0].failure:
+                self._client = client
+                return client
+            failures.append(self._loads[0].failure)
+            client.stop()
+        raise ConfigError(f"{self.name} cannot be loaded: {failures[-1]}")
+
+    def _poll(self, client: EngineClient) -> None:
+        """Wait for events, and take them."""
+        self._woken.clear()
+        found = client.poll()
+        for event in found:
+            if isinstance(event, VersionLoad):
+                self._loads.append(event)
+            elif isinstance(event, AskAnswer):
+                self._answers[event.number] = event
+        if not found:
+            self._woken.wait(WAIT_S)
+
+    def _ask(
+        self, client: EngineClient, batch: Batch, rows: range, gathered: GatheredAnswers, *, is_talk: bool
+    ) -> bool:
+        """Ask a block; its halves where the model ends or hangs, to save the answers to the others.
+
+        Returns
+        -------
+        bool
+            False where the model ended or hung. Where it does so with both halves, it is no record's doing,
+            and nothing is searched any more.
+        """
+        self._number += 1
+        number = self._number
+        part = Batch.from_arrow(batch.to_arrow().slice(rows.start, len(rows)), model=MODEL)
+        client.submit(Ask(number, MODEL, (_VERSION,), part))
+        while number not in self._answers:
+            self._poll(client)
+        answer = self._answers.pop(number)
+        if answer.outputs is None:
+            is_end = "process" in answer.failure or "within" in answer.failure
+            if is_end and len(rows) > 1 and self._searches > 0:
+                self._searches -= 1
+                middle = (rows.start + rows.stop) // 2
+                halves = (range(rows.start, middle), range(middle, rows.stop))
+                is_well = [self._ask(client, batch, half, gathered, is_talk=is_talk) for half in halves]
+                if not any(is_well):
+                    self._searches = 0
+                return False
+            gathered.missing(rows, fate_of(answer.failure), answer.failure)
+            return not is_end
+        outputs = _as_talk(answer.outputs) if is_talk else answer.outputs
+        poison = {each.row: each.detail for each in answer.poison}
+        kept = [at for at in range(len(rows)) if at not in poison]
+        if kept:
+            index = np.asarray(kept)
+            taken = {name: np.asarray(values)[index] for name, values in outputs.items()}
+            gathered.answered([rows.start + at for at in kept], taken)
+        for at, detail in poison.items():
+            gathered.missing([rows.start + at], "failed", detail)
+        return True
+
+
+def fate_of(failure: str) -> Fate:
+    """Fate of questions whose model gave no answer.
+
+    Examples
+    --------
+    >>> fate_of("no answer within 30 s"), fate_of("its process ended: signal 9")
+    ('late', 'failed')
+    """
+    return "late" if "no answer within" in failure else "failed"
+
+
+def with_fields(batch: Batch) -> Batch:
+    """Questions with the parts of requests as fields: ``prompt``, ``text``, ``system``, ``messages``."""
+    if not batch.has(REQUEST):
+        return batch
+    names = ("prompt", "text", "system", "messages")
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for body in batch.arrow(REQUEST).to_pylist():
+        request = msgspec.json.decode(body)
+        messages = request.get("messages")
+        fields = input_fields(messages) if isinstance(messages, list) else {"prompt": request.get("prompt")}
+        fields["text"] = fields.get("prompt")
+        for name in names:
+            value = fields.get(name)
+            found[name].append(value if isinstance(value, str) else None)
+    return batch.with_columns({f"inputs.{n}": pa.array(v, pa.string()) for n, v in found.items()})
+
+
+def _as_talk(outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Outputs of a local model under the names that completions have."""
+    found = dict(outputs)
+    name = next((each for each in ("text", "answer", "label", "value") if each in found), None)
+    if name is None:
+        return found
+    text = np.array([None if v is None else str(v) for v in np.asarray(found[name]).tolist()], dtype=object)
+    return found | {"text": text, "tool_calls": np.full(len(text), "[]", dtype=object)}
+
+
+def text_field(batch: Batch, name: str) -> str:
+    """Field with the text that a model reads."""
+    inputs = [each for each in batch.names if each.startswith("inputs.")]
+    texts = [each.removeprefix("inputs.") for each in inputs if pa.types.is_string(batch.arrow(each).type)]
+    known = [each for each in ("text", "prompt", "sentence", "content") if each in texts]
+    if known or len(texts) == 1:
+        return (known or texts)[0]
+    raise ConfigError(
+        f"{name} reads a text, but the traffic holds {', '.join(inputs)}: call one of them text"
+    )
+
+
+def _with_inputs(source: Source, inputs: Sequence[str]) -> str:
+    return json.dumps(json.loads(source.to_json()) | {"inputs": list(inputs)})
+
+
+def _base_of(path: Path, about: Mapping[str, Any], base: Path | None) -> Path:
+    named = str(about.get("base_model_name_or_path") or "")
+    places: list[Path | None] = [path / named, Path(named)] if named else []
+    for found in [*places, base]:
+        if found is not None and (found / "config.json").is_file():
+            return found.resolve()
+    raise ConfigError(
+        f"{path}: its base model {named!r} is no folder here; name the base's folder as --production, or in "
+        "base_model_name_or_path of adapter_config.json"
+    )
+
+
+def _task_of(path: Path) -> Task:
+    heads = _json(path / "config.json").get("architectures") or []
+    return next(
+        (task for end, task in _TASKS.items() if any(str(h).endswith(end) for h in heads)), "embedding"
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: JSON expected: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: a JSON object expected")
+    return found

@@ -1,0 +1,290 @@
+"""Report of a comparison as JSON, text, Markdown and exit code."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from outrider.assertions.agreement import EVERYTHING, Tally
+
+from .forecast import costs
+from .notes import notes
+from .plan import ComparePlan
+from .run import ComparisonRun, Ending
+from .sides import WARM_UP
+from .standing import Standing, few_digits, percent, share_text
+
+EXAMPLES = 5
+ENDINGS: Mapping[Ending, str] = {
+    "decided": "every candidate has its verdict",
+    "records": "as many records were asked about as wanted",
+    "time": "the time was up",
+    "traffic": "the traffic was over",
+    "stopped": "it was stopped",
+    "running": "it goes on",
+}
+_UNPROVEN, _NOTHING, _UNDECIDED = 1, 5, 6
+_PLAIN = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|[]`*_~#!\\"} | {ord("\n"): " "}
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """Result of a comparison.
+
+    Attributes
+    ----------
+    found
+        As ``--json`` prints it.
+    """
+
+    found: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        run: ComparisonRun,
+        plan: ComparePlan,
+        *,
+        ending: Ending,
+        funnel: Mapping[str, Any],
+        seconds: float,
+        prices: Mapping[str, tuple[float, float]] | None = None,
+    ) -> "CompareReport":
+        """Report on the state of a run."""
+        prices = prices or {}
+        counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
+        production = _priced(run.production.to_dict(), prices)
+        candidates = [_candidate(each, prices) for each in run.standings]
+        expected = run.forecast(run.columns)
+        return cls(
+            {
+                "margin": plan.margin,
+                "ended": ending,
+                "seconds": round(seconds, 1),
+                "records": counts,
+                "notes": notes(run, plan, funnel),
+                "plan": {"expected": expected, "cost": costs(expected, [production, *candidates])},
+                "production": production,
+                "candidates": candidates,
+            }
+        )
+
+    def exit_code(self, *, allows_different: bool = False) -> int:
+        """0 same, close or better; 1 different or worse; 6 undecided.
+
+        5 where nothing could be compared.
+
+        Parameters
+        ----------
+        allows_different
+            Only a candidate that is worse gives 1.
+        """
+        words = {each["verdict"] for each in self.found["candidates"]}
+        if words == {"undecided"} and not any(each["records"] for each in self.found["candidates"]):
+            return _NOTHING
+        if words & ({"worse"} if allows_different else {"worse", "different"}):
+            return _UNPROVEN
+        return _UNDECIDED if "undecided" in words else 0
+
+    def text(self) -> str:
+        """Report for a terminal: the sentences first."""
+        lines = [each["sentence"] + "." for each in self.found["candidates"]]
+        lines += [f"Note: {each}." for each in self.found["notes"]]
+        lines += ["", _funnel_line(self.found), ""]
+        for each in self.found["candidates"]:
+            lines += [each["name"], *_indented(_facts(each, self.found["production"])), ""]
+            for at, example in enumerate(each["examples"], 1):
+                lines += _indented([f"{at}. {question_of(example)}"])
+                lines += [
+                    f"     production: {_short(example['production'])}",
+                    f"     {each['name']}: {_short(example['candidate'])}",
+                ]
+        return "\n".join(lines).rstrip()
+
+    def markdown(self, *, has_examples: bool = True) -> str:
+        """Report as Markdown, for a comment on a pull request.
+
+        Parameters
+        ----------
+        has_examples
+            False leaves the content of records out.
+        """
+        candidates = self.found["candidates"]
+        head = [
+            "| candidate | verdict | differs beyond noise | unanswered | p50 | p99 |",
+            "|---|---|---|---|---|---|",
+        ]
+        noted = [f"- {_cell(each)}" for each in self.found["notes"]]
+        said = [f"**{each['verdict'].capitalize()}.** {_cell(each['sentence'])}." for each in candidates]
+        rows = [*head, *map(_markdown_row, candidates)]
+        parts = ["\n".join(said), "\n".join(rows), _funnel_line(self.found)]
+        if noted:
+            parts.append("\n".join(noted))
+        if has_examples:
+            parts += [_markdown_examples(each) for each in candidates if each["examples"]]
+        return "\n\n".join(parts) + "\n"
+
+    def json(self) -> str:
+        """Report as JSON text."""
+        return json.dumps(self.found, indent=2, default=str)
+
+
+def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    rows = [
+        {
+            "measure": measure,
+            "records": found.rows,
+            "verdict": found.word,
+            "beyond_noise": {"value": found.value, "low": found.low, "high": found.high},
+            "is_noise_known": found.is_noise_known,
+            "why": found.why,
+            "more": found.more,
+        }
+        | _noise(standing.comparison.tallies[measure, EVERYTHING])
+        for measure, found in standing.verdict.measures.items()
+    ]
+    side = _priced(standing.side.to_dict(), prices)
+    return side | {
+        "verdict": standing.conclusion.word,
+        "sentence": standing.conclusion.sentence,
+        "records": standing.rows,
+        "agreement": rows,
+        "slices": [asdict(each) | {"is_proven": each.is_proven} for each in standing.slices()],
+        "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
+        "judge": asdict(standing.judge_verdict()) if standing.judged else None,
+        "history": [asdict(look) for look in standing.looks],
+        "examples": standing.examples[:EXAMPLES],
+        "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
+    }
+
+
+def _priced(side: dict[str, Any], prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """A system with the price of a thousand answers, where its tokens and their prices are known."""
+    price, tokens = prices.get(side["name"]), side["tokens"]
+    if price is None or not tokens["answers"]:
+        return side
+    spent = (tokens["input"] * price[0] + tokens["output"] * price[1]) / 1e6
+    return side | {"price_per_1000": 1000.0 * spent / tokens["answers"], "price": spent}
+
+
+def _noise(tally: Tally) -> dict[str, Any]:
+    """Rates of one measure: of a difference as answered, and of both sides from themselves."""
+    rows = tally.noise.asked
+    return {
+        "differs": tally.differs.rate,
+        "noise": tally.noise.rate if rows else None,
+        "candidate_noise": tally.challenger_noise.rate if rows else None,
+        "asked_twice": rows,
+    }
+
+
+def _facts(each: Mapping[str, Any], production: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for row in each["agreement"]:
+        noise = "production's noise is not known"
+        if row["noise"] is not None:
+            both = f"{percent(row['noise'])} and {percent(row['candidate_noise'])}"
+            noise = f"production and candidate differ from themselves in {both}"
+        beyond = f"beyond noise in {share_text(**row['beyond_noise'])}; " if row["is_noise_known"] else ""
+        differs = f"differs in {percent(row['differs'])} of {row['records']:,}"
+        lines.append(f"{row['measure']}: {row['verdict']}; {differs}, {beyond}{noise}")
+    for row in each["slices"][:EXAMPLES]:
+        where = share_text(row["value"], row["low"], row["high"])
+        more = " (proven more than elsewhere)" if row["is_proven"] else ""
+        lines.append(f"{row['name']}: {where} of {row['rows']:,}, elsewhere {percent(row['rest'])}{more}")
+    for kind, row in each["outcomes"].items():
+        if row["only_candidate"] or row["only_production"]:
+            both = f"{row['only_candidate']:,} and {row['only_production']:,}"
+            lines.append(f"{kind} by the candidate or production alone: {both} of {row['rows']:,}")
+    if each["judge"]:
+        judge = each["judge"]
+        bounds = f"{judge['value']:+.2f} ({judge['low']:+.2f} to {judge['high']:+.2f})"
+        said = (
+            f"{bounds}, corrected by {judge['labels']:,} labels"
+            if judge["labels"]
+            else "no label corrects it"
+        )
+        lines.append(f"judge (1 candidate better, -1 production): {judge['records']:,} pairs, {said}")
+    lines.append(f"asked {each['asked']:,} questions, production {production['asked']:,}")
+    lines.append(f"latency p50 / p99: {_latency(each)}, production {_latency(production)}")
+    if "price_per_1000" in each:
+        beside = f", production {production['price_per_1000']:.4g}" if "price_per_1000" in production else ""
+        lines.append(f"price of 1,000 answers: {each['price_per_1000']:.4g}{beside}")
+    return lines + [f"{why['count']:,} unanswered: {why['reason']}" for why in each["why"]]
+
+
+def _latency(side: Mapping[str, Any]) -> str:
+    found = side["latency_s"]
+    if found["p50"] is not None:
+        return f"{1000 * found['p50']:.0f} / {1000 * found['p99']:.0f} ms"
+    if side["fates"].get("answered", 0) > WARM_UP:
+        return "not measured, as it was not asked one by one"
+    return "not measured"
+
+
+def _funnel_line(found: Mapping[str, Any]) -> str:
+    counts = found["records"]
+    said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if isinstance(value, int))
+    return f"Records: {said}; {found['seconds']:g} s; {ENDINGS[found['ended']]}."
+
+
+def _markdown_row(each: Mapping[str, Any]) -> str:
+    first = each["agreement"][0]["beyond_noise"] if each["agreement"] else None
+    beyond = "-" if first is None else share_text(**first)
+    missing = sum(count for fate, count in each["fates"].items() if fate != "answered")
+    p50, p99 = each["latency_s"]["p50"], each["latency_s"]["p99"]
+    times = ["-" if t is None else f"{1000 * t:.0f} ms" for t in (p50, p99)]
+    return f"| {_cell(each['name'])} | {each['verdict']} | {beyond} | {missing:,} | {times[0]} | {times[1]} |"
+
+
+def _markdown_examples(each: Mapping[str, Any]) -> str:
+    head = [
+        f"<details><summary>Examples: {_cell(each['name'])}</summary>",
+        "",
+        "| question | production | candidate |",
+        "|---|---|---|",
+    ]
+    cells = [
+        (question_of(one), _short(one["production"]), _short(one["candidate"])) for one in each["examples"]
+    ]
+    rows = [f"| {' | '.join(map(_cell, row))} |" for row in cells]
+    return "\n".join([*head, *rows, "", "</details>"])
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a Markdown table: what records say is no markup, no link, and calls nobody."""
+    return text.translate(_PLAIN).replace("@", "@\u200b")
+
+
+def question_of(example: Mapping[str, Any]) -> str:
+    """Question of an example, in a line."""
+    inputs = example["inputs"]
+    body = inputs.get("request")
+    if isinstance(body, str):
+        try:
+            found = json.loads(body)
+            messages = found.get("messages")
+            inputs = {"prompt": messages[-1]["content"] if messages else found.get("prompt")}
+        except (ValueError, AttributeError, LookupError, TypeError):
+            pass
+    if len(inputs) == 1:
+        return _short(next(iter(inputs.values())))
+    return _short(", ".join(f"{name}={few_digits(str(value))}" for name, value in inputs.items()))
+
+
+def shuffled(id_: str) -> tuple[str, str]:
+    """Sides of a pair as A and B, by a hash."""
+    names = ("production", "candidate")
+    first = hashlib.sha256(id_.encode()).digest()[0] % 2
+    return names[first], names[1 - first]
+
+
+def _short(value: Any, most: int = 200) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

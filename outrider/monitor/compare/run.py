@@ -1,0 +1,313 @@
+"""Loop of a comparison: ask, hold against each other, look, until decided."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.errors import ServerError
+
+from .answers import Answers, Asker
+from .forecast import forecast
+from .judge import PairJudge
+from .plan import ComparePlan, Until
+from .questions import REQUEST
+from .sides import Side
+from .standing import Right, Standing
+
+LEAST_ROWS, MOST_ROWS = 16, 4096
+LOOK_S = 2.0
+"""Time that the questions of one look should take."""
+NOISY = 0.005
+"""Share of contradictions from which on there is noise."""
+DEAD = 32
+"""Questions in a row without an answer that end a comparison, or the questions to a candidate."""
+GRACE_S = 5.0
+"""Time that questions under way have to be answered in when a comparison is stopped."""
+_POLL_S = 0.2
+Ending = Literal["decided", "records", "time", "traffic", "stopped", "running"]
+
+
+class ComparisonRun:
+    """Comparison of candidates with production, question by question.
+
+    Parameters
+    ----------
+    production
+        Whom to ask; None where its recorded answers are all there is.
+    judge
+        Whom to ask which side of a pair that differs is better; ``plan.has_judge`` says that there is one.
+    """
+
+    def __init__(
+        self,
+        production: Asker | None,
+        candidates: Sequence[Asker],
+        plan: ComparePlan,
+        *,
+        judge: PairJudge | None = None,
+    ) -> None:
+        self._judge = judge
+        self._production = production
+        self._plan = plan
+        self._candidates = candidates
+        self._askers = [one for one in (production, *candidates) if one is not None]
+        self._pool = ThreadPoolExecutor(len(candidates) + 1, thread_name_prefix="compare")
+        self._looks = ThreadPoolExecutor(1, thread_name_prefix="look")
+        self.production = Side(production.name if production else "production")
+        self.standings = [Standing(one.name, plan, len(candidates)) for one in candidates]
+        self.asked = 0
+        self.question: Batch | None = None
+        """The last question, by which the traffic's form is known."""
+        self.compared = 0
+        """Questions that production and at least one candidate answered."""
+        self.columns: set[str] = set()
+        """Columns of the traffic."""
+        self.alike: dict[tuple[str, str], int] = {}
+        """Questions that two candidates answered, where none of their answers differed."""
+        self.unrecorded = 0
+        """Questions without a recorded answer, where production cannot be asked."""
+        self.is_left = False
+        """True once questions under way are waited for no more: their threads stay, and nothing is closed."""
+        self._lock = threading.Lock()
+
+    @property
+    def is_over(self) -> bool:
+        """True where no candidate answers any more."""
+        return all(standing.is_silent for standing in self.standings)
+
+    def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
+        """Records and questions to be expected, by columns of the traffic."""
+        return forecast(
+            self._plan,
+            candidates=len(self.standings),
+            is_talk=REQUEST in columns,
+            asks_production=self._production is not None,
+        )
+
+    def look(self, questions: Batch) -> None:
+        """Ask everybody some questions, and compare the answers.
+
+        Raises
+        ------
+        ServerError
+            If production does not answer at all.
+        """
+        self.columns.update(questions.names)
+        if self._production is None:
+            is_recorded = Answers.recorded(questions).is_answered
+            self.unrecorded += int((~is_recorded).sum())
+            questions = questions.take(np.flatnonzero(is_recorded))
+        if not questions.rows:
+            return
+        pairs = zip(self.standings, self._candidates, strict=True)
+        there = [(standing, asker) for standing, asker in pairs if not standing.is_silent]
+        candidates = [asker for _, asker in there]
+        first = self._ask([self._production, *candidates], questions)
+        is_twice = drawn(questions, self._twice(), self._plan.seed) & _comparable(first)
+        again_rows = np.flatnonzero(is_twice)
+        again: list[Answers | None] = [None] * len(first)
+        if len(again_rows) and self._plan.is_deterministic:
+            asked_again = self._ask(candidates, questions.take(again_rows))
+            again = [first[0].take(again_rows), *asked_again]
+        elif len(again_rows) and self._production is not None:
+            again = [*self._ask([self._production, *candidates], questions.take(again_rows))]
+        with self._lock:
+            if not self.is_left:
+                self._compare(questions, [each for each, _ in there], first, again_rows, again)
+        if self._judge is not None:
+            self._judge_pairs(self._judge)
+
+    def look_unless(self, stop: threading.Event, questions: Batch) -> bool:
+        """Look, unless the comparison is stopped first.
+
+        False where the answers did not come soon after that.
+        """
+        look = self._looks.submit(self.look, questions)
+        left = GRACE_S
+        try:
+            while wait([look], timeout=_POLL_S).not_done and left > 0:
+                left -= _POLL_S * stop.is_set()
+        finally:  # also of a second Ctrl-C
+            with self._lock:
+                self.is_left = not look.done()
+        if not self.is_left:
+            look.result()
+        return not self.is_left
+
+    def label(self, candidate: str, question: str, right: Right) -> bool:
+        """Label a pair, from any thread; False without such a pair."""
+        with self._lock:
+            found = next((one for one in self.standings if one.name == candidate), None)
+            if found is None or not found.label(question, right):
+                return False
+            found.settle()
+            return True
+
+    def _judge_pairs(self, judge: PairJudge) -> None:
+        """Ask the judge about the pairs that differ since the last look."""
+        for standing in self.standings:
+            pairs = standing.unjudged()
+            values = judge.preferences(pairs)
+            with self._lock:
+                if not self.is_left:
+                    standing.take_judgements(pairs, values)
+                    standing.settle()
+
+    def _compare(
+        self,
+        questions: Batch,
+        standings: Sequence[Standing],
+        first: Sequence[Answers],
+        again_rows: NDArray[np.intp],
+        again: Sequence[Answers | None],
+    ) -> None:
+        self.asked += questions.rows
+        self.question = questions.slice(questions.rows - 1)
+        self.production.add(first[0])
+        if again[0] is not None and not self._plan.is_deterministic:
+            self.production.add(again[0])
+        if self.production.silent >= DEAD:
+            raise ServerError(
+                f"{self.production.name} did not answer the last {self.production.silent} questions: "
+                f"{first[0].why[-1]}"
+            )
+        for standing, answers, second in zip(standings, first[1:], again[1:], strict=True):
+            standing.add(questions, first[0], answers, again_rows, again[0], second)
+        self.compared += int(_comparable(first).sum())
+        self._hold_alike([each.name for each in standings], first[1:])
+        self._ask_for_counts()
+        for standing in standings:
+            standing.settle()
+            standing.is_silent = standing.is_decided and standing.side.silent >= DEAD
+
+    def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
+        """Count what two candidates answer alike in everything, until they do not."""
+        for (one, first), (other, second) in combinations(zip(names, answers, strict=True), 2):
+            rows = np.flatnonzero(first.is_answered & second.is_answered)
+            count = self.alike.get((one, other), 0)
+            if count >= 0 and len(rows):
+                is_alike = _said(first, rows).equals(_said(second, rows))
+                self.alike[one, other] = count + len(rows) if is_alike else -1
+
+    def _ask_for_counts(self) -> None:
+        """Take what the askers count themselves."""
+        if self._production is not None:
+            self.production.retries = self._production.retries
+        for standing, asker in zip(self.standings, self._candidates, strict=True):
+            standing.side.retries = asker.retries
+            standing.borrowed = asker.borrowed[self.production.name]
+            if self._production is not None:
+                standing.borrowed += self._production.borrowed[standing.name]
+
+    def close(self) -> None:
+        """End all askers, unless some are still waited for.
+
+        Those end with this process.
+        """
+        self._looks.shutdown(wait=not self.is_left, cancel_futures=True)
+        if self.is_left:
+            return
+        self._pool.shutdown(cancel_futures=True)
+        for asker in self._askers:
+            asker.close()
+        if self._judge is not None:
+            self._judge.close()
+
+    def _twice(self) -> float:
+        """Share of the next questions that is asked again; what they are answered does not matter to it."""
+        return self._plan.share_again(is_noisy=any(each.noise > NOISY for each in self.standings))
+
+    def _ask(self, askers: Sequence[Asker | None], questions: Batch) -> list[Answers]:
+        """Answers of all of them, asked side by side; None gives the recorded ones."""
+        recorded = Answers.recorded
+        return list(
+            self._pool.map(lambda one: recorded(questions) if one is None else one.ask(questions), askers)
+        )
+
+
+def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
+    """Mask of the questions that production, the first, and any candidate answered."""
+    found = np.zeros(len(answers[0].fate), dtype=np.bool_)
+    for each in answers[1:]:
+        found |= each.is_answered
+    return found & answers[0].is_answered
+
+
+def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.Table:
+    return answers.outputs.take(rows).to_arrow()
+
+
+def drawn(questions: Batch, share: float, seed: int) -> NDArray[np.bool_]:
+    """Mask of questions to ask again, by a hash of their ids.
+
+    Examples
+    --------
+    >>> batch = Batch.from_records([{"id": str(i), "inputs": {"x": i}} for i in range(1000)], model="m")
+    >>> 220 < int(drawn(batch, 0.25, 0).sum()) < 280
+    True
+    """
+    hashed = pd.util.hash_array(
+        np.array([f"{seed}:{key}" for key in questions.keys], dtype=object), categorize=False
+    )
+    return np.asarray(hashed < share * 2.0**64, dtype=np.bool_)
+
+
+def drive(
+    run: ComparisonRun,
+    traffic: Iterable[Batch],
+    until: Until,
+    *,
+    stop: threading.Event,
+    tell: Callable[[ComparisonRun], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Ending:
+    """Run a comparison to its end, and say why."""
+    began = clock()
+    blocks = _Cut(traffic)
+    rows = LEAST_ROWS
+    while True:
+        left = until.records - run.asked
+        if left <= 0:
+            return "records"
+        questions = blocks.take(min(rows, left))
+        if questions is None:
+            return "traffic"
+        before = clock()
+        if questions.rows and not run.look_unless(stop, questions):
+            return "stopped"
+        tell(run)
+        if run.is_over or (until.is_decided and all(standing.is_decided for standing in run.standings)):
+            return "decided"
+        if stop.is_set():
+            return "stopped"
+        if until.seconds is not None and clock() - began >= until.seconds:
+            return "time"
+        pace = questions.rows / max(clock() - before, 1e-3) if questions.rows else np.inf
+        rows = int(np.clip(min(pace * LOOK_S, 2 * rows), LEAST_ROWS, MOST_ROWS))
+
+
+class _Cut:
+    """Traffic in batches of the size that is asked for, of one schema each."""
+
+    def __init__(self, traffic: Iterable[Batch]) -> None:
+        self._traffic: Iterator[Batch] = iter(traffic)
+        self._rest: Batch | None = None
+
+    def take(self, rows: int) -> Batch | None:
+        """The next questions, at most ``rows``, none while none come; None at the end."""
+        if self._rest is None or not self._rest.rows:
+            self._rest = next(self._traffic, None)
+        if self._rest is None:
+            return None
+        taken = self._rest.slice(0, min(rows, self._rest.rows))
+        self._rest = self._rest.slice(taken.rows)
+        return taken

@@ -1,0 +1,68 @@
+"""Figures of one system beside its answers: fates, latency, tokens."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from .answers import Answers
+
+WARM_UP = 10
+"""First questions of a system whose latency does not count: connections and caches are made then."""
+TOLD = 5
+"""Reasons for missing answers that are named, the most frequent first."""
+
+
+class Side:
+    """Fates, latency and tokens of one system's answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fates: Counter[str] = Counter()
+        self._why: Counter[str] = Counter()
+        self._latency: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+        self._asked = 0
+        self._tokens = np.zeros(2, dtype=np.int64)
+        self._counted = 0
+        self.cached = 0
+        self.retries = 0
+        self.silent = 0
+        """Last questions in a row without an answer."""
+
+    def add(self, answers: Answers) -> None:
+        """Count some answers."""
+        self.fates.update(answers.fate.tolist())
+        there, rows = np.flatnonzero(answers.is_answered), len(answers.fate)
+        self.silent = rows - 1 - int(there[-1]) if len(there) else self.silent + rows
+        self._why.update(str(why) for why in answers.why if why)
+        timed = answers.latency_s[max(0, WARM_UP - self._asked) :]
+        self._asked += len(answers.fate)
+        self._latency.append(timed[np.isfinite(timed)])
+        known = (answers.tokens >= 0).all(axis=1)
+        self._tokens += answers.tokens[known].sum(axis=0)
+        self._counted += int(known.sum())
+        self.cached += int(answers.is_cached.sum())
+
+    @property
+    def most_often(self) -> str:
+        """Most frequent reason of a missing answer, empty without any."""
+        return next((why for why, _ in self._why.most_common(1)), "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; latency in seconds, tokens of all answers that named theirs."""
+        latency = np.concatenate(self._latency) if self._latency else np.zeros(0)
+        p50, p99 = np.quantile(latency, [0.5, 0.99]).tolist() if len(latency) else (None, None)
+        return {
+            "name": self.name,
+            "asked": self._asked,
+            "fates": dict(self.fates),
+            "why": [{"reason": why, "count": count} for why, count in self._why.most_common(TOLD)],
+            "latency_s": {"p50": p50, "p99": p99, "count": len(latency)},
+            "tokens": {
+                "input": int(self._tokens[0]),
+                "output": int(self._tokens[1]),
+                "answers": self._counted,
+            },
+            "cached": self.cached,
+            "retries": self.retries,
+        }

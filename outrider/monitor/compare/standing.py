@@ -1,0 +1,525 @@
+"""Standing of one candidate: the comparison so far, and its verdict."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.agreement import EVERYTHING, Measure
+from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
+from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.differences import Ruler, answer_texts, differ, shared_measures
+from outrider.assertions.judged import JudgedVerdict
+from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
+from outrider.assertions.slice_ranking import SliceDifference, rank_slices
+from outrider.assertions.text_properties import TOOL_CALLS, with_text_properties
+from outrider.assertions.verdict import (
+    ERROR,
+    MOST_SLICES,
+    PARTS,
+    CandidateVerdict,
+    MeasureVerdict,
+    verdict_of,
+)
+from outrider.errors import ConfigError
+
+from .answers import Answers
+from .judge import is_drawn, judged_pairs
+from .plan import ComparePlan
+from .questions import REQUEST
+from .sides import Side
+
+Right = Literal["production", "candidate", "both", "neither"]
+"""Sides that are right in a labelled pair."""
+_BETTER: Mapping[Right, float] = {"production": -1.0, "candidate": 1.0, "both": 0.0, "neither": 0.0}
+Word = Literal["same", "close", "different", "worse", "better", "undecided"]
+KINDS = ("no answer", "no valid JSON")
+"""Failures with a direction: of any question, and of one that asks for JSON."""
+EXAMPLES = 40
+"""Records on which answers differ that are kept, drawn alike from all of them."""
+LOOKS = 400
+"""Looks that are kept; beyond, every other one goes."""
+_PREFERRED = ("label", "text", "prediction")
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Verdict on a candidate, as a word and as a sentence."""
+
+    word: Word
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Difference beyond noise as of one look, with its bounds."""
+
+    records: int
+    value: float
+    low: float
+    high: float
+
+
+class Standing:
+    """Comparison of one candidate with production.
+
+    Parameters
+    ----------
+    candidates
+        Number of candidates that share the error.
+    """
+
+    def __init__(self, name: str, plan: ComparePlan, candidates: int) -> None:
+        self.name = name
+        self.side = Side(name)
+        self._plan = plan
+        self._candidates = candidates
+        self._random = np.random.default_rng(plan.seed)
+        self._ruler: Ruler | None = None
+        self.comparison = StreamComparison()
+        self.outcomes = DirectedOutcomes()
+        self.verdict: CandidateVerdict = verdict_of(self.comparison, margin=plan.margin)
+        """By what both answer, as of the last look."""
+        self.conclusion = Conclusion("undecided", f"{name}: nothing was compared")
+        self._looks: list[tuple[int, Mapping[Measure, MeasureVerdict]]] = []
+        self.examples: list[dict[str, Any]] = []
+        self._differing = 0
+        self._shown: set[str] = set()
+        """Conversations with a pair that differs: each gives one."""
+        self._forms = "", ""
+        self._both_cached = 0
+        self.borrowed = 0
+        """Answers that are production's own, byte for byte with their ids."""
+        self.is_silent = False
+        """True where it answers no more, and that is the verdict: it is asked no more."""
+        self.labels: dict[str, Right] = {}
+        """Who is right in pairs that differ, by id of the question."""
+        self.judged: dict[str, float] = {}
+        """What a judge prefers in pairs that differ, by id of the question."""
+        self.drawn: list[dict[str, Any]] = []
+        """Judged pairs that are drawn for a label."""
+        self._unjudged: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        questions: Batch,
+        production: Answers,
+        candidate: Answers,
+        again_rows: NDArray[np.intp],
+        production_again: Answers | None,
+        candidate_again: Answers | None,
+    ) -> None:
+        """Compare the answers to some questions.
+
+        Parameters
+        ----------
+        again_rows
+            Questions that were asked again, in order; ``production_again`` and ``candidate_again`` are the
+            answers to these.
+        """
+        self.side.add(candidate)
+        if candidate_again is not None:
+            self.side.add(candidate_again)
+        entities = _conversations(questions)
+        self._count("no answer", questions, entities, ~production.is_answered, ~candidate.is_answered)
+        both = np.flatnonzero(production.is_answered & candidate.is_answered)
+        if not len(both):
+            return
+        slices = [slice_names(questions, column) for column in self._plan.slices] or [
+            np.full(questions.rows, "", dtype=object)
+        ]
+        both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
+        one, two = production.outputs.take(both), candidate.outputs.take(both)
+        one, two = with_calls(one, two)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target)
+        self._forms = form_of(one), form_of(two)
+        asked, again, other = _twice(both, again_rows, production_again, candidate_again)
+        if again is not None and other is not None:
+            again, other = with_calls(again, other)
+        self._both_cached += int((production.is_cached & candidate.is_cached)[both].sum())
+        pair = PairedAnswers(
+            with_text_properties(one, ruler),
+            with_text_properties(two, ruler),
+            np.ones(len(both)),
+            slices[0][both].tolist(),
+            asked,
+            None if again is None else with_text_properties(again, ruler),
+            None if other is None else with_text_properties(other, ruler),
+            [each[both].tolist() for each in slices[1:]],
+            [entities[row] for row in both.tolist()] if entities else (),
+        )
+        self.comparison += StreamComparison.of(
+            pair,
+            ruler,
+            slices=self.comparison.slices,
+            entities=self.comparison.entities,
+            most_slices=MOST_SLICES,
+        )
+        self._count_json(questions.take(both), pair)
+        self._keep_examples(questions.take(both), pair, ruler)
+
+    def _count(
+        self, kind: str, questions: Batch, entities: Sequence[str], production: Any, candidate: Any
+    ) -> None:
+        self.outcomes += DirectedOutcomes.of(
+            kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
+        )
+
+    def _count_json(self, questions: Batch, pair: PairedAnswers) -> None:
+        """Count answers that are no JSON where the question asks for it."""
+        if not (
+            questions.has(REQUEST)
+            and pair.champion.has("outputs.text")
+            and pair.challenger.has("outputs.text")
+        ):
+            return
+        asks = [
+            "response_format" in body and _asks_for_json(body)
+            for body in questions.arrow(REQUEST).to_pylist()
+        ]
+        rows = np.flatnonzero(asks)
+        if not len(rows):
+            return
+        one, two = (_no_json(side.take(rows)) for side in (pair.champion, pair.challenger))
+        entities = [pair.entities[row] for row in rows.tolist()] if len(pair.entities) else []
+        self._count("no valid JSON", questions.take(rows), entities, one, two)
+
+    def label(self, question: str, right: Right) -> bool:
+        """Label a kept pair; False where there is no such pair."""
+        if not any(pair["id"] == question for pair in self.to_label) and question not in self.labels:
+            return False
+        self.labels[question] = right
+        return True
+
+    @property
+    def noise(self) -> float:
+        """Share of contradictions in the deciding measure that contradicts itself most."""
+        tallies = [self.comparison.tallies[measure, EVERYTHING] for measure in self.verdict.measures]
+        return max((rate.rate for t in tallies for rate in (t.noise, t.challenger_noise)), default=0.0)
+
+    @property
+    def to_label(self) -> list[dict[str, Any]]:
+        """Pairs to label: drawn ones of a judge, else kept ones."""
+        return self.drawn if self._plan.has_judge else self.examples
+
+    def unjudged(self) -> list[dict[str, Any]]:
+        """Pairs that differ since the last call."""
+        found, self._unjudged = self._unjudged, []
+        self._random.shuffle(found)  # a budget that ends among them takes no slice before another
+        return found
+
+    def take_judgements(self, pairs: Sequence[dict[str, Any]], values: Sequence[float | None]) -> None:
+        """Keep preferences of a judge, and draw pairs for labels."""
+        for pair, value in zip(pairs, values, strict=True):
+            if value is not None:
+                self.judged[pair["id"]] = value
+                if is_drawn(pair["id"], self._plan.seed):
+                    self.drawn.append(pair)
+
+    @property
+    def rows(self) -> int:
+        """Records that were compared."""
+        return max(
+            (t.differs.asked for (_, name), t in self.comparison.tallies.items() if not name), default=0
+        )
+
+    @property
+    def _differs(self) -> bool:
+        """True where any answer differs at all."""
+        tallies = self.comparison.tallies
+        return any(tallies[measure, EVERYTHING].differs.rate > 0.0 for measure in self.verdict.measures)
+
+    @property
+    def is_decided(self) -> bool:
+        """True with another verdict than ``undecided``."""
+        return self.conclusion.word != "undecided"
+
+    def settle(self) -> None:
+        """Look at all answers so far."""
+        self.verdict = verdict_of(self.comparison, margin=self._plan.margin, candidates=self._candidates)
+        directed = None
+        if self.verdict.word not in ("same", "close"):
+            directed = self._by_judge() if self._plan.has_judge else self._by_labels()
+        self.conclusion = self._by_outcomes() or directed or self._by_answers()
+        if not self._looks or self._looks[-1][0] < self.rows:
+            self._looks.append((self.rows, self.verdict.measures))
+            if len(self._looks) > LOOKS:
+                del self._looks[1:-1:2]
+
+    @property
+    def looks(self) -> list[Look]:
+        """Looks so far, all at the measure that decides now."""
+        measure = self.verdict.decided_by
+        seen = [
+            (rows, each[measure]) for rows, each in self._looks if measure is not None and measure in each
+        ]
+        return [Look(rows, found.value, found.low, found.high) for rows, found in seen]
+
+    def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:
+        """Verdicts on failures, by kind."""
+        return self.outcomes.verdicts(kinds=len(KINDS), candidates=self._candidates)
+
+    def slices(self) -> Sequence[SliceDifference]:
+        """Slices, the one that differs most beyond the rest first."""
+        return rank_slices(self.comparison, candidates=self._candidates)
+
+    def _by_outcomes(self) -> Conclusion | None:
+        """Conclusion by failures that one side has more of, beyond the margin."""
+        margin = self._plan.margin
+        for kind, found in self.outcome_verdicts().items():
+            if found.direction == "worse" and found.high > margin:
+                more = share_text(found.value, found.low, found.high)
+                said = f"{self.name} is worse: {kind} to {more} more of the questions"
+                often = self.side.most_often if kind == KINDS[0] else ""
+                return Conclusion("worse", f"{said}; most often: {often}" if often else said)
+            if found.direction == "better" and found.low < -margin:
+                less = share_text(-found.value, -found.high, -found.low)
+                return Conclusion("better", f"{self.name} is better: {kind} to {less} fewer of the questions")
+        return None
+
+    def _by_labels(self) -> Conclusion | None:
+        """Conclusion by labels of pairs that differ, drawn at random from all that do."""
+        values = np.array([_BETTER[right] for right in self.labels.values()])
+        if not len(values):
+            return None
+        confidence = 1.0 - ERROR * PARTS["judge"] / self._candidates
+        low, high = DifferenceSequence.of(values, np.ones(len(values))).interval(confidence)
+        if low <= 0.0 <= high:
+            return None
+        word: Word = "better" if low > 0.0 else "worse"
+        right, wrong = (int((values == side).sum()) for side in (1.0, -1.0))
+        why = f"right in {right} of {len(values)} labelled pairs that differ, production in {wrong}"
+        return Conclusion(word, f"{self.name} is {word}: {why}")
+
+    def judge_verdict(self) -> JudgedVerdict:
+        """Verdict of the judge, corrected by labels of drawn pairs."""
+        labels = {name: _BETTER[right] for name, right in self.labels.items()}
+        return judged_pairs(self.judged, labels, self._plan.seed).verdict(candidates=self._candidates)
+
+    def _by_judge(self) -> Conclusion | None:
+        """Conclusion by a judge that labels correct; none without labels."""
+        found = self.judge_verdict()
+        if found.direction not in ("worse", "better"):
+            return None
+        bounds = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+        why = f"{found.records:,} judged pairs that differ, corrected by {found.labels:,} labels: {bounds}"
+        return Conclusion(found.direction, f"{self.name} is {found.direction} by {why}")
+
+    def _by_answers(self) -> Conclusion:
+        """Conclusion by what both answer."""
+        verdict, name, margin = self.verdict, self.name, self._plan.margin
+        if verdict.decided_by is None:
+            one, two = self._forms
+            forms = f": production answers {one}, {name} {two}" if one or two else ""
+            return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}")
+        if 2 * max(self._both_cached, self.borrowed) >= self.rows and not self._differs:
+            said = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
+            return Conclusion("undecided", f"{name}: undecided: {said}")
+        found = verdict.measures[verdict.decided_by]
+        by = "" if verdict.decided_by in _PREFERRED else f" ({verdict.decided_by})"
+        beyond = "beyond noise in " if found.is_noise_known else "in "
+        apart = f"{beyond}{share_text(found.value, found.low, found.high)} of {found.rows:,} records{by}"
+        if verdict.word == "different":
+            unsaid = f"nobody has said which is better: label {len(self.to_label)} pairs"
+            return Conclusion("different", f"{name} is different: {apart}; {unsaid}")
+        if verdict.word == "close":
+            below = f"not more than the margin of {percent(margin)}"
+            return Conclusion("close", f"{name} is close to production: it differs {apart}, {below}")
+        if verdict.word == "same":
+            most = percent(found.high)
+            why = f"{found.rows:,} records rule out a difference beyond noise of more than {most}"
+            return Conclusion("same", f"{name} answers the same as production: {why}")
+        more = "" if verdict.more is None else f"about {verdict.more:,} more records; "
+        return Conclusion("undecided", f"{name}: undecided: {more}it differs {apart}: {verdict.why}")
+
+    def _keep_examples(self, questions: Batch, pair: PairedAnswers, ruler: Ruler) -> None:
+        """Keep a random sample of the records on which answers differ beyond what one takes back itself."""
+        measures = shared_measures(pair.champion, pair.challenger, ruler)
+        if not measures or measures[0] == "rank":
+            return
+        apart = differ(measures[0], pair.champion, pair.challenger, ruler)
+        apart[taken_back(measures[0], pair, ruler)] = False
+        for row in np.flatnonzero(apart).tolist():
+            talk = pair.entities[row] if len(pair.entities) else ""
+            if talk in self._shown:
+                continue
+            self._shown |= {talk} - {""}
+            self._differing += 1
+            if self._plan.has_judge:
+                self._unjudged.append(_example(questions, pair, row, ruler))
+            if self.labels and len(self.examples) == EXAMPLES:
+                continue  # pairs that people look at stay
+            place = (
+                len(self.examples)
+                if len(self.examples) < EXAMPLES
+                else int(self._random.integers(self._differing))
+            )
+            if place >= EXAMPLES:
+                continue
+            shown = _example(questions, pair, row, ruler)
+            self.examples[place : place + 1] = [shown]
+
+
+def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
+    """Ruler for answers of two systems.
+
+    The target is the named output, else a known one, else the first that both have.
+
+    Raises
+    ------
+    ConfigError
+        If production has no output of that name.
+    """
+    names = [
+        name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
+    ]
+    if target and not one.has(f"outputs.{target}"):
+        raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
+    chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
+    return Ruler(target=chosen, is_text=chosen == "text")
+
+
+def form_of(answers: Batch) -> str:
+    """Names of the outputs, in words."""
+    names = [name.removeprefix("outputs.") for name in answers.names if name.startswith("outputs.")]
+    return ", ".join(names) or "nothing"
+
+
+def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:
+    """Answers of both with calls of tools, where one side has any.
+
+    A text alone calls none.
+    """
+
+    def filled(side: Batch, other: Batch) -> Batch:
+        if side.has(TOOL_CALLS) or not (other.has(TOOL_CALLS) and side.has("outputs.text")):
+            return side
+        return side.with_columns({TOOL_CALLS: ["[]"] * side.rows})
+
+    return filled(one, two), filled(two, one)
+
+
+def slice_names(questions: Batch, column: str) -> NDArray[np.object_]:
+    """Slice of each question by a column, as ``country=DE``, or empty."""
+    found = np.full(questions.rows, "", dtype=object)
+    if questions.has(column):
+        short = column.partition(".")[2] or column
+        values = questions.arrow(column).to_pylist()
+        found[:] = [f"{short}={value}" if value is not None else "" for value in values]
+    return found
+
+
+def _conversations(questions: Batch) -> list[str]:
+    """Conversation of each question; none where every question stands alone."""
+    if not questions.has("entity") or questions.is_null("entity").all():
+        return []
+    return [value or "" for value in questions.arrow("entity").to_pylist()]
+
+
+def _asks_for_json(body: str) -> bool:
+    try:
+        form = json.loads(body).get("response_format")
+    except (ValueError, AttributeError):
+        return False
+    return isinstance(form, dict) and form.get("type") in ("json_object", "json_schema")
+
+
+def _no_json(answer: Batch) -> NDArray[np.bool_]:
+    """Mask of the answers that are no JSON."""
+
+    def fails(text: Any) -> bool:
+        try:
+            json.loads(text)
+        except (TypeError, ValueError, RecursionError):
+            return True
+        return False
+
+    return np.array([fails(text) for text in answer.arrow("outputs.text").to_pylist()], dtype=np.bool_)
+
+
+def _twice(
+    both: NDArray[np.intp],
+    again_rows: NDArray[np.intp],
+    production: Answers | None,
+    candidate: Answers | None,
+) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
+    """Places in ``both`` of the questions that both answered again, and these answers."""
+    none = np.zeros(0, dtype=np.intp), None, None
+    if production is None or candidate is None:
+        return none
+    usable = production.is_answered & candidate.is_answered & ~production.is_cached & ~candidate.is_cached
+    place = np.full(int(both.max(initial=-1)) + 1, -1, dtype=np.intp)
+    place[both] = np.arange(len(both))
+    usable &= np.array([row < len(place) and place[row] >= 0 for row in again_rows], dtype=np.bool_)
+    if not usable.any():
+        return none
+    at = place[again_rows[usable]]
+    order, rows = np.argsort(at), np.flatnonzero(usable)
+    return at[order], production.outputs.take(rows[order]), candidate.outputs.take(rows[order])
+
+
+def _example(questions: Batch, pair: PairedAnswers, row: int, ruler: Ruler) -> dict[str, Any]:
+    (one, _), (two, _) = (answer_texts(each, [row], ruler)[0] for each in (pair.champion, pair.challenger))
+    inputs = {
+        name.removeprefix("inputs."): questions.arrow(name)[row].as_py()
+        for name in questions.names
+        if name.startswith("inputs.")
+    }
+    return {
+        "id": str(questions.keys[row]),
+        "slice": pair.slices[row],
+        "inputs": inputs,
+        "production": few_digits(one),
+        "candidate": few_digits(two),
+    }
+
+
+def few_digits(text: str) -> str:
+    """Text of a number, or of a list of numbers, shortened.
+
+    Other texts stay.
+
+    Examples
+    --------
+    >>> few_digits("0.7310585786300049"), few_digits("[0.5, 0.30000000000000004]"), few_digits("v 0.1234567")
+    ('0.73106', '[0.5, 0.3]', 'v 0.1234567')
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
+        return f"[{', '.join(f'{one:.5g}' for one in value)}]"
+    return text
+
+
+def percent(share: float) -> str:
+    """Share as text, with few digits.
+
+    Examples
+    --------
+    >>> percent(0.034), percent(0.0004), percent(0.5)
+    ('3.4 %', '0.04 %', '50 %')
+    """
+    value = 100.0 * share
+    digits = (
+        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
+    )
+    return f"{digits} %"
+
+
+def share_text(value: float, low: float, high: float) -> str:
+    """Share with its bounds, as text.
+
+    Examples
+    --------
+    >>> share_text(0.034, 0.02, 0.051)
+    '3.4 % (2.0 to 5.1)'
+    """
+    return f"{percent(value)} ({percent(low)[:-2]} to {percent(high)[:-2]})"

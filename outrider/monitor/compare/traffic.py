@@ -1,0 +1,374 @@
+"""Traffic of files as batches of questions, counted on the way."""
+
+import base64
+import contextlib
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from outrider.assertions import Batch
+from outrider.errors import ConfigError, SchemaMismatch
+from outrider.monitor.files.captures import CaptureNames, Unreadable, kserve_event
+from outrider.monitor.files.columns import Names
+from outrider.monitor.files.readers import (
+    TABLES,
+    ReadOptions,
+    ending_of,
+    find_files,
+    read_blocks,
+    read_json_texts,
+)
+from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
+
+from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
+from .line_forms import NO_CONTENT, chat_outputs, questions_of, recorded_answer, request_of
+from .questions import MODEL, REQUEST, Members, NoQuestion, RecordedQuestion, batch_of, chat_body, members_of
+from .redaction import Redaction
+
+ROWS = 4096
+BLOCK_BYTES = 16_000_000
+"""Questions of a batch at most, and about their bytes."""
+NAMED = 5
+"""Lines that cannot be read that are named."""
+WAITING = 10_000
+"""Requests of a logger that wait for their responses at most."""
+_OWN = {"inputs.received": pa.timestamp("us", tz="UTC"), "inputs.by_replica": pa.bool_()}
+"""Columns of Outrider's own files that are no inputs, with their types."""
+_TALK = ("request", "messages", "prompt", "text")
+
+
+class Traffic:
+    """Questions of files, in their order; each iteration reads them anew.
+
+    Parameters
+    ----------
+    paths
+        Files and folders.
+    drop, hash
+        Columns left out, or hashed, before anything is kept; see :class:`Redaction`.
+    safe
+        Kinds of requests that may be asked, too.
+
+    Raises
+    ------
+    ConfigError
+        If there is no file, or an option names something unknown.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        drop: Iterable[str] = (),
+        hash: Iterable[str] = (),
+        safe: Iterable[str] = (),
+    ) -> None:
+        self._files = find_files(paths)
+        if not self._files:
+            raise ConfigError(f"--from: no file of records in {', '.join(map(str, paths)) or 'nothing'}")
+        self._redaction = Redaction(drop, hash)
+        self._safe = checked_kinds([*safe])
+        self._start()
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._start()
+        for path, name in self._files:
+            self._file = name
+            for batch in self._of_table(path, name) if _is_table(path) else self._of_texts(path, name):
+                yield self._redacted_batch(batch)
+
+    def funnel(self) -> dict[str, Any]:
+        """Counts of the questions so far, with reasons.
+
+        Seen, unreadable, not askable, askable.
+        """
+        return {
+            "seen": self._seen,
+            "unreadable": self._unreadable,
+            "not askable": sum(self._not_asked.values()),
+            "askable": self._askable,
+            "reasons": [{"reason": why, "count": count} for why, count in self._not_asked.most_common()],
+            "lines": self._lines,
+            "redacted": sorted(self._redaction.found),
+            "not_redacted": sorted(self._redaction.names - self._redaction.found),
+        }
+
+    def _redacted_batch(self, batch: Batch) -> Batch:
+        """Batch without what is dropped, counted as askable."""
+        redacted = self._redaction.batch(batch)
+        self._check_names(redacted)
+        self._askable += redacted.rows
+        return redacted
+
+    def _start(self) -> None:
+        self._file = ""
+        self._seen = self._unreadable = self._askable = 0
+        self._lines: list[dict[str, Any]] = []
+        self._not_asked: Counter[str] = Counter()
+        self._is_checked = False
+        self._waiting = _Waiting()
+
+    def _blame(self, row: int, reason: str) -> None:
+        self._seen += 1
+        self._unreadable += 1
+        if len(self._lines) < NAMED:
+            self._lines.append({"file": self._file, "line": row, "reason": reason[:200]})
+
+    def _check_names(self, batch: Batch) -> None:
+        """Raise where a column that is to be dropped or hashed is not there: it may be a slip."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        inside = f"{REQUEST}."
+        missing = [
+            n for n in sorted(self._redaction.names - self._redaction.found) if not n.startswith(inside)
+        ]
+        if missing and missing[0] not in ("id", "entity"):
+            there = ", ".join(name for name in batch.names if "." in name)
+            raise ConfigError(f"--drop, --hash: no column {missing[0]} in {self._file}; there are {there}")
+
+    # ---- texts ---------------------------------------------------------------------------------------------
+
+    def _of_texts(self, path: Path, name: str) -> Iterator[Batch]:
+        questions = self._questions(read_json_texts(path))
+        yield from self._batches(chain(questions, self._unanswered()), name)
+
+    def _unanswered(self) -> Iterator[tuple[int, RecordedQuestion]]:
+        """Questions of a logger whose answers did not come, at the end of a file."""
+        waiting, self._waiting = self._waiting, _Waiting()
+        yield from waiting.rest()
+
+    def _questions(self, texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, RecordedQuestion]]:
+        """Questions with their lines; requests and responses of a logger are joined."""
+        for place, text in texts:
+            try:
+                event = _event(text)
+                found = questions_of(text) if event is None else self._waiting.joined(event)
+            except Unreadable as error:
+                self._blame(place, str(error))
+                continue
+            except NoQuestion as error:
+                self._seen += 1
+                self._not_asked[error.reason] += 1
+                continue
+            yield from ((place, each) for each in found)
+
+    def _batches(self, questions: Iterable[tuple[int, RecordedQuestion]], name: str) -> Iterator[Batch]:
+        """Batches of questions of one kind each."""
+        block: list[RecordedQuestion] = []
+        size = at = 0
+        before = 0
+        for place, question in questions:
+            at = at + 1 if place == before else 0
+            before = place
+            self._seen += 1
+            asked = self._checked(question.named(f"{name}:{place}" if not at else f"{name}:{place}:{at}"))
+            if asked is None:
+                continue
+            is_other = bool(block) and (block[0].body is None) != (asked.body is None)
+            if len(block) >= ROWS or size >= BLOCK_BYTES or is_other:
+                yield from self._batch(block)
+                block, size = [], 0
+            block.append(asked)
+            size += len(asked.body or b"") + 100
+        yield from self._batch(block)
+
+    def _batch(self, block: list[RecordedQuestion]) -> Iterator[Batch]:
+        """Batch of questions; halves of those whose values have no common type."""
+        if not block:
+            return
+        try:
+            yield batch_of(block)
+        except (SchemaMismatch, pa.ArrowException) as error:
+            if len(block) == 1:
+                self._seen -= 1
+                self._blame(0, f"record {block[0].id}: {error}")
+                return
+            yield from self._batch(block[: len(block) // 2])
+            yield from self._batch(block[len(block) // 2 :])
+
+    def _checked(self, question: RecordedQuestion) -> RecordedQuestion | None:
+        """Question as it may be kept and asked; None where it may not be asked."""
+        if question.body is None:
+            return question
+        try:
+            request = members_of(question.body.decode().encode())
+            kind = self._why_not(request)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._seen -= 1
+            self._blame(0, f"record {question.id}: a request in JSON expected: {error}")
+            return None
+        if kind:
+            self._not_asked[kind] += 1
+            return None
+        return self._redacted(question, request)
+
+    def _why_not(self, request: Members) -> str:
+        if bytes(request.get("messages", b"")) in (b"", b"[]", b"null") and "prompt" not in request:
+            return NO_CONTENT
+        kind = unsafe_kind(request, self._safe)
+        return f"{KINDS[kind]} (--safe-to-ask {kind})" if kind else ""
+
+    def _redacted(self, question: RecordedQuestion, request: Members) -> RecordedQuestion:
+        is_changed = self._redaction.members(request)
+        for name in CALLERS_KEYS:
+            is_changed |= request.pop(name, None) is not None
+        return replace(question, body=msgspec.json.encode(request)) if is_changed else question
+
+    # ---- tables --------------------------------------------------------------------------------------------
+
+    def _of_table(self, path: Path, name: str) -> Iterator[Batch]:
+        how = ReadOptions(Names(), CaptureNames(), ROWS)
+        for block in read_blocks(path, name, how, skip=0, blame=self._blame):
+            if not isinstance(block.rows, pa.Table):
+                texts = (
+                    (place, msgspec.json.encode(row))
+                    for place, row in zip(block.places, block.rows, strict=True)
+                )
+                yield from self._batches(self._questions(texts), name)
+            elif block.route == "records":
+                yield from self._of_columns(block.rows, block.places, name)
+        yield from self._batches(self._unanswered(), name)
+
+    def _of_columns(self, table: pa.Table, places: Sequence[int], name: str) -> Iterator[Batch]:
+        """Columns as they are, but for those that hold requests."""
+        unwanted = [each for each in table.column_names if is_secret(each) or _is_own(table, each)]
+        table = _conversations(table.drop_columns(unwanted))
+        inputs = [each.removeprefix("inputs.") for each in table.column_names if each.startswith("inputs.")]
+        if "request" in inputs or "messages" in inputs or inputs in (["prompt"], ["text"]):
+            yield from self._batches(self._of_rows(table, places, inputs), name)
+            return
+        self._seen += len(table)
+        if not inputs:
+            self._not_asked[NO_CONTENT] += len(table)
+            return
+        yield Batch.from_arrow(table, model=MODEL)
+
+    def _of_rows(
+        self, table: pa.Table, places: Sequence[int], names: list[str]
+    ) -> Iterator[tuple[int, RecordedQuestion]]:
+        """Questions of a table with requests in a column."""
+        times = table.column("ts").cast(pa.string()).to_pylist() if "ts" in table.column_names else None
+        if times is not None:
+            table = table.drop_columns(["ts"])
+        for row, (place, item) in enumerate(zip(places, table.to_pylist(), strict=True)):
+            parts: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}, "attrs": {}}
+            for column, value in item.items():
+                part, _, short = column.partition(".")
+                if value is not None and part in parts:
+                    parts[part][short] = value
+            try:
+                question = _of_parts(parts, names)
+            except (msgspec.MsgspecError, Unreadable) as error:
+                self._blame(place, str(error))
+                continue
+            ts = None if times is None else times[row]
+            yield place, _placed(question, item.get("id"), item.get("entity"), ts)
+
+
+class _Waiting:
+    """Requests of a logger that wait for their responses."""
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[str, bytes] = OrderedDict()
+        self._responses: OrderedDict[str, bytes] = OrderedDict()
+
+    def joined(self, event: Mapping[str, Any]) -> list[RecordedQuestion]:
+        """Questions that are whole now, or that wait no longer."""
+        try:
+            id_, body = str(event["id"]), base64.b64decode(event.get("data_base64", ""), validate=True)
+        except ValueError as error:
+            raise Unreadable(f"data_base64: base64 expected: {error}") from None
+        is_request = ".request" in event["type"]
+        mine, other = (self._requests, self._responses) if is_request else (self._responses, self._requests)
+        if id_ in other:
+            beside = other.pop(id_)
+            return self._questions(id_, *((body, beside) if is_request else (beside, body)))
+        mine[id_] = body
+        if len(mine) <= WAITING:
+            return []
+        oldest, kept = mine.popitem(last=False)
+        return self._questions(oldest, kept, None) if is_request else []
+
+    def rest(self) -> Iterator[tuple[int, RecordedQuestion]]:
+        """Questions of the requests whose responses never came, without a line."""
+        for id_, body in self._requests.items():
+            with contextlib.suppress(Unreadable, NoQuestion):
+                yield from ((0, each) for each in self._questions(id_, body, None))
+
+    def _questions(self, id_: str, request: bytes, response: bytes | None) -> list[RecordedQuestion]:
+        members: dict[str, Any] = {"id": id_, "request": msgspec.Raw(request)}
+        if not _is_json(request):
+            raise Unreadable(f"a request in JSON expected, got {request[:40]!r}")
+        if response is not None:
+            is_json = _is_json(response)
+            members["response"] = msgspec.Raw(response) if is_json else response.decode("utf-8", "replace")
+        return questions_of(msgspec.json.encode(members))
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _event(text: bytes) -> Mapping[str, Any] | None:
+    """Event of a model server's logger, or None."""
+    if b'"bytes"' not in text and b'"specversion"' not in text:
+        return None
+    try:
+        item = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(item, dict):
+        return None
+    if "specversion" in item and "inference." in str(item.get("type")) and "id" in item:
+        data = item.get("data_base64") or base64.b64encode(msgspec.json.encode(item.get("data"))).decode()
+        return {"id": item["id"], "type": item["type"], "data_base64": data}
+    return kserve_event(item)
+
+
+def _of_parts(parts: Mapping[str, dict[str, Any]], names: list[str]) -> RecordedQuestion:
+    """Question of a row whose inputs hold a request."""
+    inputs, attrs, outputs = parts["inputs"], parts["attrs"], parts["outputs"]
+    response = inputs.pop("response", None)
+    said = chat_outputs(outputs) if response is None else recorded_answer(response)
+    body = request_of(inputs, attrs)
+    only = names[0]
+    if body is None and only in _TALK[2:] and isinstance(inputs.get(only), str):
+        body = chat_body(inputs[only])
+    if body is None:
+        raise Unreadable(f"inputs.{only}: a request expected, got {str(inputs.get(only))[:80]!r}")
+    return RecordedQuestion(body=body, outputs=said, attrs=attrs)
+
+
+def _placed(question: RecordedQuestion, id_: Any, entity: Any, ts: str | None) -> RecordedQuestion:
+    return replace(question, id=id_, entity=entity, ts=ts)
+
+
+def _is_own(table: pa.Table, name: str) -> bool:
+    """Test for a column that Outrider's own files have beside the record."""
+    kind = _OWN.get(name)
+    return name in ("model", "received") or name.startswith("label.") or table.schema.field(name).type == kind
+
+
+def _conversations(table: pa.Table) -> pa.Table:
+    """Table with the conversation as the entity."""
+    names = table.column_names
+    if "inputs.conversation" not in names or "entity" in names:
+        return table
+    renamed = ["entity" if name == "inputs.conversation" else name for name in names]
+    return table.rename_columns(renamed)
+
+
+def _is_table(path: Path) -> bool:
+    ending = ending_of(path) or ""
+    return ending in TABLES or ending.startswith(".csv")

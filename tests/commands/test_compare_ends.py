@@ -1,0 +1,170 @@
+"""How ``outrider compare`` ends: stopped, killed, with candidates that never answer; what stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from outrider.cli import app
+from tests.scripted_server import Answer, Asked, Reply, ScriptedServer, scripted_server
+from tests.soak import PATIENCE_S
+
+LONG_S = "10000"
+"""A deadline that no test waits for."""
+
+
+def said(text: str) -> Reply:
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return Reply(json.dumps({"choices": [choice]}).encode())
+
+
+def well(asked: Asked) -> Reply:
+    return said(f"About {json.loads(asked.body)['messages'][-1]['content']} I know all.")
+
+
+def asked_of(production: ScriptedServer, *candidates: ScriptedServer) -> list[str]:
+    named = [word for each in candidates for word in ("--candidate", f"{each.url}/v1")]
+    return ["--production", f"{production.url}/v1", *named]
+
+
+def prompts(folder: Path, count: int = 200) -> list[str]:
+    path = folder / "prompts.jsonl"
+    lines = [
+        {"model": "m", "messages": [{"role": "user", "content": f"thing {number}"}]}
+        for number in range(count)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return ["--from", str(path)]
+
+
+def started(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "outrider", "compare", *arguments, "--json"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def until(happens: Callable[[], Any]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def verdicts(found: Any) -> list[str]:
+    return [each["verdict"] for each in found["candidates"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda _: Reply(b"oops", 500), "status 500"),
+        (lambda _: Reply(b'{"answer":"yes"}'), "choices with a message or a text expected, got answer"),
+        (lambda _: Reply(b'{"choices": []}', cut=3), "no answer: peer closed connection"),
+    ],
+)
+def test_a_candidate_that_never_answers_is_the_verdict_and_others_get_theirs(
+    answer: Answer, reason: str, tmp_path: Path
+) -> None:
+    with (
+        scripted_server(well) as production,
+        scripted_server(answer) as dead,
+        scripted_server(well) as good,
+    ):
+        done = CliRunner().invoke(
+            app,
+            ["compare", *asked_of(production, dead, good), *prompts(tmp_path), "--until", "150", "--json"],
+        )
+    found = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert verdicts(found) == ["worse", "undecided"]
+    assert f"; most often: {reason}" in found["candidates"][0]["sentence"].replace(dead.url[7:] + ": ", "")
+    assert found["records"]["asked"] == 150
+    assert len(dead.asked) < 150 <= len(good.asked)
+
+
+def test_nothing_but_a_dead_candidate_is_worse_not_incomparable(tmp_path: Path) -> None:
+    with scripted_server(well) as production, scripted_server(lambda _: Reply(b"", 503)) as dead:
+        done = CliRunner().invoke(
+            app,
+            ["compare", *asked_of(production, dead), *prompts(tmp_path), "--until", "10000"],
+        )
+    assert done.exit_code == 1
+    assert "is worse: no answer" in done.stdout
+    assert len(production.asked) < 200
+
+
+def test_a_first_interrupt_keeps_the_report_though_a_candidate_hangs(tmp_path: Path) -> None:
+    hang = threading.Event()
+    count = [0]
+
+    def answers_at_first(asked: Asked) -> Reply:
+        count[0] += 1
+        return well(asked) if count[0] <= 20 else Reply(wait=hang)
+
+    with scripted_server(well) as production, scripted_server(answers_at_first) as candidate:
+        process = started(
+            [*asked_of(production, candidate), *prompts(tmp_path), "--twice", "0", "--deadline", LONG_S],
+            tmp_path,
+        )
+        until(lambda: count[0] > 20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        hang.set()
+    found = json.loads(out)
+    assert process.returncode == 6, err
+    assert found["ended"] == "stopped"
+    assert found["records"]["asked"] == found["candidates"][0]["records"] == 16
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    hang = threading.Event()
+    with scripted_server(well) as production, scripted_server(lambda _: Reply(wait=hang)) as candidate:
+        process = started(
+            [*asked_of(production, candidate), *prompts(tmp_path), "--deadline", LONG_S], tmp_path
+        )
+        until(lambda: candidate.asked)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # two signals at once are one
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        hang.set()
+    assert (process.returncode, out) in ((130, ""), (5, out))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_comparison_leaves_no_process_of_a_model_behind(
+    sent: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, pathlib, time\n\n\ndef answer(record):\n"
+        "    pathlib.Path(str(os.getpid()) + '.pid').touch()\n    time.sleep(10000)\n\n\nother = answer\n",
+        encoding="utf-8",
+    )
+    rows = "".join(json.dumps({"id": str(x), "inputs": {"x": x}}) + "\n" for x in range(100))
+    (tmp_path / "rows.jsonl").write_text(rows, encoding="utf-8")
+    both = ["--production", "slow.py:answer", "--candidate", "slow.py:other"]
+    process = started([*both, "--from", "rows.jsonl", "--deadline", LONG_S], tmp_path)
+    until(lambda: len([*tmp_path.glob("*.pid")]) == 2)
+    process.send_signal(sent)
+    process.communicate(timeout=PATIENCE_S)
+    for model in tmp_path.glob("*.pid"):
+        until(lambda pid=int(model.stem): is_gone(pid))  # type: ignore[misc]
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    return state == "Z"

@@ -1,0 +1,165 @@
+"""A request of each kind that needs more than names: bodies and addresses that fit what a service holds."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import text
+
+from outrider.assertions import Batch
+from outrider.assertions.learn import learn
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.improvement import jobs
+from outrider.dataops.learned.proposals import Learned, learned_path, save_learned
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import now_us, open_database, write
+from outrider.monitor.queries.published_outcomes import OutcomeGiven
+from tests.monitor.web.sample import MODEL
+from tests.monitor.web.test_api_types import Api
+from tests.soak import PATIENCE_S
+
+from .mutations import Request
+
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+DATASET = "worked"
+OUTCOME = "4/test_digits/inv_shift"
+PICTURE = [[0.0, 0.25, 0.5, 0.75]] * 4
+LOOK_S = 0.1
+
+
+def complete(api: Api) -> None:
+    """Give a sample what routes serve from files: weights, rows, pictures of flags, proposals."""
+    settings = api.intake.settings
+    objects, engine = LocalObjects(settings.data_folder / "objects"), open_database(settings.database_url)
+    with write(engine) as connection:
+        for ids in ("ab", "abc"):
+            draft = datasets.prepare(
+                connection, objects, dataset=DATASET, batch=_rows(ids), append=True,
+                provenance=[Provenance(one, "none", "human", "train") for one in ids],
+            )  # fmt: skip
+            datasets.commit(connection, draft, validation={}, now_us=now_us(), made_from=[])
+        connection.execute(
+            text("UPDATE model_version SET weights = :to WHERE version = '3'"),
+            {"to": objects.put(b"weights")},
+        )
+        connection.execute(
+            text("UPDATE flag SET evidence = :to"), {"to": json.dumps({"inputs": {"image": PICTURE}})}
+        )
+    engine.dispose()
+    known = Batch.from_columns({"inputs.x": np.linspace(0.0, 1.0, 400)}, model=MODEL)
+    found = Learned(now_us(), known.rows, 1.0, tuple(learn(known)))
+    assert found.proposals
+    save_learned(learned_path(settings.data_folder, MODEL), found)
+
+
+def worked_requests(api: Api) -> list[Request]:
+    """Requests that are answered with success, in their order."""
+    flag = api.ask("GET", f"/v1/flags?model={MODEL}").json()["flags"][0]
+    outcome = api.ask("GET", f"/v1/suites/{MODEL}/outcomes/{OUTCOME}").json()["outcome"]
+    given = {name: outcome[name] for name in OutcomeGiven.model_fields}
+    image = {"image": [[0.0] * 8] * 8}
+    record = {"model": MODEL, "id": "new", "inputs": image, "outputs": {"label": 3}}
+    assertion = f"/assertions/{MODEL}/{flag['assertion']}"
+    return [
+        _form("/login", key=api.key, next="/"),
+        _json("/v1/records", [record, record | {"id": "other", "inputs": image | {"learnt": 1.5}}]),
+        _json("/v1/labels", [{"model": MODEL, "id": "new", "label": {"label": 3}}]),
+        _json("/v1/columns/forget", {"model": MODEL, "names": ["inputs.learnt"]}),
+        _get("/static/outrider.css"),
+        _get(f"/v2/models/{MODEL}/ready"),
+        _form(f"/sessions/{api.open_session()}/end"),
+        _json(f"/v1/sessions/{api.open_session()}/end", {}),
+        _form("/reviews", flag=flag["id"], is_error="1"),
+        _form("/incidents/inc_2", action="acknowledge"),
+        _json("/v1/incidents/inc_2", {"action": "mute", "for_s": 60}),
+        _json("/v1/keys", {"name": "anna", "scopes": ["label"]}),
+        _json("/v1/keys/anna/limits", {"bytes_per_day": 10}),
+        _json("/v1/keys/anna/revoke", {}),
+        _json(f"/v1/suites/{MODEL}/cases", {"flag": flag["id"], "mode": "mft", "label": 3}),
+        _get(f"/v1/flags/{MODEL}/{flag['id']}"),
+        _get("/v1/retrains/job-1"),
+        _get(f"/v1/models/{MODEL}/versions/3/weights"),
+        _get(f"/v1/datasets/{DATASET}/versions/newest"),
+        _get(f"/v1/datasets/{DATASET}/versions/newest/provenance"),
+        _get(f"/v1/datasets/{DATASET}/versions/2/rows?part=train"),
+        _get(f"/v1/datasets/{DATASET}/diff?old=1&new=2"),
+        _get(f"/m/{MODEL}/behavior/{OUTCOME}"),
+        _get(f"/m/{MODEL}/images/behavior/{OUTCOME}?case=0&name=image&part=after"),
+        _get(f"/m/{MODEL}/images/flags/{flag['id']}/inputs.image"),
+        _form(f"/m/{MODEL}/labels", record=flag["record_id"], value="3"),
+        _form(f"/m/{MODEL}/cases", flag=flag["id"], mode="mft", label="3"),
+        _get(assertion),
+        _get(f"/v1{assertion}"),
+        _json(f"/v1{assertion}/suspend", {"for_s": 60}),
+        _json(f"/v1{assertion}/resume", {}),
+        _form(f"{assertion}/suspend", for_s="60"),
+        _form(f"{assertion}/resume"),
+        _get(f"/v1/suites/{MODEL}/outcomes/{OUTCOME}"),
+        _get(f"/v1/flags?model={MODEL}"),
+        _get(f"/v1/weak-labels?model={MODEL}"),
+        _get(f"/v1/fairness?model={MODEL}&by=device&positive=3"),
+        _get(f"/m/{MODEL}/images/records/inputs.image/{flag['record_id']}"),
+        _json(f"/v1/suites/{MODEL}/outcomes", {"version": "3", "source": "cli", "outcomes": [given]}),
+        Request(f"/v1/datasets/{DATASET}/versions?model={MODEL}&wait_s=0", ARROW, _arrow(_rows("d"))),
+        _json(f"/v1/datasets/{MODEL}-flagged/versions?wait_s=0", {"model": MODEL, "from": "flags"}),
+        _json("/v1/retrains", {"model": MODEL, "candidate": "4"}),
+        _json(f"/v1/models/{MODEL}/promote", {"version": "4", "force": True}),
+        _json(f"/v1/models/{MODEL}/rollback", {}),
+        _json("/v1/pauses", {"what": "shadow", "model": MODEL}),
+        _json("/v1/pauses/resume", {"what": "shadow", "model": MODEL}),
+        _json("/v1/proposals/accept", {"model": MODEL}),
+        _form(f"/m/{MODEL}/proposals/accept"),
+    ]
+
+
+@contextlib.contextmanager
+def jobs_that_fail(api: Api) -> Iterator[None]:
+    """End every job, as no trainer runs: a request that waits for its dataset goes on."""
+    engine, stop = open_database(api.intake.settings.database_url), threading.Event()
+
+    def run() -> None:
+        while not stop.wait(LOOK_S):
+            with write(engine) as connection:
+                while (job := jobs.claim(connection, now_us=now_us())) is not None:
+                    jobs.fail(connection, job.id, "no trainer runs in this test", now_us=now_us())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+        engine.dispose()
+
+
+def _rows(ids: str) -> Batch:
+    images = np.zeros((len(ids), 8, 8), dtype=np.float32)
+    return Batch.from_columns(
+        {"id": list(ids), "inputs.image": images, "label.label": [3] * len(ids)}, model=MODEL
+    )
+
+
+def _arrow(batch: Batch) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = batch.to_arrow()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_batch(table)
+    return bytes(sink.getvalue())
+
+
+def _get(path: str) -> Request:
+    return Request(path, {}, b"", "GET")
+
+
+def _json(path: str, body: object) -> Request:
+    return Request(path, {"content-type": "application/json"}, json.dumps(body).encode())
+
+
+def _form(path: str, **fields: str) -> Request:
+    return Request(path, {"content-type": "application/x-www-form-urlencoded"}, urlencode(fields).encode())

@@ -186,17 +186,18 @@ def test_a_seed_repeats_flags_selection_and_digests(
         loop.label()
         wait_until(lambda: len(digests(loop)) == 3, "dataset version")
         known = {version["dataset"]: version["digest"] for version in result["datasets"]}
-        assert digests(loop) == known
+        found = digests(loop)
         flags = {(flag["record_id"], flag["assertion"]) for flag in read_flags(loop.api)}
-    for sql in (
-        "SELECT record_id || assertion || part FROM dataset_row WHERE dataset = 'digits-flagged'",
-        "SELECT record_id || ' ' || reason FROM label_request",
-    ):
-        assert ids(query(again, sql)) == ids(query(folder, sql))
     old = set(
         query(folder, "SELECT record_id, assertion FROM flag WHERE slot = 'champion' AND version = '1'")
     )
     assert {flag for flag in flags if ".fl" not in flag[0]} == {flag for flag in old if ".fl" not in flag[0]}
+    for sql in (
+        "SELECT record_id || ' ' || reason FROM label_request",
+        "SELECT record_id || assertion || part FROM dataset_row WHERE dataset = 'digits-flagged'",
+    ):
+        assert ids(query(again, sql)) == ids(query(folder, sql))
+    assert found == known
 
 
 def digests(loop: Loop) -> dict[str, str]:

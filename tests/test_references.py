@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from outrider.assertions import Batch
 from outrider.cli import app
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
@@ -118,11 +119,11 @@ def commit(project: Path, engine: Engine, rows: int) -> None:
         model="net",
     )
     with write(engine) as connection:
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection, objects, dataset="train", batch=batch, append=False,
             provenance=[datasets.Provenance(f"r{row}", "", "test", "train") for row in range(rows)],
         )  # fmt: skip
-        datasets.commit(connection, draft, validation={}, now_us=rows)
+        changes.commit(connection, draft, validation={}, now_us=rows)
 
 
 def test_versions_of_a_dataset_are_read_from_the_data_folder(project: Path, engine: Engine) -> None:

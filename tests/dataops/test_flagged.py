@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from outrider.assertions import Batch
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import collect as flagged
-from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
@@ -157,10 +157,10 @@ def test_what_is_in_a_version_or_quarantined_is_not_collected_again(
     assert found.batch is not None
     batch, provenance = flagged.keep(found.batch, found.provenance, [0])
     with write(engine) as connection:
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection, objects, dataset="d", batch=batch, provenance=provenance, append=True
         )
-        datasets.commit(connection, draft, validation={}, now_us=1)
+        changes.commit(connection, draft, validation={}, now_us=1)
         flagged.quarantine(connection, "d", {"b": "odd"}, now_us=1)
         assert flagged.count_new(connection, model="m", dataset="d") == 1
     again = collect(engine, blocks)

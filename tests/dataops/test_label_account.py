@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, update
 
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.label_account import LabelAccount, account_words, label_account
@@ -79,10 +80,10 @@ def test_rows_of_earlier_versions_and_what_was_refused_before_are_told_apart(
     assert first.batch is not None
     batch, provenance = flagged.keep(first.batch, first.provenance, [0, 1])
     with write(engine) as connection:
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection, objects, dataset="d", batch=batch, provenance=provenance, append=True
         )
-        datasets.commit(connection, draft, validation={}, now_us=1, notes={"labels": {"rows": 2}})
+        changes.commit(connection, draft, validation={}, now_us=1, notes={"labels": {"rows": 2}})
         flagged.quarantine(connection, "d", {"c": "odd"}, now_us=1)
         assert datasets.get(connection, "d").manifest["labels"] == {"rows": 2}
     told = account(engine, collect(engine, blocks))

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, insert
 
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.labels.weak_labels import Correction, corrected
@@ -127,7 +128,7 @@ def test_an_entity_stays_in_its_part_when_the_share_changes(
         found = collect(engine, blocks, share=share)
         assert found.batch is not None
         with write(engine) as connection:
-            draft = datasets.prepare(
+            draft = changes.prepare(
                 connection,
                 objects,
                 dataset="d",
@@ -135,7 +136,7 @@ def test_an_entity_stays_in_its_part_when_the_share_changes(
                 provenance=found.provenance,
                 append=True,
             )
-            datasets.commit(connection, draft, validation={}, now_us=0)
+            changes.commit(connection, draft, validation={}, now_us=0)
         return {row.record_id: row.part for row in found.provenance}
 
     assert commit(1.0) == {"a": "held_out"}
@@ -168,10 +169,10 @@ def test_what_a_human_says_later_takes_the_place_of_a_weak_label(
 def keep(engine: Engine, objects: LocalObjects, found: flagged.Collected) -> datasets.Version:
     assert found.batch is not None
     with write(engine) as connection:
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection, objects, dataset="d", batch=found.batch, provenance=found.provenance, append=True
         )
-        return datasets.commit(connection, draft, validation={}, now_us=1)
+        return changes.commit(connection, draft, validation={}, now_us=1)
 
 
 def test_elements_of_a_list_are_added_and_removed(engine: Engine) -> None:
@@ -218,7 +219,9 @@ def test_lists_grow_from_block_to_block_and_from_version_to_version(
         [{"x": 2.0, "kind": None}, {"x": 1.0, "kind": None}],
         [],
     ]
-    assert datasets.diff(objects, first, second) == datasets.Diff(added=["d"], removed=[], changed=[])
+    with engine.connect() as connection:
+        difference = datasets.diff(connection, objects, first, second)
+    assert difference == datasets.Diff(added=["d"], removed=[], changed=[])
 
 
 def test_a_correction_of_an_element_that_is_not_there_is_quarantined(engine: Engine, blocks: Blocks) -> None:

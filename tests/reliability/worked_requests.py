@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from outrider.assertions import Batch
 from outrider.assertions.learn import learn
-from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.improvement import jobs
 from outrider.dataops.learned.proposals import Learned, learned_path, save_learned
@@ -38,11 +38,11 @@ def complete(api: Api) -> None:
     objects, engine = LocalObjects(settings.data_folder / "objects"), open_database(settings.database_url)
     with write(engine) as connection:
         for ids in ("ab", "abc"):
-            draft = datasets.prepare(
+            draft = changes.prepare(
                 connection, objects, dataset=DATASET, batch=_rows(ids), append=True,
                 provenance=[Provenance(one, "none", "human", "train") for one in ids],
             )  # fmt: skip
-            datasets.commit(connection, draft, validation={}, now_us=now_us(), made_from=[])
+            changes.commit(connection, draft, validation={}, now_us=now_us(), made_from=[])
         connection.execute(
             text("UPDATE model_version SET weights = :to WHERE version = '3'"),
             {"to": objects.put(b"weights")},

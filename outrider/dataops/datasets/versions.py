@@ -1,42 +1,37 @@
-"""Dataset versions.
+"""Dataset versions: their rows, where those come from, and how two of them differ.
 
-Immutable Parquet files named by their digest, a manifest each, provenance per row. A version is a list of
-files; appending shares the parent's files. A row's provenance (:class:`DatasetRow`) stands under the number
-of the version that *added* its file, at its position in that file, and is written in the transaction that
-commits the version, together with lineage and outbox.
+A version's rows lie in Parquet files named by their digest, one for each version that added rows. The life of
+a row (:class:`DatasetRow`) says where it lies, which versions have it and where it comes from.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from io import BytesIO
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from sqlalchemy import Connection, func, insert, select
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Select, func, or_, select
+from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, common_type
-from outrider.dataops.models.lineage import Kind, add_edges, node_id
-from outrider.dataops.outbox import WebhookTarget, enqueue
+from outrider.dataops.models.lineage import node_id
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetFile, DatasetRow, DatasetVersion, Quarantine
 from outrider.dataops.state.tables import table_of
-from outrider.errors import NotFound, OutriderError, SchemaMismatch
+from outrider.errors import NotFound
 
-_VERSION = table_of(DatasetVersion)
-_ROW = table_of(DatasetRow)
+from .digests import digests_of
+from .row_files import conform, read_groups, schema_of_file
+
+_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetFile), table_of(DatasetRow)
 _REFUSED = table_of(Quarantine)
 _LEFT_OUT = ("received", "partial")
-_NOT_CONTENT = ("ts", *_LEFT_OUT)
-
-
-class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
-    """Another version was committed meanwhile: prepare again."""
+Place = tuple[int, int]
+"""File and position of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,156 +57,43 @@ class Version:
     rows: int
     manifest: dict[str, Any]
     created_us: int
+    arrow_schema: bytes | None = field(default=None, repr=False)
+    state: bytes | None = field(default=None, repr=False)
 
     @property
     def id(self) -> str:
         """Name in lineage, such as ``digits-flagged@2``."""
         return node_id(self.dataset, self.number)
 
+    @property
+    def bytes(self) -> int:
+        """Size of its files."""
+        files = self.manifest.get("files", ())
+        return int(self.manifest.get("bytes", sum(file["bytes"] for file in files)))
+
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """Draft of a version: files are stored, but still invisible."""
+class Life:
+    """Row of a dataset from one version until another."""
 
-    dataset: str
-    model: str
-    parent: Version | None
-    digest: str
-    rows: int
-    files: list[dict[str, Any]]
-    columns: dict[str, str]
-    provenance: Sequence[Provenance] = field(repr=False)
+    file: int
+    position: int
+    number: int
+    """First version that has it."""
+    removed: int | None
+    """First version that does not have it any more."""
+    origin: Provenance
+    digest: bytes | None
+    """SHA-256 of its content and of its labels; None in old versions."""
 
+    @property
+    def place(self) -> Place:
+        """File and position."""
+        return self.file, self.position
 
-def prepare(
-    connection: Connection,
-    objects: ObjectStore,
-    *,
-    dataset: str,
-    batch: Batch,
-    provenance: Sequence[Provenance],
-    append: bool,
-) -> Draft:
-    """Store the files of a coming version; nothing is visible until :func:`commit`.
-
-    Parameters
-    ----------
-    batch, provenance
-        The rows to add and where each comes from, aligned. They are stored in order of their ids.
-    append
-        Whether the rows of the newest version stay, but for those whose ids come again; else the new
-        version holds these rows alone.
-
-    Raises
-    ------
-    ValueError
-        If there is no row, provenance is not aligned, or an id occurs twice.
-    SchemaMismatch
-        If appended rows have other columns than the version they are appended to; lists of objects may have
-        got fields.
-    """
-    if batch.rows == 0 or len(provenance) != batch.rows:
-        raise ValueError(
-            f"one provenance per row expected for > 0 rows, got {len(provenance)} for {batch.rows}"
-        )
-    parent = newest(connection, dataset)
-    table = canonical(batch)
-    order = np.argsort(np.asarray(batch.keys, dtype=str), kind="stable")
-    provenance = [provenance[row] for row in order]
-    files: list[dict[str, Any]] = []
-    whole = table
-    if append and parent is not None:
-        stored = _read_files(objects, parent.manifest["files"])
-        old = _grown(stored, table.schema)
-        table = _conform(table, old.schema, node_id(dataset, parent.number))
-        stays = pc.invert(pc.is_in(old["id"], table["id"]))
-        whole = pa.concat_tables([old.filter(stays), table])
-        if old is stored and whole.num_rows == old.num_rows + table.num_rows:
-            files = list(parent.manifest["files"])
-        else:  # files never change: what is left of the old rows is written anew
-            earlier = _provenance_in_order(connection, parent)
-            provenance = [
-                *(p for p, stay in zip(earlier, stays.to_pylist(), strict=True) if stay),
-                *provenance,
-            ]
-            table = whole
-    _unique_ids(whole)
-    data = _to_parquet(table)
-    number = 1 if parent is None else parent.number + 1
-    entry = {"sha256": objects.put(data), "rows": table.num_rows, "bytes": len(data), "added": number}
-    columns = {f.name: str(f.type) for f in table.schema}
-    return Draft(
-        dataset,
-        batch.model,
-        parent,
-        content_digest(whole),
-        whole.num_rows,
-        [*files, entry],
-        columns,
-        provenance,
-    )
-
-
-def commit(
-    connection: Connection,
-    draft: Draft,
-    *,
-    validation: dict[str, Any],
-    now_us: int,
-    made_from: Sequence[tuple[Kind, str, str]] = (),
-    targets: Sequence[WebhookTarget] = (),
-    service: str = "",
-    notes: Mapping[str, Any] | None = None,
-) -> Version:
-    """Make a draft the newest version, in the caller's write transaction.
-
-    ``service`` is the address under which receivers of the event find the rows. Content equal to the newest
-    version's commits nothing and returns that version. ``notes`` join the manifest.
-
-    Raises
-    ------
-    StaleParent
-        If the newest version is no longer the draft's parent.
-    """
-    current = newest(connection, draft.dataset)
-    if current is not None and current.digest == draft.digest:
-        return current
-    expected = None if draft.parent is None else draft.parent.number
-    if (None if current is None else current.number) != expected:
-        raise StaleParent(
-            f"dataset {draft.dataset!r}: prepared on version {expected}, but the newest is "
-            f"{None if current is None else current.number}; prepare it again"
-        )
-    number = 1 if expected is None else expected + 1
-    manifest = {"files": draft.files, "columns": draft.columns, "validation": validation}
-    manifest |= notes or {}
-    version = Version(
-        draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
-    )
-    connection.execute(insert(_VERSION).values(asdict(version)))
-    connection.execute(
-        insert(_ROW),
-        [
-            {
-                "dataset": version.dataset,
-                "number": number,
-                "position": position,
-                "record_id": row.record_id,
-                "assertion": row.assertion,
-                "label_source": row.label_source,
-                "part": row.part,
-            }
-            for position, row in enumerate(draft.provenance)
-        ],
-    )
-    parents = [*made_from]
-    if expected is not None and len(draft.files) > 1:
-        parents.append(("dataset", node_id(version.dataset, expected), "parent"))
-    add_edges(connection, "dataset", version.id, parents, now_us=now_us)
-    job = next((name for kind, name, _ in made_from if kind == "job"), None)
-    data = {"job": job, "model": version.model} | told(version, service)
-    enqueue(connection, "dataset.committed", data, targets=targets, now_us=now_us)
-    return version
+    def is_in(self, number: int) -> bool:
+        """Test for a row of that version."""
+        return self.number <= number and (self.removed is None or self.removed > number)
 
 
 def told(version: Version, service: str) -> dict[str, object]:
@@ -269,30 +151,65 @@ def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
     return [(model, count) for model, count in connection.execute(query)]
 
 
+def schema_of(connection: Connection, objects: ObjectStore, version: Version) -> pa.Schema:
+    """Columns of a version's rows and their types."""
+    if version.arrow_schema is not None:
+        return pa.ipc.read_schema(pa.py_buffer(version.arrow_schema))
+    first = connection.execute(_files(version).limit(1)).one()
+    return schema_of_file(objects.mapped(first.sha256))
+
+
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
     """Provenance of every row of a version, in :func:`read`'s order."""
-    return _provenance_in_order(connection, version)
+    return [life.origin for life in lives(connection, version)]
 
 
-def _provenance_in_order(connection: Connection, version: Version) -> list[Provenance]:
-    rows: list[Provenance] = []
-    for file in version.manifest["files"]:
-        found = connection.execute(
-            select(_ROW.c.record_id, _ROW.c.assertion, _ROW.c.label_source, _ROW.c.part)
-            .where(_ROW.c.dataset == version.dataset, _ROW.c.number == int(file["added"]))
-            .order_by(_ROW.c.position)
-        )
-        rows += [Provenance(*row) for row in found]
-    return rows
+def lives(connection: Connection, version: Version) -> list[Life]:
+    """Every row of a version, in :func:`read`'s order."""
+    query = _lives(version.dataset).where(*_is_in(version.number)).order_by(_ROW.c.file, _ROW.c.position)
+    return [_life(row) for row in connection.execute(query)]
+
+
+def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
+    """Those of the ids that the newest version has."""
+    query = _lives(dataset).where(_ROW.c.removed.is_(None), _ROW.c.record_id.in_(among(ids)))
+    found = (_life(row) for row in connection.execute(query))
+    return {life.origin.record_id: life for life in found}
+
+
+def among(ids: Sequence[str]) -> Select[Any]:
+    """Ids as a query for ``IN``: one parameter, however many they are."""
+    return select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
-    """Rows of a version, or its part ``train`` or ``held_out``."""
-    batch = Batch.from_arrow(_read_files(objects, version.manifest["files"]), model=version.model)
-    if part is None:
-        return batch
-    parts = np.array([row.part for row in provenance(connection, version)])
-    return batch.take(parts == part)
+    """Rows of a version, or its part ``train`` or ``held_out``, by version that added them, part and id."""
+    return Batch.from_arrow(read_table(connection, objects, version, part=part), model=version.model)
+
+
+def read_table(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    *,
+    part: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of a version as a table, some of its columns if named."""
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    labels, gone = _relabelled(connection, version), _gone(connection, version)
+    tables = []
+    for file in connection.execute(_files(version)).all():
+        groups = read_groups(objects.mapped(file.sha256), file.parts, part, schema.names)
+        table, positions = conform(groups.table, schema), groups.positions
+        keeps = ~np.isin(positions, [at for at in gone[file.file] if at not in labels[file.file]])
+        if part is not None and file.parts is None:
+            keeps &= np.isin(positions, _of_part(connection, version, file.file, part))
+        table = _with_labels(table, positions, labels[file.file])
+        tables.append(table if keeps.all() else table.filter(pa.array(keeps)))
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,20 +221,21 @@ class Diff:
     changed: list[str]
 
 
-def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
-    """Difference between two versions; common files are not read."""
-    shared = {file["sha256"] for file in old.manifest["files"]} & {
-        file["sha256"] for file in new.manifest["files"]
-    }
-    sides = []
+def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version) -> Diff:
+    """Difference between two versions of a dataset, from the rows that changed between them."""
+    low, high = sorted((old.number, new.number))
+    sides: dict[int, dict[str, bytes | None]] = {low: {}, high: {}}
+    for life in _changed(connection, old.dataset, low, high):
+        for number, side in sides.items():
+            if life.is_in(number):
+                side[life.origin.record_id] = life.digest
     for version in (old, new):
-        files = [file for file in version.manifest["files"] if file["sha256"] not in shared]
-        rows: dict[str, int] = {}
-        if files:
-            batch = Batch.from_arrow(_read_files(objects, files).drop_columns("ts"), model=version.model)
-            rows = dict(zip(batch.keys.tolist(), batch.content_digests().tolist(), strict=True))
-        sides.append(rows)
-    before, after = sides
+        side = sides[version.number]
+        if None in side.values():  # of an old version
+            table = read_table(connection, objects, version)
+            known = zip(table.column("id").to_pylist(), digests_of(table), strict=True)
+            side |= {name: digest for name, digest in known if name in side}
+    before, after = sides[old.number], sides[new.number]
     return Diff(
         added=sorted(after.keys() - before.keys()),
         removed=sorted(before.keys() - after.keys()),
@@ -325,108 +243,91 @@ def diff(objects: ObjectStore, old: Version, new: Version) -> Diff:
     )
 
 
-def canonical(batch: Batch) -> pa.Table:
-    """The columns that a dataset keeps, rows in order of their ids."""
-    table = kept_columns(batch)
-    order = np.argsort(np.asarray(batch.keys, dtype=str), kind="stable")
-    return table.take(pa.array(order))
-
-
 def kept_columns(batch: Batch) -> pa.Table:
     """Columns of a batch that a dataset keeps."""
     return pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
 
 
-def content_digest(table: pa.Table) -> str:
-    """SHA-256 of rows' content, whatever their order, files, or time recorded.
-
-    Covers names, types, nulls and values of all columns but ``ts``, ``received`` and ``partial``.
-    """
-    order = np.argsort(table.column("id").to_numpy().astype(str), kind="stable")
-    table = table.take(pa.array(order))
-    digest = hashlib.sha256()
-    for name in sorted(name for name in table.column_names if name not in _NOT_CONTENT):
-        column = table.column(name).combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        digest.update(f"{name}\0{column.type}\0{len(column)}\0".encode())
-        digest.update(np.packbits(column.is_null().to_numpy(zero_copy_only=False)).tobytes())
-        for part in _value_bytes(column):
-            digest.update(part)
-    return digest.hexdigest()
+# ---- rows of the database -------------------------------------------------------------------------------
 
 
-def _value_bytes(column: pa.Array) -> list[bytes]:
-    """Bytes that depend on the values alone, not on what lies under nulls or in spare buffer space."""
-    if isinstance(column.type, pa.FixedShapeTensorType):
-        column = column.storage
-    if pa.types.is_fixed_size_list(column.type) and not column.null_count:
-        return _value_bytes(column.flatten())
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        values = column.fill_null(0).to_numpy(zero_copy_only=False)
-        if pa.types.is_floating(kind):
-            values = values + values.dtype.type(0)  # -0.0 equals 0.0
-        return [values.tobytes()]
-    texts = [repr(value).encode() for value in column.to_pylist()]
-    return [np.array([len(text) for text in texts], dtype=np.int64).tobytes(), b"".join(texts)]
+def _lives(dataset: str) -> Select[Any]:
+    columns = [_ROW.c[name] for name in ("file", "position", "number", "removed")]
+    origin = [_ROW.c[name] for name in ("record_id", "assertion", "label_source", "part")]
+    return select(*columns, *origin, _ROW.c.digest).where(_ROW.c.dataset == dataset)
 
 
-def _to_parquet(table: pa.Table) -> bytes:
-    floats = {f.name for f in table.schema if not pa.types.is_string(f.type)}
-    buffer = BytesIO()
-    pq.write_table(
-        table,
-        buffer,
-        compression="zstd",
-        use_dictionary=[name for name in table.column_names if name not in floats],
-        store_schema=True,
-        use_compliant_nested_type=False,  # lists keep the type that they had, and so the digest of a version
+def _life(row: Sequence[Any]) -> Life:
+    file, position, number, removed, record_id, assertion, source, part, digest = row
+    return Life(file, position, number, removed, Provenance(record_id, assertion, source, part), digest)
+
+
+def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:
+    return _ROW.c.number <= number, or_(_ROW.c.removed.is_(None), _ROW.c.removed > number)
+
+
+def _files(version: Version) -> Select[Any]:
+    living = or_(_FILE.c.ended.is_(None), _FILE.c.ended > version.number)
+    query = select(_FILE).where(_FILE.c.dataset == version.dataset, _FILE.c.file <= version.number, living)
+    return query.order_by(_FILE.c.file)
+
+
+def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int, dict[str, Any]]]:
+    """Labels in the place of those of a file, by file and position."""
+    query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
+        _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
-    return buffer.getvalue()
+    found: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for file, position, labels in connection.execute(query):
+        found[file][position] = labels
+    return found
 
 
-def _read_files(objects: ObjectStore, files: Sequence[dict[str, Any]]) -> pa.Table:
-    tables = [pq.read_table(BytesIO(objects.get(file["sha256"]))) for file in files]
-    return pa.concat_tables([table.replace_schema_metadata(tables[0].schema.metadata) for table in tables])
+def _gone(connection: Connection, version: Version) -> dict[int, list[int]]:
+    """Positions whose rows the version has no more, or with other labels, by file."""
+    query = select(_ROW.c.file, _ROW.c.position).where(
+        _ROW.c.dataset == version.dataset, _ROW.c.removed.is_not(None), _ROW.c.removed <= version.number
+    )
+    found: dict[int, list[int]] = defaultdict(list)
+    for file, position in connection.execute(query):
+        found[file].append(position)
+    return found
 
 
-def _grown(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with its lists in the types that they share with ``schema``: itself when none has grown."""
-    for place, column in enumerate(table.column_names):
-        if column not in schema.names:
-            continue
-        kind = table.schema.field(column).type
-        common = common_type(kind, schema.field(column).type)
-        if common is not None and common != kind:
-            table = table.set_column(place, column, as_type(table.column(column).combine_chunks(), common))
+def _of_part(connection: Connection, version: Version, file: int, part: str) -> list[int]:
+    query = select(_ROW.c.position).where(
+        _ROW.c.dataset == version.dataset, _ROW.c.file == file, _ROW.c.part == part
+    )
+    return list(connection.scalars(query))
+
+
+def _with_labels(
+    table: pa.Table, positions: NDArray[np.int64], labels: dict[int, dict[str, Any]]
+) -> pa.Table:
+    """Rows with the labels that count."""
+    places = np.flatnonzero(np.isin(positions, list(labels)))
+    if not len(places):
+        return table
+    given = [labels[int(position)] for position in positions[places]]
+    index = np.arange(table.num_rows)
+    index[places] = table.num_rows + np.arange(len(places))
+    for name in [name for name in table.column_names if name.startswith("label.")]:
+        kind = table.schema.field(name).type
+        values = pa.array([value.get(name) for value in given], kind)
+        column = pa.concat_arrays([*table.column(name).chunks, values]).take(pa.array(index))
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
     return table
 
 
-def _conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """``table`` with the columns of ``schema``: inputs and labels must fit, others are filled or dropped."""
-    for column in dict.fromkeys([*schema.names, *table.column_names]):
-        kinds = [str(s.field(column).type) if column in s.names else "absent" for s in (schema, table.schema)]
-        if kinds[0] == kinds[1]:
-            continue
-        if "absent" not in kinds:
-            wanted, given = schema.field(column).type, table.schema.field(column).type
-            if common_type(wanted, given) == wanted:  # lists that say less than others before
-                place = table.schema.get_field_index(column)
-                table = table.set_column(
-                    place, column, as_type(table.column(column).combine_chunks(), wanted)
-                )
-                continue
-        if column.startswith(("inputs.", "label.")) or "absent" not in kinds:
-            raise SchemaMismatch(column, f"{kinds[0]} in {name}, {kinds[1]} in the rows to append")
-        if kinds[1] == "absent":
-            table = table.append_column(column, pa.nulls(table.num_rows, schema.field(column).type))
-    return table.select(schema.names).replace_schema_metadata(schema.metadata)
-
-
-def _unique_ids(table: pa.Table) -> None:
-    ids, counts = np.unique(table.column("id").to_numpy().astype(str), return_counts=True)
-    if (counts > 1).any():
-        raise ValueError(
-            f"ids must be unique in a dataset, got {ids[counts > 1][:3].tolist()} more than once"
-        )
+def _changed(connection: Connection, dataset: str, low: int, high: int) -> list[Life]:
+    """Rows that came or went in versions above ``low`` up to ``high``."""
+    found: dict[tuple[int, int, int], Life] = {}
+    for changed in (
+        (_ROW.c.file > low, _ROW.c.file <= high),
+        (_ROW.c.labels.is_not(None), _ROW.c.number > low, _ROW.c.number <= high),
+        (_ROW.c.removed.is_not(None), _ROW.c.removed > low, _ROW.c.removed <= high),
+    ):
+        for row in connection.execute(_lives(dataset).where(*changed)):
+            life = _life(row)
+            found[life.file, life.position, life.number] = life
+    return list(found.values())

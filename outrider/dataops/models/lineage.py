@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.state.improvement_tables import (
@@ -196,8 +196,8 @@ def _dataset_facts(connection: Connection, name: str) -> dict[str, Any]:
     ).first()
     if row is None:
         return {}
-    added = [int(file["added"]) for file in row.manifest["files"]]
-    rows = _ROW.c.dataset == dataset, _ROW.c.number.in_(added)
+    living = or_(_ROW.c.removed.is_(None), _ROW.c.removed > row.number)
+    rows = _ROW.c.dataset == dataset, _ROW.c.number <= row.number, living
     parts = connection.execute(select(_ROW.c.part, func.count()).where(*rows).group_by(_ROW.c.part))
     sources = connection.execute(
         select(_ROW.c.label_source, func.count()).where(*rows).group_by(_ROW.c.label_source)

@@ -69,7 +69,7 @@ class LabelRound(SQLModel, table=True):
 
 
 class DatasetVersion(SQLModel, table=True):
-    """Immutable, validated set of rows. Its files are named by their SHA-256."""
+    """Immutable, validated set of rows: what its files add and its rows take back, up to its number."""
 
     __tablename__ = "dataset_version"
     dataset: str = Field(primary_key=True)
@@ -79,23 +79,59 @@ class DatasetVersion(SQLModel, table=True):
     digest: str
     rows: int
     manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    """Files (SHA-256, rows, bytes), columns, filters and the validation result."""
+    """Columns, counts by provenance, changes, notes and the validation result."""
     created_us: int
+    arrow_schema: bytes | None = None
+    """Of its rows, serialized. None: that of its first file, as it was before version 0.2."""
+    state: bytes | None = None
+    """Sum of its rows' lanes, from which the next version's digest is made."""
+
+
+class DatasetFile(SQLModel, table=True):
+    """Parquet file of a dataset, named by its SHA-256: the rows that a version added."""
+
+    __tablename__ = "dataset_file"
+    dataset: str = Field(primary_key=True)
+    file: int = Field(primary_key=True)
+    """Number of the version that added it."""
+    sha256: str
+    rows: int
+    bytes: int
+    parts: list[list[object]] | None = Field(default=None, sa_column=Column(JSON))
+    """Part and number of rows of each row group, in order. None: rows of all parts are mixed."""
+    ended: int | None = None
+    """First version in which none of its rows is left."""
 
 
 class DatasetRow(SQLModel, table=True):
-    """Provenance of one row of a dataset version. Its record, assertion and label source."""
+    """Life of one row: where it lies, the versions that have it, its record, assertion and label source.
+
+    A relabelled row lies where it was; another life begins there with the labels that count.
+    """
 
     __tablename__ = "dataset_row"
-    __table_args__ = (Index("dataset_row_record", "record_id"),)
+    __table_args__ = (
+        Index("dataset_row_record", "record_id"),
+        Index("dataset_row_removed", "dataset", "removed", sqlite_where=text("removed IS NOT NULL")),
+        Index("dataset_row_relabelled", "dataset", "number", sqlite_where=text("labels IS NOT NULL")),
+        {"sqlite_with_rowid": False},
+    )
     dataset: str = Field(primary_key=True)
-    number: int = Field(primary_key=True)
+    file: int = Field(primary_key=True)
     position: int = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    """First version that has it."""
+    removed: int | None = None
+    """First version that does not have it any more."""
     record_id: str
     assertion: str | None = None
     label_source: str | None = None
     part: str = "train"
     """``train``, or ``held_out`` for the share the gate judges with."""
+    digest: bytes | None = None
+    """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
+    labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))
+    """Labels that stand in the place of those in the file."""
 
 
 class Quarantine(SQLModel, table=True):

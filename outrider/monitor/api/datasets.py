@@ -151,7 +151,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         """Ids of the rows that differ between two versions."""
         with engine.connect() as connection:
             before, after = (datasets.get(connection, name, number) for number in (old, new))
-        return datasets.diff(objects, before, after)
+            return datasets.diff(connection, objects, before, after)
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:

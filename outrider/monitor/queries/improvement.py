@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, or_, select
 from sqlalchemy.engine import Connection, Row
 
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
@@ -94,9 +95,8 @@ def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:
 
 
 def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
-    files = row.manifest.get("files", [])
-    added = [int(file["added"]) for file in files]  # provenance stands under the version that added a file
-    mine = (dataset_row.c.dataset == row.dataset, dataset_row.c.number.in_(added))
+    living = or_(dataset_row.c.removed.is_(None), dataset_row.c.removed > row.number)
+    mine = (dataset_row.c.dataset == row.dataset, dataset_row.c.number <= row.number, living)
 
     def count(column: Any) -> tuple[tuple[str, int], ...]:
         query = (
@@ -115,7 +115,7 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
         parent=row.parent,
         digest=row.digest,
         rows=row.rows,
-        bytes=sum(int(file.get("bytes", 0)) for file in files),
+        bytes=Version(**row._mapping).bytes,
         created_us=row.created_us,
         by_assertion=count(dataset_row.c.assertion),
         by_source=count(dataset_row.c.label_source),

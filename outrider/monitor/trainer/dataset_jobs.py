@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
@@ -53,7 +54,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
     ]
     with context.engine.connect() as connection:  # files are written without the worker's lock
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection,
             context.objects,
             dataset=str(job.params["dataset"]),
@@ -62,7 +63,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             append=False,
         )
     with write(context.engine) as connection:
-        return datasets.commit(
+        return changes.commit(
             connection,
             draft,
             validation=verdict.summary,
@@ -137,12 +138,12 @@ def commit_flagged(
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
     account = _account(context, job, provenance, rejected)
     with context.engine.connect() as connection:  # without the lock, as above
-        draft = datasets.prepare(
+        draft = changes.prepare(
             connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        version = datasets.commit(
+        version = changes.commit(
             connection,
             draft,
             validation=verdict.summary,

@@ -15,8 +15,9 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
-from outrider.dataops.datasets.versions import StaleParent, Version
+from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models

@@ -1,0 +1,436 @@
+"""Changes of datasets: rows that come, go and get other labels, committed as a version.
+
+A version costs what changed in it: its rows go into one new file, what it takes back ends lives of rows, a
+corrected label begins another life at the same place, and its digest is that of its parent plus and minus
+the changed rows.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
+
+from outrider.assertions import Batch
+from outrider.dataops.models.lineage import Kind, add_edges, node_id
+from outrider.dataops.outbox import WebhookTarget, enqueue
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.improvement_tables import DatasetFile, DatasetRow, DatasetVersion
+from outrider.dataops.state.rows import Row, insert_rows
+from outrider.dataops.state.tables import table_of
+from outrider.errors import OutriderError
+
+from .digests import LANES, NOT_CONTENT, Lanes, digests_of, lanes, version_digest
+from .row_files import check_exact, conform, merged_schema, to_parquet
+from .versions import (
+    Life,
+    Provenance,
+    Version,
+    among,
+    kept_columns,
+    lives,
+    lives_of,
+    newest,
+    read_table,
+    schema_of,
+    told,
+)
+
+_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetFile), table_of(DatasetRow)
+_KEY = (
+    _ROW.c.file == bindparam("of_file"),
+    _ROW.c.position == bindparam("at"),
+    _ROW.c.number == bindparam("since"),
+)
+_LABEL = "label."
+_MOST_NAMED = 3
+
+
+class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
+    """Another version changed the same rows meanwhile: prepare again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled:
+    """Next life of a row, with other labels or origin, at the same place."""
+
+    before: Life
+    origin: Provenance
+    digest: bytes
+    labels: str
+    """JSON of all label columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """Parquet file of the added rows."""
+
+    sha256: str
+    rows: int
+    bytes: int
+    parts: list[list[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Change of a dataset: its file is stored, but still invisible."""
+
+    dataset: str
+    model: str
+    parent: Version | None
+    schema: pa.Schema = field(repr=False)
+    file: StoredFile | None
+    added: Sequence[tuple[Provenance, bytes]] = field(repr=False)
+    """Rows of the file with their digests, by position."""
+    relabelled: Sequence[Relabelled] = field(default=(), repr=False)
+    removed: Sequence[Life] = field(default=(), repr=False)
+    is_whole: bool = False
+    """Whether the new version holds the added rows alone."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Columns that no model reads and whose values did not fit, with the reason."""
+    filled: Sequence[Life] = field(default=(), repr=False)
+    """All rows of a parent from before rows had digests, with theirs."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the version on its parent."""
+        before = 0 if self.is_whole or self.parent is None else self.parent.rows
+        return before + len(self.added) - len(self.removed)
+
+    @property
+    def has_changes(self) -> bool:
+        """Test for any change."""
+        return bool(self.added or self.relabelled or self.removed)
+
+    @property
+    def touched(self) -> list[str]:
+        """Ids of all rows that change."""
+        ids = [origin.record_id for origin, _ in self.added]
+        return [
+            *ids,
+            *(life.origin.record_id for life in [*(r.before for r in self.relabelled), *self.removed]),
+        ]
+
+    def state(self, before: Lanes) -> Lanes:
+        """Lanes of the version on one with the lanes ``before``."""
+        come = lanes([*(digest for _, digest in self.added), *(one.digest for one in self.relabelled)])
+        if self.is_whole:
+            return come
+        gone = [life.digest for life in [*(one.before for one in self.relabelled), *self.removed]]
+        return before + come - lanes([digest for digest in gone if digest is not None])
+
+
+def prepare(
+    connection: Connection,
+    objects: ObjectStore,
+    *,
+    dataset: str,
+    batch: Batch,
+    provenance: Sequence[Provenance],
+    append: bool,
+    removed: Sequence[str] = (),
+) -> Draft:
+    """Store the file of a coming version; nothing is visible until :func:`commit`.
+
+    A row whose id is there already stands in the place of the old one; where nothing but its labels or its
+    provenance is new, it is relabelled and no file is written.
+
+    Parameters
+    ----------
+    batch, provenance
+        The rows to add and where each comes from, aligned.
+    append
+        Whether the rows of the newest version stay; else the new version holds these rows alone.
+    removed
+        Ids of rows that go.
+
+    Raises
+    ------
+    ValueError
+        If nothing changes, provenance is not aligned, an id occurs twice, or one to remove is not there.
+    SchemaMismatch
+        If inputs or labels have types that do not go with those of the version they are appended to.
+    """
+    if not (batch.rows or (append and removed)) or len(provenance) != batch.rows:
+        raise ValueError(
+            f"one provenance per row expected for > 0 rows, got {len(provenance)} for {batch.rows}"
+        )
+    table, provenance = _in_order(kept_columns(batch), provenance)
+    _check_unique([*(origin.record_id for origin in provenance), *removed])
+    parent = newest(connection, dataset)
+    if parent is None or not append:
+        digests = digests_of(table)
+        file: StoredFile | None = _stored(objects, table, provenance)
+        added = list(zip(provenance, digests, strict=True))
+        return Draft(dataset, batch.model, parent, table.schema, file, added, is_whole=True)
+    filled = _digested(connection, objects, parent) if parent.state is None else []
+    ids = [*(origin.record_id for origin in provenance), *removed]
+    known = {life.origin.record_id: life for life in filled} or lives_of(connection, dataset, ids)
+    if missing := [name for name in removed if name not in known]:
+        raise ValueError(f"dataset {dataset!r} has no row {_named(missing)} to remove")
+    schema, unfit = _evolved(connection, objects, parent, table)
+    table = conform(table, schema)
+    with ThreadPoolExecutor(1) as pool:  # compressing and digesting take as long as each other
+        early = None if not known.keys().isdisjoint(ids) else pool.submit(_stored, objects, table, provenance)
+        digests = digests_of(table)
+        relabelled, new = _divided(table, provenance, digests, known)
+        if early is not None:
+            file = early.result()
+        else:
+            rows = table.take(pa.array(new, pa.int64()))
+            file = _stored(objects, rows, [provenance[row] for row in new]) if new else None
+    added = [(provenance[row], digests[row]) for row in new]
+    ended = [known[name] for name in removed]
+    ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
+    return Draft(
+        dataset, batch.model, parent, schema, file, added, relabelled, ended, unfit=unfit, filled=filled
+    )
+
+
+def commit(
+    connection: Connection,
+    draft: Draft,
+    *,
+    validation: dict[str, Any],
+    now_us: int,
+    made_from: Sequence[tuple[Kind, str, str]] = (),
+    targets: Sequence[WebhookTarget] = (),
+    service: str = "",
+    notes: Mapping[str, Any] | None = None,
+) -> Version:
+    """Make a draft the newest version, in the caller's write transaction.
+
+    A draft on an older version goes onto the newest where they change other rows. ``service`` is the address
+    under which receivers of the event find the rows. What changes nothing commits nothing and returns the
+    newest version. ``notes`` join the manifest.
+
+    Raises
+    ------
+    StaleParent
+        If newer versions changed rows of the draft.
+    """
+    current = newest(connection, draft.dataset)
+    schema = _rebased(connection, draft, current)
+    number = 1 if current is None else current.number + 1
+    state = draft.state(_lanes_of(current, draft))
+    rows = draft.rows
+    if current is not None and draft.parent is not None and not draft.is_whole:
+        rows += current.rows - draft.parent.rows
+    columns = {column.name: str(column.type) for column in schema}
+    content = {name: kind for name, kind in columns.items() if name not in NOT_CONTENT}
+    digest = version_digest(content, rows, state)
+    if current is not None and (current.digest == digest if draft.is_whole else not draft.has_changes):
+        return current
+    version = Version(
+        draft.dataset,
+        number,
+        draft.model,
+        None if current is None else current.number,
+        digest,
+        rows,
+        _manifest(draft, current, columns, validation) | dict(notes or {}),
+        now_us,
+        schema.serialize().to_pybytes(),
+        state.astype("<u2").tobytes(),
+    )
+    connection.execute(insert(_VERSION).values(asdict(version)))
+    _write_rows(connection, draft, number)
+    parents = [*made_from]
+    if current is not None and not draft.is_whole:
+        parents.append(("dataset", node_id(version.dataset, current.number), "parent"))
+    add_edges(connection, "dataset", version.id, parents, now_us=now_us)
+    job = next((name for kind, name, _ in made_from if kind == "job"), None)
+    data = {"job": job, "model": version.model} | told(version, service)
+    enqueue(connection, "dataset.committed", data, targets=targets, now_us=now_us)
+    return version
+
+
+# ---- preparing ------------------------------------------------------------------------------------------
+
+
+def _in_order(table: pa.Table, provenance: Sequence[Provenance]) -> tuple[pa.Table, list[Provenance]]:
+    """Rows and their origins by part and id."""
+    ids = table.column("id").to_numpy().astype(str)
+    order = np.lexsort((ids, np.asarray([origin.part for origin in provenance], dtype=str)))
+    return table.take(pa.array(order)), [provenance[row] for row in order]
+
+
+def _stored(objects: ObjectStore, table: pa.Table, provenance: Sequence[Provenance]) -> StoredFile:
+    data, parts = to_parquet(table, [origin.part for origin in provenance])
+    return StoredFile(objects.put(data), table.num_rows, len(data), parts)
+
+
+def _digested(connection: Connection, objects: ObjectStore, parent: Version) -> list[Life]:
+    """All rows of a version that has no digests of rows yet, with theirs."""
+    digests = digests_of(read_table(connection, objects, parent))
+    known = zip(lives(connection, parent), digests, strict=True)
+    return [replace(life, digest=digest) for life, digest in known]
+
+
+def _evolved(
+    connection: Connection, objects: ObjectStore, parent: Version, table: pa.Table
+) -> tuple[pa.Schema, dict[str, str]]:
+    """Schema of the version to come, and columns whose values it cannot hold."""
+    before = schema_of(connection, objects, parent)
+    schema, unfit = merged_schema(before, table.schema, parent.id)
+    check_exact(table, schema, "the rows to append")
+    widened = [name for name in before.names if schema.field(name).type != before.field(name).type]
+    if any(pa.types.is_integer(before.field(name).type) for name in widened):
+        check_exact(read_table(connection, objects, parent, columns=widened), schema, parent.id)
+    return schema, unfit
+
+
+def _divided(
+    table: pa.Table, provenance: Sequence[Provenance], digests: Sequence[bytes], known: Mapping[str, Life]
+) -> tuple[list[Relabelled], list[int]]:
+    """Rows that are relabelled where they lie, and those that are added; unchanged rows are neither."""
+    if not known:
+        return [], list(range(len(provenance)))
+    lying = [row for row, origin in enumerate(provenance) if _lies(known, origin, digests[row])]
+    labels = _labels(table, lying)
+    relabelled: list[Relabelled] = []
+    for row, text in labels.items():
+        life = known[provenance[row].record_id]
+        if life.digest != digests[row] or life.origin != provenance[row]:
+            relabelled.append(Relabelled(life, provenance[row], digests[row], text))
+    return relabelled, [row for row in range(len(provenance)) if row not in labels]
+
+
+def _lies(known: Mapping[str, Life], origin: Provenance, digest: bytes) -> bool:
+    """Whether a file holds all of the row but its labels, among the rows of its part."""
+    life = known.get(origin.record_id)
+    if life is None or life.digest is None:
+        return False
+    return life.digest[:32] == digest[:32] and life.origin.part == origin.part
+
+
+def _labels(table: pa.Table, rows: Sequence[int]) -> dict[int, str]:
+    """Labels of some rows as JSON, where JSON can say them."""
+    names = [name for name in table.column_names if name.startswith(_LABEL)]
+    values = table.select(names).take(pa.array(rows, pa.int64())).to_pylist()
+    found = {}
+    for row, labels in zip(rows, values, strict=True):
+        try:
+            found[row] = json.dumps(labels, allow_nan=False)
+        except (TypeError, ValueError):
+            continue
+    return found
+
+
+def _check_unique(ids: Sequence[str]) -> None:
+    names, counts = np.unique(np.asarray(ids, dtype=str), return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(
+            f"ids must be unique in a dataset, got {names[counts > 1][:3].tolist()} more than once"
+        )
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = len(ids) - _MOST_NAMED
+    return ", ".join(map(repr, ids[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+# ---- committing -----------------------------------------------------------------------------------------
+
+
+def _rebased(connection: Connection, draft: Draft, current: Version | None) -> pa.Schema:
+    """Schema of the draft on the newest version."""
+    known = 0 if draft.parent is None else draft.parent.number
+    now = 0 if current is None else current.number
+    if known == now:
+        return draft.schema
+    where = f"dataset {draft.dataset!r}: prepared on version {known or None}, but the newest is {now or None}"
+    if current is None or current.arrow_schema is None or draft.is_whole or draft.filled:
+        raise StaleParent(f"{where}; prepare it again")
+    changed = select(_ROW.c.record_id).where(
+        _ROW.c.dataset == draft.dataset,
+        _ROW.c.record_id.in_(among(draft.touched)),
+        or_(_ROW.c.number > known, _ROW.c.removed > known),
+    )
+    if ids := sorted(set(connection.scalars(changed))):
+        raise StaleParent(f"{where}, and both change row {_named(ids)}; prepare it again")
+    before = pa.ipc.read_schema(pa.py_buffer(current.arrow_schema))
+    schema, unfit = merged_schema(before, draft.schema, current.id)
+    if unfit or any(schema.field(name).type != before.field(name).type for name in before.names):
+        raise StaleParent(f"{where} with other types; prepare it again")
+    return schema
+
+
+def _lanes_of(current: Version | None, draft: Draft) -> Lanes:
+    if current is None or draft.is_whole:
+        return np.zeros(LANES, dtype=np.uint16)
+    if current.state is None:
+        return lanes([life.digest for life in draft.filled if life.digest is not None])
+    return np.frombuffer(current.state, dtype="<u2").astype(np.uint16)
+
+
+def _manifest(
+    draft: Draft, current: Version | None, columns: Mapping[str, str], validation: Mapping[str, Any]
+) -> dict[str, Any]:
+    shared = 0 if current is None or draft.is_whole else current.bytes
+    changes = {"added": len(draft.added), "relabelled": len(draft.relabelled), "removed": len(draft.removed)}
+    manifest = {
+        "columns": columns,
+        "bytes": shared + (0 if draft.file is None else draft.file.bytes),
+        "changes": changes,
+        "validation": validation,
+    }
+    return manifest | ({"unfit": draft.unfit} if draft.unfit else {})
+
+
+def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
+    """What the version changes: its file, the lives that it ends, and those that it begins."""
+    dataset = draft.dataset
+    mine = _ROW.c.dataset == dataset
+    if draft.filled:
+        digest = update(_ROW).where(mine, *_KEY).values(digest=bindparam("of"))
+        connection.execute(digest, [_key(life) | {"of": life.digest} for life in draft.filled])
+    if draft.is_whole:
+        connection.execute(update(_ROW).where(mine, _ROW.c.removed.is_(None)).values(removed=number))
+        open_files = _FILE.c.dataset == dataset, _FILE.c.ended.is_(None)
+        connection.execute(update(_FILE).where(*open_files).values(ended=number))
+    elif ended := [*draft.removed, *(one.before for one in draft.relabelled)]:
+        end = update(_ROW).where(mine, *_KEY).values(removed=number)
+        connection.execute(end, [_key(life) for life in ended])
+    if draft.file is not None:
+        file = draft.file
+        connection.execute(
+            insert(_FILE).values(
+                dataset=dataset,
+                file=number,
+                sha256=file.sha256,
+                rows=file.rows,
+                bytes=file.bytes,
+                parts=file.parts,
+            )
+        )
+    rows: list[Row] = [
+        (dataset, number, position, number, None, *_origin(origin), digest, None)
+        for position, (origin, digest) in enumerate(draft.added)
+    ]
+    rows += [
+        (
+            dataset,
+            one.before.file,
+            one.before.position,
+            number,
+            None,
+            *_origin(one.origin),
+            one.digest,
+            one.labels,
+        )
+        for one in draft.relabelled
+    ]
+    insert_rows(connection, DatasetRow, rows)
+
+
+def _origin(origin: Provenance) -> tuple[str, str | None, str | None, str]:
+    return origin.record_id, origin.assertion, origin.label_source, origin.part
+
+
+def _key(life: Life) -> dict[str, Any]:
+    return {"of_file": life.file, "at": life.position, "since": life.number}

@@ -1,0 +1,139 @@
+"""Parquet files of datasets, and columns in the types that a version has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from outrider.assertions.columns import as_type, null_column, wider_type
+from outrider.errors import SchemaMismatch
+
+GROUP_ROWS = 262_144
+_EXACT = 2**53
+READ_BY_MODELS = ("inputs.", "label.")
+"""Columns whose values a version may not lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Rows of a file with its positions in it."""
+
+    table: pa.Table
+    positions: NDArray[np.int64]
+
+
+def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[object]]]:
+    """File of rows that lie part by part, and part and rows of each row group."""
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    buffer, groups = BytesIO(), []
+    names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
+    ends = np.sort(np.append(starts, len(parts)))
+    with pq.ParquetWriter(
+        buffer,
+        table.schema,
+        compression="zstd",
+        use_dictionary=texts,
+        store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had
+    ) as writer:
+        for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
+            end = int(ends[np.searchsorted(ends, start, side="right")])
+            for at in range(start, end, GROUP_ROWS):
+                rows = min(GROUP_ROWS, end - at)
+                writer.write_table(table.slice(at, rows), row_group_size=rows)
+                groups.append([name, rows])
+    return buffer.getvalue(), groups
+
+
+def schema_of_file(data: memoryview | bytes) -> pa.Schema:
+    """Columns of a file and their types."""
+    return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
+
+
+def read_groups(
+    data: memoryview | bytes,
+    parts: Sequence[Sequence[object]] | None,
+    part: str | None,
+    names: Sequence[str],
+) -> RowGroups:
+    """Rows of one part of a file, or all of them; all where the file says nothing of parts.
+
+    Of the columns named, those that the file has.
+    """
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    columns = [name for name in names if name in file.schema_arrow.names]
+    if part is None or parts is None:
+        table = file.read(columns)
+        return RowGroups(table, np.arange(table.num_rows))
+    ends = np.cumsum([int(str(rows)) for _, rows in parts])
+    chosen = [place for place, (name, _) in enumerate(parts) if name == part]
+    positions = [np.arange(0 if not at else ends[at - 1], ends[at]) for at in chosen]
+    return RowGroups(
+        file.read_row_groups(chosen, columns),
+        np.concatenate(positions) if positions else np.empty(0, np.int64),
+    )
+
+
+def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:
+    """Schema that holds rows of both, and columns of ``given`` whose values do not fit.
+
+    Numbers widen, new columns are null in the rows before, absent ones in the new rows.
+
+    Raises
+    ------
+    SchemaMismatch
+        If an input or a label does not fit: those are what models read.
+    """
+    fields, lost = [], {}
+    for column in dict.fromkeys([*known.names, *given.names]):
+        if column not in given.names:
+            fields.append(known.field(column))
+            continue
+        if column not in known.names:
+            fields.append(given.field(column))
+            continue
+        before, now = known.field(column).type, given.field(column).type
+        common = wider_type(before, now)
+        if common is None:
+            reason = f"{before} in {name}, {now} in the rows to append"
+            if column.startswith(READ_BY_MODELS):
+                raise SchemaMismatch(column, reason)
+            lost[column] = reason
+        fields.append(pa.field(column, before if common is None else common))
+    return pa.schema(fields, metadata=known.metadata), lost
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with the columns and types of ``schema``; null where a column is absent or does not fit."""
+    columns = []
+    for field in schema:
+        place = table.schema.get_field_index(field.name)
+        kind = None if place < 0 else table.schema.field(place).type
+        if kind is None or wider_type(field.type, kind) != field.type:
+            columns.append(null_column(table.num_rows, field.type))
+        elif kind == field.type:
+            columns.append(table.column(place))
+        else:
+            columns.append(as_type(table.column(place).combine_chunks(), field.type))
+    return pa.table(columns, schema=schema)
+
+
+def check_exact(table: pa.Table, schema: pa.Schema, name: str) -> None:
+    """Refuse whole numbers that the reals of ``schema`` cannot hold.
+
+    Raises
+    ------
+    SchemaMismatch
+        If there are any.
+    """
+    for field in table.schema:
+        wider = schema.field(field.name).type
+        if not pa.types.is_integer(field.type) or not pa.types.is_floating(wider):
+            continue
+        values = table.column(field.name).drop_null().to_numpy()
+        if len(values) and (values.max() > _EXACT or values.min() < -_EXACT):
+            raise SchemaMismatch(field.name, f"whole numbers beyond 2**53 in {name} do not fit {wider}")

@@ -1,0 +1,162 @@
+"""All operations on a dataset against a dictionary of rows: versions, parts, digests and differences."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets import changes
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
+from tests.databases import migrated
+from tests.soak import examples
+
+IDS = st.sampled_from([f"r{number:02}" for number in range(12)])
+ROW = st.tuples(
+    st.floats(-2, 2, width=32),
+    st.sampled_from([None, "", "one", "zwölf"]),
+    st.integers(0, 3),
+    st.sampled_from(["human", "expert"]),
+)
+"""Input, input, label and label source."""
+Rows = dict[str, tuple[float, str | None, int, str]]
+
+
+def part_of(key: str) -> str:
+    return "held_out" if int(key[1:]) % 3 == 0 else "train"
+
+
+def batch_of(rows: Rows) -> tuple[Batch, list[Provenance]]:
+    columns = {
+        "id": list(rows),
+        "ts": np.full(len(rows), np.datetime64("2026-01-05", "us")),
+        "inputs.value": np.array([row[0] for row in rows.values()], dtype=np.float64),
+        "inputs.text": pa.array([row[1] for row in rows.values()], pa.string()),
+        "label.label": np.array([row[2] for row in rows.values()], dtype=np.int64),
+    }
+    origin = [Provenance(key, "assertion", row[3], part_of(key)) for key, row in rows.items()]
+    return Batch.from_columns(columns, model="m"), origin
+
+
+class Dataset(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.engine = migrated(self.folder / "state.db")
+        self.objects = LocalObjects(self.folder / "objects")
+        self.truth: list[Rows] = []
+        self.digests: dict[frozenset[object], str] = {}
+
+    def teardown(self) -> None:
+        self.engine.dispose()
+        shutil.rmtree(self.folder)
+
+    @property
+    def now(self) -> Rows:
+        return self.truth[-1] if self.truth else {}
+
+    def change(self, rows: Rows, *, append: bool = True, removed: list[str] | None = None) -> None:
+        batch, origin = batch_of(rows) if rows else (batch_of({"r00": (0.0, "", 0, "")})[0].slice(0, 0), [])
+        with write(self.engine) as connection:
+            draft = changes.prepare(
+                connection,
+                self.objects,
+                dataset="d",
+                batch=batch,
+                provenance=origin,
+                append=append,
+                removed=removed or [],
+            )
+            version = changes.commit(connection, draft, validation={}, now_us=1)
+        wanted = {key: row for key, row in self.now.items() if append and key not in (removed or [])} | rows
+        if version.number > len(self.truth):
+            self.truth.append(wanted)
+        elif append:
+            assert wanted == self.now, "nothing changed, so nothing is committed"
+        assert version.rows == len(wanted)
+        # -0.0 equals 0.0, and where a row comes from is no content
+        content = frozenset((key, row[0] + 0.0, *row[1:3]) for key, row in wanted.items())
+        assert self.digests.setdefault(content, version.digest) == version.digest
+        assert len(set(self.digests.values())) == len(self.digests)
+
+    @initialize(rows=st.dictionaries(IDS, ROW, min_size=1, max_size=6))
+    def begin(self, rows: Rows) -> None:
+        self.change(rows)
+
+    @rule(rows=st.dictionaries(IDS, ROW, min_size=1, max_size=6))
+    def append(self, rows: Rows) -> None:
+        self.change(rows)
+
+    @rule(rows=st.dictionaries(IDS, ROW, min_size=1, max_size=6))
+    def replace(self, rows: Rows) -> None:
+        self.change(rows, append=False)
+
+    @precondition(lambda self: len(self.now) > 1)
+    @rule(data=st.data())
+    def relabel(self, data: st.DataObject) -> None:
+        keys = data.draw(st.lists(st.sampled_from(sorted(self.now)), min_size=1, unique=True))
+        label, source = data.draw(st.integers(0, 3)), data.draw(st.sampled_from(["human", "expert"]))
+        self.change({key: (*self.now[key][:2], label, source) for key in keys})
+
+    @precondition(lambda self: len(self.now) > 1)
+    @rule(data=st.data(), rows=st.dictionaries(IDS, ROW, max_size=2))
+    def remove(self, data: st.DataObject, rows: Rows) -> None:
+        some = sorted(set(self.now) - set(rows))
+        keys = data.draw(st.lists(st.sampled_from(some), unique=True)) if some else []
+        if keys or rows:
+            self.change(rows, removed=keys)
+
+    @rule(data=st.data())
+    def open(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(1, len(self.truth)))
+        wanted = self.truth[number - 1]
+        with self.engine.connect() as connection:
+            version = datasets.get(connection, "d", number)
+            for part in (None, "train", "held_out"):
+                batch = datasets.read(connection, self.objects, version, part=part)
+                keys = [key for key in wanted if part in (None, part_of(key))]
+                table = batch.to_arrow()
+                found = {
+                    key: tuple(row.values())
+                    for key, row in zip(
+                        table.column("id").to_pylist(),
+                        table.select(["inputs.value", "inputs.text", "label.label"]).to_pylist(),
+                        strict=True,
+                    )
+                }
+                assert found == {key: wanted[key][:3] for key in keys}
+            origin = datasets.provenance(connection, version)
+            read = datasets.read(connection, self.objects, version).keys.tolist()
+        assert [one.record_id for one in origin] == read
+        assert {one.record_id: one.label_source for one in origin} == {
+            key: row[3] for key, row in wanted.items()
+        }
+
+    @rule(data=st.data())
+    def compare(self, data: st.DataObject) -> None:
+        old, new = (data.draw(st.integers(1, len(self.truth))) for _ in range(2))
+        before, after = self.truth[old - 1], self.truth[new - 1]
+        with self.engine.connect() as connection:
+            versions = [datasets.get(connection, "d", number) for number in (old, new)]
+            found = datasets.diff(connection, self.objects, *versions)
+        assert found.added == sorted(after.keys() - before.keys())
+        assert found.removed == sorted(before.keys() - after.keys())
+        both = before.keys() & after.keys()
+        assert found.changed == sorted(key for key in both if before[key][:3] != after[key][:3])
+
+
+TestDataset = Dataset.TestCase
+TestDataset.settings = settings(
+    max_examples=examples(30),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

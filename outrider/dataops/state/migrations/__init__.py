@@ -37,8 +37,8 @@ def is_current(url: str) -> bool:
         connection.close()
 
 
-def upgrade(engine: "Engine") -> None:
-    """Bring the database to :data:`HEAD` in one transaction. Nothing changes if that fails."""
+def upgrade(engine: "Engine", revision: str = HEAD) -> None:
+    """Bring the database to a revision in one transaction. Nothing changes if that fails."""
     from alembic import command
     from alembic.config import Config
 
@@ -48,4 +48,4 @@ def upgrade(engine: "Engine") -> None:
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     with write(engine) as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)

@@ -30,10 +30,10 @@ from .versions import (
     Life,
     Provenance,
     Version,
-    among,
     kept_columns,
     lives,
     lives_of,
+    named,
     newest,
     read_table,
     schema_of,
@@ -347,8 +347,7 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     if current is None or current.arrow_schema is None or draft.is_whole or draft.filled:
         raise StaleParent(f"{where}; prepare it again")
     changed = select(_ROW.c.record_id).where(
-        _ROW.c.dataset == draft.dataset,
-        _ROW.c.record_id.in_(among(draft.touched)),
+        *named(draft.dataset, draft.touched),
         or_(_ROW.c.number > known, _ROW.c.removed > known),
     )
     if ids := sorted(set(connection.scalars(changed))):

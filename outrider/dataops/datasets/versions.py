@@ -166,20 +166,23 @@ def provenance(connection: Connection, version: Version) -> list[Provenance]:
 
 def lives(connection: Connection, version: Version) -> list[Life]:
     """Every row of a version, in :func:`read`'s order."""
-    query = _lives(version.dataset).where(*_is_in(version.number)).order_by(_ROW.c.file, _ROW.c.position)
+    query = _lives().where(_ROW.c.dataset == version.dataset, *_is_in(version.number))
+    query = query.order_by(_ROW.c.file, _ROW.c.position)
     return [_life(row) for row in connection.execute(query)]
 
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
     """Those of the ids that the newest version has."""
-    query = _lives(dataset).where(_ROW.c.removed.is_(None), _ROW.c.record_id.in_(among(ids)))
+    query = _lives().where(_ROW.c.removed.is_(None), *named(dataset, ids))
     found = (_life(row) for row in connection.execute(query))
     return {life.origin.record_id: life for life in found}
 
 
-def among(ids: Sequence[str]) -> Select[Any]:
-    """Ids as a query for ``IN``: one parameter, however many they are."""
-    return select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
+def named(dataset: str, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    """Conditions on the rows of some ids, as one parameter however many they are."""
+    values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
+    # An expression: else SQLite, which knows nothing of how many rows a dataset has, reads all of them.
+    return _ROW.c.record_id.in_(values), _ROW.c.dataset.concat("") == dataset
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
@@ -251,10 +254,10 @@ def kept_columns(batch: Batch) -> pa.Table:
 # ---- rows of the database -------------------------------------------------------------------------------
 
 
-def _lives(dataset: str) -> Select[Any]:
+def _lives() -> Select[Any]:
     columns = [_ROW.c[name] for name in ("file", "position", "number", "removed")]
     origin = [_ROW.c[name] for name in ("record_id", "assertion", "label_source", "part")]
-    return select(*columns, *origin, _ROW.c.digest).where(_ROW.c.dataset == dataset)
+    return select(*columns, *origin, _ROW.c.digest)
 
 
 def _life(row: Sequence[Any]) -> Life:
@@ -327,7 +330,7 @@ def _changed(connection: Connection, dataset: str, low: int, high: int) -> list[
         (_ROW.c.labels.is_not(None), _ROW.c.number > low, _ROW.c.number <= high),
         (_ROW.c.removed.is_not(None), _ROW.c.removed > low, _ROW.c.removed <= high),
     ):
-        for row in connection.execute(_lives(dataset).where(*changed)):
+        for row in connection.execute(_lives().where(_ROW.c.dataset == dataset, *changed)):
             life = _life(row)
             found[life.file, life.position, life.number] = life
     return list(found.values())

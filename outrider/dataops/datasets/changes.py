@@ -1,4 +1,4 @@
-"""Changes of datasets: rows that come, go and get other labels, committed as a version.
+"""Changes of datasets, committed as versions: rows added, relabelled, removed.
 
 A version costs what changed in it: its rows go into one new file, what it takes back ends lives of rows, a
 corrected label begins another life at the same place, and its digest is that of its parent plus and minus
@@ -8,7 +8,7 @@ the changed rows.
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from outrider.assertions import Batch
 from outrider.dataops.models.lineage import Kind, add_edges, node_id
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetFile, DatasetRow, DatasetVersion
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion
 from outrider.dataops.state.rows import Row, insert_rows
 from outrider.dataops.state.tables import table_of
 from outrider.errors import OutriderError
@@ -40,7 +40,7 @@ from .versions import (
     told,
 )
 
-_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetFile), table_of(DatasetRow)
+_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _KEY = (
     _ROW.c.file == bindparam("of_file"),
     _ROW.c.position == bindparam("at"),
@@ -56,7 +56,7 @@ class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Relabelled:
-    """Next life of a row, with other labels or origin, at the same place."""
+    """Next life of a row at its place: other labels or origin."""
 
     before: Life
     origin: Provenance
@@ -162,6 +162,8 @@ def prepare(
     table, provenance = _in_order(kept_columns(batch), provenance)
     _check_unique([*(origin.record_id for origin in provenance), *removed])
     parent = newest(connection, dataset)
+    if removed and (parent is None or not append):
+        raise ValueError(f"dataset {dataset!r} has no row {_named(removed)} to remove")
     if parent is None or not append:
         digests = digests_of(table)
         file: StoredFile | None = _stored(objects, table, provenance)
@@ -237,7 +239,9 @@ def commit(
         schema.serialize().to_pybytes(),
         state.astype("<u2").tobytes(),
     )
-    connection.execute(insert(_VERSION).values(asdict(version)))
+    connection.execute(
+        insert(_VERSION).values({column.name: getattr(version, column.name) for column in _VERSION.c})
+    )
     _write_rows(connection, draft, number)
     parents = [*made_from]
     if current is not None and not draft.is_whole:
@@ -301,7 +305,7 @@ def _divided(
 
 
 def _lies(known: Mapping[str, Life], origin: Provenance, digest: bytes) -> bool:
-    """Whether a file holds all of the row but its labels, among the rows of its part."""
+    """Test for a row whose file holds everything but its labels."""
     life = known.get(origin.record_id)
     if life is None or life.digest is None:
         return False
@@ -382,7 +386,7 @@ def _manifest(
 
 
 def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
-    """What the version changes: its file, the lives that it ends, and those that it begins."""
+    """Write the version's file, the lives that end, and new lives."""
     dataset = draft.dataset
     mine = _ROW.c.dataset == dataset
     if draft.filled:

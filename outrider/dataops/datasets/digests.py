@@ -1,9 +1,10 @@
-"""Digests of rows by value, and of sets of rows: a version's digest comes from the changed rows alone.
+"""Digests of rows by value, and of sets of rows.
 
-A row digest is two SHA-256, of the row's content and of its labels. A set of rows has the sum of their
-LtHash16 lanes (Bellare and Micciancio, *A New Paradigm for Collision-Free Hashing*, EUROCRYPT 1997; Lewi et
-al., *Securing Update Propagation with Homomorphic Hashing*, 2019; BLAKE3 expands): order and files do not
-count, and rows come and go by addition and subtraction.
+A version's digest comes from that of its parent and the changed rows alone. A row digest is two SHA-256, of
+the row's content and of its labels. A set of rows has the sum of their LtHash16 lanes (Bellare and
+Micciancio, *A New Paradigm for Collision-Free Hashing*, EUROCRYPT 1997; Lewi et al., *Securing Update
+Propagation with Homomorphic Hashing*, 2019; BLAKE3 expands): order and files do not count, and rows come and
+go by addition and subtraction.
 """
 
 import hashlib
@@ -27,7 +28,6 @@ NOT_CONTENT = frozenset({"ts"})
 _PART_ROWS = 8192
 """Rows that are laid out at once: what the bytes of a wide table take stays small."""
 _EXACT = 2**53
-_NOTHING = pa.scalar(b"", pa.large_binary())
 _REAL, _WHOLE, _TEXT, _BYTES, _NUMBERS, _OTHER, _TIME = b"fistloT"
 
 Lanes = NDArray[np.uint16]
@@ -35,7 +35,7 @@ Lanes = NDArray[np.uint16]
 
 
 def digests_of(table: pa.Table) -> list[bytes]:
-    """Digest of each row of a version, 64 bytes: of its content, then of its labels."""
+    """Digest of each row, 64 bytes: of content, then of labels."""
     labels = [name for name in table.column_names if name.startswith("label.")]
     content = [name for name in table.column_names if name not in NOT_CONTENT and name not in labels]
     both = zip(row_digests(table, content), row_digests(table, labels), strict=True)
@@ -50,13 +50,18 @@ def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
     numbers = sorted(name for name in names if _is_number(table.schema.field(name).type))
     others = sorted(set(names).difference(numbers))
     found: list[bytes] = []
+    known: dict[bytes, bytes] = {}
     for start in range(0, table.num_rows, _PART_ROWS):
         part = table.slice(start, _PART_ROWS)
         cells = [_number_cells([part.column(name) for name in numbers], numbers)] if numbers else []
         cells += [_cells(_whole(part.column(name)), name) for name in others]
-        rows = pc.binary_join_element_wise(*cells, _NOTHING, null_handling="skip") if cells else None
+        rows = pc.binary_join_element_wise(*cells, _bytes(b""), null_handling="skip") if cells else None
         streams = [b""] * part.num_rows if rows is None else rows.to_pylist()
-        found += [hashlib.sha256(stream).digest() for stream in streams]
+        if len(names) == 1:  # labels: few values
+            known |= {stream: hashlib.sha256(stream).digest() for stream in set(streams).difference(known)}
+            found += [known[stream] for stream in streams]
+        else:
+            found += [hashlib.sha256(stream).digest() for stream in streams]
     return found
 
 
@@ -116,7 +121,7 @@ def _number_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], Any]:
     if pa.types.is_boolean(kind):
         values = array.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype("<f8")
         return values.view(np.uint8).reshape(-1, 8), _REAL
-    plain = array.fill_null(0).to_numpy(zero_copy_only=False)
+    plain = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     reals = np.ascontiguousarray(plain, dtype="<f8") + 0.0  # -0.0 equals 0.0
     if pa.types.is_floating(kind):
         reals[np.isnan(reals)] = np.nan
@@ -128,6 +133,10 @@ def _number_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], Any]:
     inexact = large & (reals.astype(object).astype(int) != plain.astype(object))
     cells[inexact] = plain.astype("<u8", casting="unsafe")[inexact].view(np.uint8).reshape(-1, 8)
     return cells, np.where(inexact, np.uint8(_WHOLE), np.uint8(_REAL))
+
+
+def _bytes(content: bytes) -> pa.Scalar:
+    return pa.scalar(content, pa.large_binary())
 
 
 def _binary(lengths: NDArray[np.int64], content: bytes) -> pa.Array:
@@ -144,8 +153,8 @@ def _cells(array: pa.Array, name: str) -> pa.Array:
     content = content.cast(pa.large_binary())
     lengths = pc.fill_null(pc.binary_length(content), 0).to_numpy(zero_copy_only=False).astype("<u8")
     sizes = _binary(np.full(len(array), 8, dtype=np.int64), lengths.tobytes())
-    head = pa.scalar(_key(name) + bytes([kind]), pa.large_binary())
-    return pc.binary_join_element_wise(head, sizes, content, _NOTHING)
+    head = _bytes(_key(name) + bytes([kind]))
+    return pc.binary_join_element_wise(head, sizes, content, _bytes(b""))
 
 
 def _content(array: pa.Array) -> tuple[int, pa.Array]:

@@ -1,4 +1,4 @@
-"""Parquet files of datasets, and columns in the types that a version has."""
+"""Parquet files of datasets, and columns in a version's types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +20,17 @@ READ_BY_MODELS = ("inputs.", "label.")
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Rows of a file with its positions in it."""
+    """Rows of a file with their positions."""
 
     table: pa.Table
     positions: NDArray[np.int64]
 
 
 def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[object]]]:
-    """File of rows that lie part by part, and part and rows of each row group."""
+    """Content of a file, part by part, and its row groups.
+
+    Parts are consecutive in ``table``. Of each row group, its part and number of rows.
+    """
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
@@ -60,9 +63,9 @@ def read_groups(
     part: str | None,
     names: Sequence[str],
 ) -> RowGroups:
-    """Rows of one part of a file, or all of them; all where the file says nothing of parts.
+    """Rows of one part of a file, or all rows.
 
-    Of the columns named, those that the file has.
+    All of them where the file says nothing of parts; of the columns named, those that the file has.
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
     columns = [name for name in names if name in file.schema_arrow.names]
@@ -79,7 +82,7 @@ def read_groups(
 
 
 def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:
-    """Schema that holds rows of both, and columns of ``given`` whose values do not fit.
+    """Schema for rows of both, and misfit columns of ``given``.
 
     Numbers widen, new columns are null in the rows before, absent ones in the new rows.
 
@@ -108,7 +111,10 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with the columns and types of ``schema``; null where a column is absent or does not fit."""
+    """Give a table the columns and types of ``schema``.
+
+    Null where a column is absent or does not fit.
+    """
     columns = []
     for field in schema:
         place = table.schema.get_field_index(field.name)

@@ -1,4 +1,4 @@
-"""Dataset versions: their rows, where those come from, and how two of them differ.
+"""Dataset versions: rows, their provenance, and differences between versions.
 
 A version's rows lie in Parquet files named by their digest, one for each version that added rows. The life of
 a row (:class:`DatasetRow`) says where it lies, which versions have it and where it comes from.
@@ -20,14 +20,14 @@ from sqlalchemy.sql import ColumnElement
 from outrider.assertions import Batch
 from outrider.dataops.models.lineage import node_id
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetFile, DatasetRow, DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion, Quarantine
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 from .digests import digests_of
 from .row_files import conform, read_groups, schema_of_file
 
-_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetFile), table_of(DatasetRow)
+_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _REFUSED = table_of(Quarantine)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
@@ -172,21 +172,24 @@ def lives(connection: Connection, version: Version) -> list[Life]:
 
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
-    """Those of the ids that the newest version has."""
+    """Rows of the newest version among some ids, by id."""
     query = _lives().where(_ROW.c.removed.is_(None), *named(dataset, ids))
     found = (_life(row) for row in connection.execute(query))
     return {life.origin.record_id: life for life in found}
 
 
 def named(dataset: str, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the rows of some ids, as one parameter however many they are."""
+    """Conditions on the rows of some ids, as one parameter."""
     values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
     # An expression: else SQLite, which knows nothing of how many rows a dataset has, reads all of them.
     return _ROW.c.record_id.in_(values), _ROW.c.dataset.concat("") == dataset
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
-    """Rows of a version, or its part ``train`` or ``held_out``, by version that added them, part and id."""
+    """Rows of a version, or of its part ``train`` or ``held_out``.
+
+    In order of the version that added them, part and id.
+    """
     return Batch.from_arrow(read_table(connection, objects, version, part=part), model=version.model)
 
 
@@ -198,7 +201,7 @@ def read_table(
     part: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Rows of a version as a table, some of its columns if named."""
+    """Rows of a version as a table, all columns unless named."""
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
@@ -225,7 +228,7 @@ class Diff:
 
 
 def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version) -> Diff:
-    """Difference between two versions of a dataset, from the rows that changed between them."""
+    """Difference between two versions, from the rows that changed in between."""
     low, high = sorted((old.number, new.number))
     sides: dict[int, dict[str, bytes | None]] = {low: {}, high: {}}
     for life in _changed(connection, old.dataset, low, high):

@@ -69,7 +69,7 @@ class LabelRound(SQLModel, table=True):
 
 
 class DatasetVersion(SQLModel, table=True):
-    """Immutable, validated set of rows: what its files add and its rows take back, up to its number."""
+    """Immutable, validated set of rows, as changes of its parent."""
 
     __tablename__ = "dataset_version"
     dataset: str = Field(primary_key=True)
@@ -87,8 +87,8 @@ class DatasetVersion(SQLModel, table=True):
     """Sum of its rows' lanes, from which the next version's digest is made."""
 
 
-class DatasetFile(SQLModel, table=True):
-    """Parquet file of a dataset, named by its SHA-256: the rows that a version added."""
+class DatasetRowFile(SQLModel, table=True):
+    """Parquet file with the rows that a version added."""
 
     __tablename__ = "dataset_file"
     dataset: str = Field(primary_key=True)
@@ -104,7 +104,7 @@ class DatasetFile(SQLModel, table=True):
 
 
 class DatasetRow(SQLModel, table=True):
-    """Life of one row: where it lies, the versions that have it, its record, assertion and label source.
+    """Life of one dataset row: place, versions, record, assertion, label source.
 
     A relabelled row lies where it was; another life begins there with the labels that count.
     """

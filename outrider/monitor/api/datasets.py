@@ -53,30 +53,34 @@ class CommitRequest(RequestBody):
     source: Literal["flags"] = Field(alias="from")
 
 
-class DatasetFile(TypedDict):
-    """Parquet file of a dataset version. ``added`` is the version that wrote the file."""
+class DatasetChanges(TypedDict):
+    """Numbers of rows that a version changed."""
 
-    sha256: str
-    rows: int
-    bytes: int
     added: int
+    relabelled: int
+    removed: int
 
 
 class DatasetManifest(TypedDict):
-    """Files, columns and validation result of a dataset version."""
+    """Columns, changes and validation result of a dataset version."""
 
-    files: list[DatasetFile]
     columns: dict[str, str]
+    bytes: int
+    """Size of the files that hold its rows."""
+    changes: NotRequired[DatasetChanges]
+    unfit: NotRequired[dict[str, str]]
+    """Columns that no model reads, null where the values did not fit, with the reason."""
     validation: dict[str, Any]
     labels: NotRequired[LabelAccount]
     """Of a version of flagged and labelled records: where every label went."""
 
 
-_FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=("manifest",))
+_UNSAID = ("manifest", "arrow_schema", "state")
+_FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=_UNSAID)
 DatasetFacts: TypeAlias = Annotated[dict[str, Any], _FACTS]
 DatasetDetail: TypeAlias = Annotated[
     dict[str, Any],
-    FieldsOf(datasets.Version, "DatasetDetail", times=True, more={"manifest": DatasetManifest}),
+    dataclasses.replace(_FACTS, name="DatasetDetail", more={"manifest": DatasetManifest}),
 ]
 CommittedDataset: TypeAlias = Annotated[
     dict[str, Any],
@@ -115,10 +119,11 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
     def get_dataset(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetDetail]:
-        """Dataset version with its files, columns and validation result."""
+        """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
-        return _dataset(found) | {"manifest": found.manifest}
+        manifest = {key: value for key, value in found.manifest.items() if key != "files"}
+        return _dataset(found) | {"manifest": manifest | {"bytes": found.bytes}}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
     def get_provenance(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetRows]:
@@ -313,5 +318,6 @@ def _number(number: int | Literal["newest"]) -> int | None:
 
 
 def _dataset(found: datasets.Version) -> dict[str, Any]:
-    row = {key: value for key, value in dataclasses.asdict(found).items() if key != "manifest"}
+    row = {entry.name: getattr(found, entry.name) for entry in dataclasses.fields(found)}
+    row = {key: value for key, value in row.items() if key not in _UNSAID}
     return timed(row)

@@ -260,7 +260,7 @@ def _reference(connection: Connection, at: int) -> None:
             digest=f"{rows * 104729:064x}"[::-1],
             rows=rows,
             manifest={
-                "files": [{"sha256": "ab" * 32, "rows": rows, "bytes": 64 * rows, "added": 1}],
+                "bytes": 64 * rows,
                 "columns": {"id": "string", "label.label": "int64"},
                 "validation": {"success": True},
             },
@@ -271,6 +271,7 @@ def _reference(connection: Connection, at: int) -> None:
             connection,
             improvement_tables.DatasetRow,
             dataset="digits-flagged",
+            file=1,
             number=1,
             position=position,
             record_id=f"card-{position:05}-f0",

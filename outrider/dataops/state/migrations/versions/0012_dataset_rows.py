@@ -1,4 +1,4 @@
-"""Files and lives of dataset rows: versions name what changed."""
+"""Files and lives of dataset rows."""
 
 import json
 from typing import Any

@@ -1,0 +1,1 @@
+"""Dataset versions against plain Parquet files and Delta Lake."""

@@ -68,8 +68,19 @@ class Version:
     @property
     def bytes(self) -> int:
         """Size of its files."""
-        files = self.manifest.get("files", ())
-        return int(self.manifest.get("bytes", sum(file["bytes"] for file in files)))
+        return int(self.manifest.get("bytes", sum(file["bytes"] for file in self._files)))
+
+    @property
+    def added(self) -> int:
+        """Rows that are in no version before."""
+        rows = sum(file["rows"] for file in self._files if file["added"] == self.number)
+        return int(self.manifest.get("changes", {"added": rows})["added"])
+
+    @property
+    def _files(self) -> list[dict[str, Any]]:
+        """What the manifests of old versions list."""
+        files: list[dict[str, Any]] = self.manifest.get("files", [])
+        return files
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,10 +110,10 @@ class LoopMetrics:
 
     def _datasets(self, connection: Connection) -> None:
         for version in datasets.made_since(connection, self._versions_us):
-            files = version.manifest.get("files", [])
-            rows = sum(int(file["rows"]) for file in files if file.get("added") == version.number)
             self._metrics.counter("outrider_dataset_versions_total").labels(model=version.model).inc()
-            self._metrics.counter("outrider_dataset_rows_total").labels(model=version.model).inc(rows)
+            self._metrics.counter("outrider_dataset_rows_total").labels(model=version.model).inc(
+                version.added
+            )
             self._versions_us = version.created_us
         for model, count in datasets.count_quarantined(connection):
             self._advance("outrider_quarantined_rows_total", count, model=model or OTHER)

@@ -261,6 +261,7 @@ def _reference(connection: Connection, at: int) -> None:
             rows=rows,
             manifest={
                 "bytes": 64 * rows,
+                "changes": {"added": rows, "relabelled": 0, "removed": 0},
                 "columns": {"id": "string", "label.label": "int64"},
                 "validation": {"success": True},
             },

@@ -6,7 +6,7 @@ the changed rows.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +24,7 @@ from outrider.dataops.state.rows import Row, insert_rows
 from outrider.dataops.state.tables import table_of
 from outrider.errors import OutriderError
 
-from .digests import LANES, NOT_CONTENT, Lanes, digests_of, lanes, version_digest
+from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
 from .row_files import check_exact, conform, merged_schema, to_parquet
 from .versions import (
     Life,
@@ -86,6 +86,8 @@ class Draft:
     file: StoredFile | None
     added: Sequence[tuple[Provenance, bytes]] = field(repr=False)
     """Rows of the file with their digests, by position."""
+    lanes: Lanes = field(repr=False)
+    """Of the rows that come, less those that go."""
     relabelled: Sequence[Relabelled] = field(default=(), repr=False)
     removed: Sequence[Life] = field(default=(), repr=False)
     is_whole: bool = False
@@ -114,14 +116,6 @@ class Draft:
             *ids,
             *(life.origin.record_id for life in [*(r.before for r in self.relabelled), *self.removed]),
         ]
-
-    def state(self, before: Lanes) -> Lanes:
-        """Lanes of the version on one with the lanes ``before``."""
-        come = lanes([*(digest for _, digest in self.added), *(one.digest for one in self.relabelled)])
-        if self.is_whole:
-            return come
-        gone = [life.digest for life in [*(one.before for one in self.relabelled), *self.removed]]
-        return before + come - lanes([digest for digest in gone if digest is not None])
 
 
 def prepare(
@@ -168,7 +162,7 @@ def prepare(
         digests = digests_of(table)
         file: StoredFile | None = _stored(objects, table, provenance)
         added = list(zip(provenance, digests, strict=True))
-        return Draft(dataset, batch.model, parent, table.schema, file, added, is_whole=True)
+        return Draft(dataset, batch.model, parent, table.schema, file, added, lanes(digests), is_whole=True)
     filled = _digested(connection, objects, parent) if parent.state is None else []
     ids = [*(origin.record_id for origin in provenance), *removed]
     known = {life.origin.record_id: life for life in filled} or lives_of(connection, dataset, ids)
@@ -188,8 +182,20 @@ def prepare(
     added = [(provenance[row], digests[row]) for row in new]
     ended = [known[name] for name in removed]
     ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
+    come = lanes([*(digests[row] for row in new), *(one.digest for one in relabelled)])
+    change = come - _lanes_of([*ended, *(one.before for one in relabelled)])
     return Draft(
-        dataset, batch.model, parent, schema, file, added, relabelled, ended, unfit=unfit, filled=filled
+        dataset,
+        batch.model,
+        parent,
+        schema,
+        file,
+        added,
+        change,
+        relabelled,
+        ended,
+        unfit=unfit,
+        filled=filled,
     )
 
 
@@ -218,7 +224,7 @@ def commit(
     current = newest(connection, draft.dataset)
     schema = _rebased(connection, draft, current)
     number = 1 if current is None else current.number + 1
-    state = draft.state(_lanes_of(current, draft))
+    state = draft.lanes if draft.is_whole or current is None else _state(current, draft) + draft.lanes
     rows = draft.rows
     if current is not None and draft.parent is not None and not draft.is_whole:
         rows += current.rows - draft.parent.rows
@@ -363,12 +369,15 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     return schema
 
 
-def _lanes_of(current: Version | None, draft: Draft) -> Lanes:
-    if current is None or draft.is_whole:
-        return np.zeros(LANES, dtype=np.uint16)
+def _state(current: Version, draft: Draft) -> Lanes:
+    """Lanes of all rows of the newest version."""
     if current.state is None:
-        return lanes([life.digest for life in draft.filled if life.digest is not None])
+        return _lanes_of(draft.filled)
     return np.frombuffer(current.state, dtype="<u2").astype(np.uint16)
+
+
+def _lanes_of(lives: Iterable[Life]) -> Lanes:
+    return lanes([life.digest for life in lives if life.digest is not None])
 
 
 def _manifest(

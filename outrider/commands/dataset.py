@@ -23,6 +23,7 @@ COLUMNS = {
     "created": "created",
 }
 Name = Annotated[str, typer.Argument(help="Name of the dataset.")]
+SHOWN_ROWS, MOST_ROWS = 50, 10_000
 
 
 @app.command("list")
@@ -93,13 +94,20 @@ def commit(
 
 @app.command()
 def diff(name: Name, old: int, new: int, config: Config = None, json: Json = False) -> None:
-    """Show which rows two versions do not share."""
-    found = connect(config).get(f"/v1/datasets/{name}/diff", old=old, new=new)
+    """Show which rows two versions do not share, with provenance and labels."""
+    limit = MOST_ROWS if json else SHOWN_ROWS
+    found = connect(config).get(f"/v1/datasets/{name}/diff", old=old, new=new, limit=limit)
     if json:
         as_json(found)
         return
-    for kind in ("added", "removed", "changed"):
-        typer.echo(f"{len(found[kind])} {kind}" + "".join(f"\n  {key}" for key in found[kind][:20]))
+    kinds = ("added", "removed", "changed")
+    typer.echo(", ".join(f"{len(found[kind])} {kind}" for kind in kinds))
+    rows = [_told(row) for row in found["rows"]]
+    if rows:
+        names = ("row", "change", "labels", "label from", "flagged by", "part")
+        table(rows, {key: key for key in names}, empty="")
+    if (more := sum(len(found[kind]) for kind in kinds) - len(rows)) > 0:
+        typer.echo(f"and {more} more: --json has up to {MOST_ROWS}")
 
 
 @app.command()
@@ -127,6 +135,22 @@ def rows(
 
 
 app.command()(check)
+
+
+def _told(row: dict[str, Any]) -> dict[str, str]:
+    """Row of a difference, before and after."""
+    sides = [row[side] or {} for side in ("before", "after")]
+    labels = [
+        ", ".join(f"{value}" for value in (row[f"labels_{side}"] or {}).values())
+        for side in ("before", "after")
+    ]
+    columns = {"label from": "label_source", "flagged by": "assertion", "part": "part"}
+    told = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
+    return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | told
+
+
+def _from_to(before: str, after: str) -> str:
+    return before or after if before == after or not (before and after) else f"{before} → {after}"
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

@@ -124,7 +124,7 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
     again = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 0]), headers=ARROW)
     assert again.json()["number"] == 2
     difference = client.get("/v1/datasets/train/diff?old=1&new=2").json()
-    assert difference == {"added": [], "removed": [], "changed": ["r2"]}
+    assert difference == {"added": [], "removed": [], "changed": ["r2"], "rows": []}
 
 
 def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, or_, select
 from sqlalchemy.sql import ColumnElement
@@ -78,7 +79,7 @@ class Version:
 
     @property
     def _files(self) -> list[dict[str, Any]]:
-        """What the manifests of old versions list."""
+        """Files that the manifest of an old version lists."""
         files: list[dict[str, Any]] = self.manifest.get("files", [])
         return files
 
@@ -229,6 +230,22 @@ def read_table(
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+Change = Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """Row that differs between two versions: provenance and labels in each."""
+
+    id: str
+    change: Change
+    before: Provenance | None
+    after: Provenance | None
+    labels_before: dict[str, Any] | None = None
+    """Label columns by name; None where the version does not have the row."""
+    labels_after: dict[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Diff:
     """Ids of rows that differ between two versions, sorted."""
@@ -240,24 +257,64 @@ class Diff:
 
 def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version) -> Diff:
     """Difference between two versions, from the rows that changed in between."""
-    low, high = sorted((old.number, new.number))
-    sides: dict[int, dict[str, bytes | None]] = {low: {}, high: {}}
-    for life in _changed(connection, old.dataset, low, high):
-        for number, side in sides.items():
-            if life.is_in(number):
-                side[life.origin.record_id] = life.digest
-    for version in (old, new):
-        side = sides[version.number]
-        if None in side.values():  # of an old version
-            table = read_table(connection, objects, version)
-            known = zip(table.column("id").to_pylist(), digests_of(table), strict=True)
-            side |= {name: digest for name, digest in known if name in side}
-    before, after = sides[old.number], sides[new.number]
+    before, after = _sides(connection, objects, old, new)
     return Diff(
         added=sorted(after.keys() - before.keys()),
         removed=sorted(before.keys() - after.keys()),
-        changed=sorted(key for key in before.keys() & after.keys() if before[key] != after[key]),
+        changed=sorted(
+            key for key in before.keys() & after.keys() if before[key].digest != after[key].digest
+        ),
     )
+
+
+def explain(
+    connection: Connection, objects: ObjectStore, old: Version, new: Version, *, limit: int
+) -> list[RowChange]:
+    """Differing rows and their provenance: changed, removed, then added."""
+    before, after = _sides(connection, objects, old, new)
+    found = diff(connection, objects, old, new)
+    kinds: list[tuple[Change, list[str]]] = [
+        ("changed", found.changed),
+        ("removed", found.removed),
+        ("added", found.added),
+    ]
+    chosen = [(change, key) for change, keys in kinds for key in keys][:limit]
+    ids = [key for _, key in chosen]
+    labels = [_labels_of(connection, objects, version, ids) for version in (old, new)]
+    rows = []
+    for change, key in chosen:
+        origin, now = (side[key].origin if key in side else None for side in (before, after))
+        rows.append(RowChange(key, change, origin, now, labels[0].get(key), labels[1].get(key)))
+    return rows
+
+
+def _sides(
+    connection: Connection, objects: ObjectStore, old: Version, new: Version
+) -> tuple[dict[str, Life], dict[str, Life]]:
+    """Rows of both versions, by id, that came or went between them, with digests."""
+    low, high = sorted((old.number, new.number))
+    sides: dict[int, dict[str, Life]] = {low: {}, high: {}}
+    for life in _changed(connection, old.dataset, low, high):
+        for number, side in sides.items():
+            if life.is_in(number):
+                side[life.origin.record_id] = life
+    for version in (old, new):
+        side = sides[version.number]
+        if any(life.digest is None for life in side.values()):  # of an old version
+            table = read_table(connection, objects, version)
+            for key, digest in zip(table.column("id").to_pylist(), digests_of(table), strict=True):
+                if key in side:
+                    side[key] = replace(side[key], digest=digest)
+    return sides[old.number], sides[new.number]
+
+
+def _labels_of(
+    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
+    table = read_table(connection, objects, version, columns=["id", *names])
+    table = table.filter(pc.is_in(table.column("id"), pa.array(ids, pa.string())))
+    return {row.pop("id"): row for row in table.to_pylist()}
 
 
 def kept_columns(batch: Batch) -> pa.Table:

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
+from outrider.assertions.verdict_sentence import percent, share_text
 
 from .forecast import costs
 from .notes import notes
 from .plan import ComparePlan
 from .run import ComparisonRun, Ending
 from .sides import WARM_UP
-from .standing import Standing, few_digits, percent, share_text
+from .standing import Standing, few_digits
 
 EXAMPLES = 5
 ENDINGS: Mapping[Ending, str] = {
@@ -64,7 +65,11 @@ class CompareReport:
                 "seconds": round(seconds, 1),
                 "records": counts,
                 "notes": notes(run, plan, funnel),
-                "plan": {"expected": expected, "cost": costs(expected, [production, *candidates])},
+                "plan": {
+                    "expected": expected,
+                    "cost": costs(expected, [production, *candidates]),
+                    "seed": plan.seed,
+                },
                 "production": production,
                 "candidates": candidates,
             }
@@ -152,7 +157,9 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "agreement": rows,
         "slices": [asdict(each) | {"is_proven": each.is_proven} for each in standing.slices()],
         "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
-        "judge": asdict(standing.judge_verdict()) if standing.judged else None,
+        "judge": asdict(judge) if (judge := standing.judge_verdict()) else None,
+        "preferences": standing.pair_labels.judged,
+        "unlabelled": asdict(standing.unlabelled),
         "history": [asdict(look) for look in standing.looks],
         "examples": standing.examples[:EXAMPLES],
         "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
@@ -282,7 +289,7 @@ def shuffled(id_: str) -> tuple[str, str]:
 
 def _short(value: Any, most: int = 200) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = " ".join(text.split())
+    text = " ".join(text.split()).encode("utf-8", "replace").decode()  # JSON may hold half a letter
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -15,8 +15,8 @@ from fastapi import Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
+from outrider.monitor.compare.labelled import Right
 from outrider.monitor.compare.report import question_of, shuffled
-from outrider.monitor.compare.standing import Right
 from outrider.monitor.http.limits import BodyBounds, ClientGone, Receive, Scope, Send, read_body
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.http.responses import send_problem

@@ -245,7 +245,8 @@ class Comparisons:
         """Keep a report, and give its id; the same report again keeps its first copy, and its labels."""
         said = json.dumps(report, ensure_ascii=False, sort_keys=True)
         id_ = hashlib.sha256(said.encode()).hexdigest()[:16]
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         with self._lock:
             if not self._path(id_).exists():
                 self._write(KeptComparison(id_, now_us, report))

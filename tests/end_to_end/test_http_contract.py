@@ -35,6 +35,8 @@ PAGES = (
     "/m/toy/records/a",
     "/m/toy/images/records/inputs.x/a",
     "/m/toy/images/flags/f/x",
+    "/compare",
+    "/compare/0123456789abcdef",
     "/static/page.css",
     "/openapi.json",
     "/docs",
@@ -399,3 +401,6 @@ def test_records_of_the_service_are_compared_with_a_candidate(service: Service) 
             time.sleep(0.01)
         [candidate] = asked.result()["candidates"]
     assert candidate["verdict"] == "same"
+    [kept] = service.client.get("/v1/comparisons").json()["comparisons"]
+    assert (kept["model"], kept["candidates"][0]["sentence"]) == ("toy", candidate["sentence"])
+    assert candidate["sentence"] in service.client.get(f"/compare/{kept['id']}").text

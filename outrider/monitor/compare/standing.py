@@ -24,6 +24,7 @@ from outrider.errors import ConfigError
 from .answers import Answers
 from .judge import is_drawn
 from .labelled import Conclusion, PairLabels, Right
+from .pair_texts import few_digits
 from .plan import ComparePlan
 from .questions import REQUEST
 from .sides import Side
@@ -439,24 +440,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nan(each) for name, each in value.items()}
     return value
-
-
-def few_digits(text: str) -> str:
-    """Text of a number, or of a list of numbers, shortened.
-
-    Other texts stay.
-
-    Examples
-    --------
-    >>> few_digits("0.7310585786300049"), few_digits("[0.5, 0.30000000000000004]"), few_digits("v 0.1234567")
-    ('0.73106', '[0.5, 0.3]', 'v 0.1234567')
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    if isinstance(value, float):
-        return f"{value:.5g}"
-    if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
-        return f"[{', '.join(f'{one:.5g}' for one in value)}]"
-    return text

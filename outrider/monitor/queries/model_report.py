@@ -213,7 +213,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
                 "status": found.status,
                 "note": found.note,
                 "suites": suites.get(found.version, {}),
-                "cost_us": cost.p50_us if (cost := costs.get(_slot(found))) else None,
+                "cost_us": cost.p50_us if (cost := costs.get(found.version)) else None,
                 **judged.get(_slot(found), {}),
                 "created": iso(found.created_us),
                 "changed": iso(found.changed_us),

@@ -42,7 +42,7 @@ def gather(
     """
     margin = 1.0 - settings.shadow.agreement
     cost = read_costs(connection, trial.model)
-    one, other = cost.get("champion"), cost.get(trial.version)
+    one, other = cost.get(trial.champion), cost.get(trial.version)
     stretch = ShadowStretch(trial.model, trial.champion, trial.version, trial.after_seq, progress.seq)
     found = ShadowTestFindings(
         agreement=deciding(progress.comparison, margin=margin),

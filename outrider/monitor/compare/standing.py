@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from outrider.assertions.agreement import EVERYTHING, Measure
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, differ, shared_measures
 from outrider.assertions.judged import JudgedVerdict
+from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
 from outrider.assertions.slice_ranking import SliceDifference, rank_slices
 from outrider.assertions.text_properties import TOOL_CALLS, with_text_properties
@@ -33,19 +33,7 @@ KINDS = ("no answer", "no valid JSON")
 """Failures with a direction: of any question, and of one that asks for JSON."""
 EXAMPLES = 40
 """Records on which answers differ that are kept, drawn alike from all of them."""
-LOOKS = 400
-"""Looks that are kept; beyond, every other one goes."""
 _PREFERRED = ("label", "text", "prediction")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Difference beyond noise as of one look, with its bounds."""
-
-    records: int
-    value: float
-    low: float
-    high: float
 
 
 class Standing:
@@ -230,8 +218,7 @@ class Standing:
         self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
         if not self._looks or self._looks[-1][0] < self.rows:
             self._looks.append((self.rows, self.verdict.measures))
-            if len(self._looks) > LOOKS:
-                del self._looks[1:-1:2]
+            thin(self._looks)
 
     @property
     def looks(self) -> list[Look]:

@@ -18,7 +18,9 @@ class Look:
 
 
 def thin(looks: list[Any]) -> None:
-    """Leave out every other look where there are too many, but the first and the last.
+    """Drop every other look of too many.
+
+    The first and the last stay.
 
     Examples
     --------

@@ -247,7 +247,7 @@ def measure_verdict(
 
 
 def word_of(found: Agreement, margin: float) -> Word:
-    """Word of an agreement: a difference counts where it is proven to exceed the margin."""
+    """Word of an agreement; *different* only beyond the margin."""
     low, high = 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if high <= margin:
         return "same" if low <= 0.0 and found.beyond.rows else "close"

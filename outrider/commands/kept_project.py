@@ -59,7 +59,7 @@ def write_project(folder: Path, systems: ComparedSystems, found: Mapping[str, An
 
 
 def keep_comparison(folder: Path, report: str) -> str:
-    """Keep a report in the data folder of a project, and give the path of its page.
+    """Keep a report in a project's data folder; path of its page.
 
     Parameters
     ----------

@@ -160,7 +160,7 @@ class PairToLabel(DifferingPair):
 
 
 class ComparedCandidate(ComparedSystem):
-    """Candidate: verdict, what it rests on, examples, and pairs to label."""
+    """Candidate with verdict, evidence, examples, and pairs to label."""
 
     verdict: Verdict
     sentence: str
@@ -194,7 +194,7 @@ class ComparisonPlan(TypedDict):
 
 
 class ComparisonFound(TypedDict):
-    """Report of a comparison, as ``outrider compare --json`` prints it."""
+    """Report of a comparison, as printed by ``outrider compare --json``."""
 
     model: NotRequired[str]
     margin: Annotated[float, Meta(gt=0, lt=1)]
@@ -242,7 +242,10 @@ class Comparisons:
         self._lock = threading.Lock()
 
     def keep(self, report: ComparisonFound, *, now_us: int) -> str:
-        """Keep a report, and give its id; the same report again keeps its first copy, and its labels."""
+        """Keep a report; its id.
+
+        The same report again keeps its first copy, with the labels.
+        """
         said = json.dumps(report, ensure_ascii=False, sort_keys=True)
         id_ = hashlib.sha256(said.encode()).hexdigest()[:16]
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -263,7 +266,10 @@ class Comparisons:
         return msgspec.json.decode(body, type=KeptComparison)
 
     def newest(self, most: int) -> list[KeptComparison]:
-        """Comparisons that were kept or labelled last, the newest first; files that are none are logged."""
+        """Comparisons that were kept or labelled last, newest first.
+
+        Damaged files are logged.
+        """
         paths = [path for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]
         found = []
         for path in sorted(paths, key=_changed_s, reverse=True)[:most]:
@@ -274,7 +280,7 @@ class Comparisons:
         return sorted((one for one in found if one is not None), key=lambda one: one.kept_us, reverse=True)
 
     def change(self, id_: str, changed: Callable[[ComparisonFound], ComparisonFound | None]) -> bool:
-        """Replace a report by what is made of it; False where there is none, or None was made."""
+        """Replace a report by its changed form; False without either."""
         with self._lock:
             found = self.read(id_)
             report = None if found is None else changed(found.report)

@@ -1,4 +1,4 @@
-"""Files that are replaced whole: a reader sees the old content or the new."""
+"""Files replaced whole: readers see old content or new."""
 
 import os
 import tempfile

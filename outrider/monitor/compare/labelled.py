@@ -63,7 +63,7 @@ class PairLabels:
         return found or unlabelled
 
     def judge_verdict(self, candidates: int) -> JudgedVerdict | None:
-        """Verdict of the judge, corrected by the labels; None where nothing was judged."""
+        """Verdict of the judge, corrected by labels; None without judgements."""
         if not self.judged:
             return None
         labels = {question: _BETTER[right] for question, right in self.labels.items()}
@@ -96,7 +96,10 @@ class PairLabels:
 def relabelled(
     report: Mapping[str, Any], candidate: str, question: str, right: Right
 ) -> dict[str, Any] | None:
-    """Report with a label of one pair, and the verdict that follows; None without such a pair."""
+    """Report with one more label and the verdict that follows.
+
+    None without such a pair.
+    """
     candidates: Sequence[Mapping[str, Any]] = report["candidates"]
     found = next((each for each in candidates if each["name"] == candidate), None)
     if found is None or all(pair["id"] != question for pair in found["to_label"]):

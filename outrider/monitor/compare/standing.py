@@ -231,11 +231,11 @@ class Standing:
 
     @property
     def pair_labels(self) -> PairLabels:
-        """Labels so far, with what a judge prefers."""
+        """Labels so far, with preferences of a judge."""
         return PairLabels(self.labels, self.judged if self._plan.has_judge else None, self._plan.seed)
 
     def judge_verdict(self) -> JudgedVerdict | None:
-        """Verdict of the judge, corrected by labels of drawn pairs; None where nothing was judged."""
+        """Verdict of the judge, corrected by labels; None without judgements."""
         return self.pair_labels.judge_verdict(self._candidates)
 
     def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:

@@ -97,7 +97,7 @@ class DisagreementExample(TypedDict):
 
 
 class TrialVerdict(TypedDict):
-    """Verdict on a challenger in one sentence; ``more``: records until it is settled."""
+    """Verdict on a challenger; ``more`` records settle an undecided one."""
 
     word: Word
     sentence: str

@@ -44,7 +44,7 @@ def note_cost(counts: Tally[str], version: str, seconds: float, records: int) ->
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of answers by a model's versions, whichever slots they held: none is that of two champions."""
+    """Cost of answers by version, over all slots of a model."""
     found: dict[str, Tally[str]] = {}
     for counts in counts_by_slot(connection, model, prefix="answer").values():
         for name, value in counts.items():

@@ -55,7 +55,7 @@ class ComparisonProgress:
         return cls(**known, comparison=comparison, looks=found.get("looks", []))
 
     def look(self, found: MeasureVerdict) -> None:
-        """Keep what is known of the difference, where it rests on more records than before."""
+        """Keep a look that rests on more records than the last."""
         if not self.looks or self.looks[-1]["records"] < found.rows:
             self.looks.append(asdict(Look(found.rows, found.value, found.low, found.high)))
             thin(self.looks)
@@ -144,7 +144,10 @@ def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None
 
 
 def deciding_verdict(comparison: StreamComparison, *, margin: float) -> MeasureVerdict | None:
-    """Verdict on all records by deciding measure, with the bounds of its row; None without any."""
+    """Verdict on all records by deciding measure; None without any.
+
+    Its bounds are those of its row.
+    """
     measures = comparison.measures
     if not measures:
         return None

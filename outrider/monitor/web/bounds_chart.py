@@ -32,7 +32,13 @@ class BoundsChart:
 
 
 def bounds_chart(looks: Sequence[Mapping[str, Any]], margin: float) -> BoundsChart | None:
-    """Chart of looks, each with ``records``, ``value``, ``low`` and ``high``; None without any."""
+    """Chart of looks, None without any.
+
+    Parameters
+    ----------
+    looks
+        Each with ``records``, ``value``, ``low`` and ``high``.
+    """
     if not looks:
         return None
     top = min(1.0, max([2.5 * margin, *[1.2 * look["high"] for look in looks[len(looks) // 3 :]]]))

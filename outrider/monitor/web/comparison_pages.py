@@ -1,4 +1,4 @@
-"""Pages of kept comparisons: their list, each by its permanent address, and labels of pairs."""
+"""Pages of kept comparisons: list, single ones, labels of pairs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

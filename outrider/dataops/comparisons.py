@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from outrider.errors import ValidationRefused
+from outrider.errors import OutriderError, ValidationRefused
 
 from .whole_file import write_whole
 
@@ -256,14 +256,22 @@ class Comparisons:
         return id_
 
     def read(self, id_: str) -> KeptComparison | None:
-        """Comparison of an id; None where there is none."""
+        """Comparison of an id; None where there is none.
+
+        Raises
+        ------
+        OutriderError
+            If its file is damaged.
+        """
         if not _ID.fullmatch(id_):
             return None
+        path = self._path(id_)
         try:
-            body = self._path(id_).read_bytes()
+            return msgspec.json.decode(path.read_bytes(), type=KeptComparison)
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(body, type=KeptComparison)
+        except msgspec.MsgspecError as error:
+            raise OutriderError(f"{FOLDER}/{path.name} holds no comparison ({error}): remove it") from None
 
     def newest(self, most: int) -> list[KeptComparison]:
         """Comparisons that were kept or labelled last, newest first.
@@ -275,8 +283,8 @@ class Comparisons:
         for path in sorted(paths, key=_changed_s, reverse=True)[:most]:
             try:
                 found.append(self.read(path.stem))
-            except (OSError, msgspec.MsgspecError) as error:
-                log.warning("%s holds no comparison (%s): remove it", path, error)
+            except (OSError, OutriderError) as error:
+                log.warning("%s", error)
         return sorted((one for one in found if one is not None), key=lambda one: one.kept_us, reverse=True)
 
     def change(self, id_: str, changed: Callable[[ComparisonFound], ComparisonFound | None]) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from outrider.dataops.comparisons import FOLDER, ComparisonFound, Comparisons, read_report
-from outrider.errors import ValidationRefused
+from outrider.errors import OutriderError, ValidationRefused
+from outrider.monitor.web.compare_page import compare_page
 from tests.comparison_reports import report
 
 
@@ -55,6 +56,20 @@ def test_the_newest_come_first_and_a_damaged_file_is_logged(
     with caplog.at_level(logging.WARNING):
         assert len(comparisons.newest(10)) == 4
     assert "0123456789abcdef.json holds no comparison" in caplog.text
+    with pytest.raises(
+        OutriderError, match=r"comparisons/0123456789abcdef\.json holds no comparison .*: remove it"
+    ):
+        comparisons.read("0123456789abcdef")
+
+
+def test_a_comparison_of_the_first_release_that_kept_them_is_read(tmp_path: Path) -> None:
+    """Their addresses are permanent: fields may come, none that is there may go or be asked for."""
+    recorded = Path(__file__).parents[1] / "monitor" / "recorded" / "comparison.json"
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "0123456789abcdef.json").write_bytes(recorded.read_bytes())
+    [kept] = Comparisons(tmp_path).newest(1)
+    assert [each["verdict"] for each in kept.report["candidates"]] == ["same", "different"]
+    assert "Examples of what differs" in compare_page(kept.report)
 
 
 @pytest.mark.parametrize("id_", ["", "../../key", "0" * 15, "0" * 16, "A" * 16, "0" * 16 + "\n"])

@@ -215,9 +215,8 @@ def test_a_shadow_test_may_prove_a_difference_whose_word_is_still_open() -> None
     assert verdict.word == "undecided"
     assert verdict.more is not None
     more = (2000 + verdict.more) / 2000
-    later = Tally(
-        RateSequence({0: (round(2000 * more), round(40 * more))}),
-        *[RateSequence({0: (round(2000 * more), 0)})] * 2,
-        DifferenceSequence({0: (0, 0, 0, 0, round(1960 * more), 0, 0, 0, round(40 * more))}),
-    )
+    none = RateSequence({0: (round(2000 * more), 0)})
+    differs = RateSequence({0: (round(2000 * more), round(40 * more))})
+    beyond = DifferenceSequence({0: (0, 0, 0, 0, round(1960 * more), 0, 0, 0, round(40 * more))})
+    later = Tally(differs, none, none, beyond)
     assert measure_verdict(later, Bounding(0.95, -0.5), margin=0.015).word == "different"

@@ -35,6 +35,8 @@ MOST_SLICES = 12
 """Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
 ERROR = 0.05
 """Probability that any interval of a comparison is ever wrong."""
+PART_OF_EXCESS = 0.25
+"""Part of the error for the bounds of :func:`excess`; the rest is that of the rates."""
 EVERYTHING = ""
 """Name of the slice of all records."""
 
@@ -122,7 +124,7 @@ class Tally:
         margin: float,
         confidence: float = 1.0 - ERROR,
         least: float = LEAST["score"],
-        part_of_excess: float = 0.25,
+        part_of_excess: float = PART_OF_EXCESS,
         is_unweighted: bool = False,
     ) -> Agreement:
         """Agreement with bounds that hold at all times together with ``confidence``.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .agreement import EVERYTHING, LEAST, Measure, Tally
 from .comparison import StreamComparison
-from .verdict import ERROR, MOST_SLICES, PARTS, agreement_of, deciding_measures
+from .verdict import ERROR, MOST_SLICES, PARTS, Bounding, deciding_measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +88,5 @@ def _bounds(
     if not is_known:
         low, high = tally.differs.interval(confidence)
         return tally.differs.rate, low, high
-    found = agreement_of(tally, LEAST[measure], 0.0, confidence).beyond
+    found = Bounding(confidence, LEAST[measure]).agreement(tally, 0.0).beyond
     return 1.0 - found.value, 1.0 - found.high, 1.0 - found.low

@@ -134,8 +134,11 @@ def verdict_of(
         return CandidateVerdict("undecided", None, None, why, {})
     confidence = 1.0 - error * PARTS["difference"] / 2 / candidates / len(deciding)
     found = {
-        measure: _judged(
-            comparison.tallies[measure, EVERYTHING], margin, confidence, LEAST[measure], has_forecast
+        measure: measure_verdict(
+            comparison.tallies[measure, EVERYTHING],
+            Bounding(confidence, LEAST[measure]),
+            margin=margin,
+            has_forecast=has_forecast,
         )
         for measure in deciding
     }
@@ -190,32 +193,65 @@ def records_needed(
         beyond = DifferenceSequence({0: tuple(np.rint(values * twice).astype(int).tolist())} if twice else {})
         return Tally(differs, own, own, beyond)
 
-    found = _first(lambda rows: _word(tally(rows), margin, confidence, -0.5), 1.0)
+    bounding = Bounding(confidence, -0.5)
+    found = _first(lambda rows: bounding.word(tally(rows), margin), 1.0)
     return None if found is None else math.ceil(found)
 
 
-def agreement_of(tally: Tally, least: float, margin: float, confidence: float) -> Agreement:
-    """Agreement of records that all weigh 1."""
-    return tally.agreement(
-        margin=margin, confidence=confidence, least=least, part_of_excess=0.5, is_unweighted=True
-    )
+@dataclass(frozen=True, slots=True)
+class Bounding:
+    """Terms of the bounds of one measure, as of :meth:`Tally.agreement`."""
+
+    confidence: float
+    least: float
+    part_of_excess: float = 0.5
+    is_unweighted: bool = True
+
+    def agreement(self, tally: Tally, margin: float) -> Agreement:
+        """Agreement on these terms."""
+        return tally.agreement(
+            margin=margin,
+            confidence=self.confidence,
+            least=self.least,
+            part_of_excess=self.part_of_excess,
+            is_unweighted=self.is_unweighted,
+        )
+
+    def word(self, tally: Tally, margin: float) -> Word:
+        """Word of this agreement."""
+        return word_of(self.agreement(tally, margin), margin)
 
 
-def _judged(
-    tally: Tally, margin: float, confidence: float, least: float, has_forecast: bool
+def measure_verdict(
+    tally: Tally, bounding: Bounding, *, margin: float, has_forecast: bool = True
 ) -> MeasureVerdict:
-    found = agreement_of(tally, least, margin, confidence)
-    word, known, rows = _word_of(found, margin), found.beyond.rows > 0, tally.differs.asked
+    """Verdict in one respect.
+
+    Parameters
+    ----------
+    margin, has_forecast
+        As of :func:`verdict_of`.
+    """
+    found = bounding.agreement(tally, margin)
+    word, known, rows = word_of(found, margin), found.beyond.rows > 0, tally.differs.asked
     told = found.beyond if known else found.raw
     value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
         return MeasureVerdict(word, value, low, high, rows, 0, "", known)
     settled = None
     if has_forecast:
-        settled = _first(lambda factor: _word(_scaled(tally, factor), margin, confidence, least), _STEP)
+        settled = _first(lambda factor: bounding.word(_scaled(tally, factor), margin), _STEP)
     more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
     why = _reason(value, low, margin, is_known=known)
     return MeasureVerdict(word, value, low, high, rows, more, why, known)
+
+
+def word_of(found: Agreement, margin: float) -> Word:
+    """Word of an agreement; *different* only beyond the margin."""
+    low, high = 1.0 - found.beyond.high, 1.0 - found.beyond.low
+    if high <= margin:
+        return "same" if low <= 0.0 and found.beyond.rows else "close"
+    return "different" if low > margin else "undecided"
 
 
 def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
@@ -228,17 +264,6 @@ def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
     if low > 0.0:
         return "a difference beyond noise is proven; whether it is larger than the margin is open"
     return "too few records, or too few on which both were asked twice"
-
-
-def _word(tally: Tally, margin: float, confidence: float, least: float) -> Word:
-    return _word_of(agreement_of(tally, least, margin, confidence), margin)
-
-
-def _word_of(found: Agreement, margin: float) -> Word:
-    low, high = 1.0 - found.beyond.high, 1.0 - found.beyond.low
-    if high <= margin:
-        return "same" if low <= 0.0 and found.beyond.rows else "close"
-    return "different" if low > margin else "undecided"
 
 
 def _first(word: Callable[[float], Word], begin: float) -> float | None:

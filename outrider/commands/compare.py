@@ -14,9 +14,9 @@ import typer
 
 from outrider.errors import ConfigError, OutriderError
 
-from .api import connect, following_tables
+from .api import JSON, connect, following_tables
 from .durations import seconds
-from .kept_project import ComparedSystems, write_project
+from .kept_project import ComparedSystems, keep_comparison, write_project
 from .mirror_snippets import snippets
 from .output import Config, Json, write_file
 
@@ -191,7 +191,13 @@ def compare(
     def report(ending: "Ending" = "running") -> CompareReport:
         seconds = time.monotonic() - began
         return CompareReport.of(
-            run, plan, ending=ending, funnel=questions.funnel(), seconds=seconds, prices=prices
+            run,
+            plan,
+            ending=ending,
+            funnel=questions.funnel(),
+            seconds=seconds,
+            prices=prices,
+            model=model,
         )
 
     with ExitStack() as stack:
@@ -215,22 +221,45 @@ def compare(
                 time.sleep(_POLL_S)
             found = report(ending)
     _write(found, keep=keep, md=md, html=html, has_examples=examples)
-    if keep is not None:
-        systems = ComparedSystems(
-            production,
-            candidate,
-            run.question,
-            margin,
-            production_key_env,
-            candidate_key_env,
-            candidate_model,
-        )
-        write_project(keep, systems, found.found)
+    systems = ComparedSystems(
+        production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model
+    )
+    _keep(found, keep, systems)
+    _send(found, model, config)
     typer.echo(found.json() if json else found.text())
     code = found.exit_code(allows_different=allow_different)
     if run.is_left:
         _end(code)
     raise typer.Exit(code)
+
+
+def _keep(found: "CompareReport", folder: Path | None, systems: ComparedSystems) -> None:
+    """Make a project that shows the comparison when it is served."""
+    if folder is None:
+        return
+    write_project(folder, systems, found.found)
+    with _unshown():
+        page = keep_comparison(folder, found.json())
+        typer.echo(f"`outrider serve` in {folder} shows the comparison at {page}", err=True)
+
+
+def _send(found: "CompareReport", model: str | None, config: Path | None) -> None:
+    """Have the service that the records came from show the comparison."""
+    if model is None:
+        return
+    with _unshown():
+        api = connect(config)
+        kept = api.post_bytes("/v1/comparisons", found.json().encode(), kind=JSON, query={})
+        typer.echo(f"page: {api.url}{kept['page']}", err=True)
+
+
+@contextmanager
+def _unshown() -> Iterator[None]:
+    """Say why the service does not show the comparison: its verdict stands."""
+    try:
+        yield
+    except OutriderError as error:
+        typer.echo(f"The service does not show this comparison: {error}", err=True)
 
 
 def _end(code: int) -> NoReturn:

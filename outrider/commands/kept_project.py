@@ -58,9 +58,28 @@ def write_project(folder: Path, systems: ComparedSystems, found: Mapping[str, An
         write_file(path, _checked(path, systems))
 
 
+def keep_comparison(folder: Path, report: str) -> str:
+    """Keep a report in a project's data folder; path of its page.
+
+    Parameters
+    ----------
+    report
+        As ``--json`` prints it.
+    """
+    from outrider.dataops.comparisons import Comparisons, read_report
+    from outrider.dataops.state.database import now_us
+    from outrider.monitor.settings.config import load_settings
+
+    data = load_settings(folder / "outrider.toml").data_folder
+    try:
+        return f"/compare/{Comparisons(data).keep(read_report(report.encode()), now_us=now_us())}"
+    except OSError as error:
+        raise ConfigError(f"{data} cannot be written: {error.strerror or error}") from None
+
+
 def _pairs(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Pairs that differ, their sides in the order of the page, with the labels so far."""
-    from outrider.monitor.compare.report import question_of, shuffled
+    from outrider.monitor.compare.pair_texts import question_of, shuffled
 
     for candidate in found["candidates"]:
         for pair in candidate["to_label"]:

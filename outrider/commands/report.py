@@ -65,6 +65,8 @@ def _show(test: Mapping[str, Any]) -> None:
         f"\nversion {test['version']} beside {test['champion']}: {advice} "
         f"({test['records']:,} records, {state})"
     )
+    if test["verdict"]:
+        typer.echo(f"  {test['verdict']['sentence']}")
     because = [test["ended_because"]] if test["ended_because"] else []
     for reason in [*because, *test["reasons"]] or ["no record was answered by both yet"]:
         typer.echo(f"  {reason}")

@@ -17,12 +17,13 @@ from benchmarks.statistics.verdict import (
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Tally
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
+from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
 from outrider.assertions.judged import JudgedPairs
 from outrider.assertions.paired_outcomes import DirectedOutcomes
 from outrider.assertions.rate_sequence import RateSequence
 from outrider.assertions.text_properties import languages, refusals, tool_calls, with_text_properties
-from outrider.assertions.verdict import records_needed, verdict_of
+from outrider.assertions.verdict import Bounding, measure_verdict, records_needed, verdict_of, word_of
 from tests.soak import at_most, rounds
 
 
@@ -200,3 +201,22 @@ def test_properties_of_texts_are_compared_each_for_itself() -> None:
     assert {"refusal", "language", "length", "structure", "tools", "arguments"} < set(differs)
     assert (differs["refusal"], differs["structure"], differs["tools"], differs["arguments"]) == (1, 1, 0, 0)
     assert tool_calls("no json") == (("", "no json"),)
+
+
+def test_a_shadow_test_may_prove_a_difference_whose_word_is_still_open() -> None:
+    """Its recommendation rests on any proven difference; the word waits until it exceeds the margin."""
+    never = RateSequence({0: (2000, 0)})
+    tally = Tally(
+        RateSequence({0: (2000, 40)}), never, never, DifferenceSequence({0: (0, 0, 0, 0, 1960, 0, 0, 0, 40)})
+    )
+    found = tally.agreement(margin=0.015, least=-0.5)
+    assert (found.verdict, word_of(found, 0.015)) == ("different", "undecided")
+    verdict = measure_verdict(tally, Bounding(0.95, -0.5), margin=0.015)
+    assert verdict.word == "undecided"
+    assert verdict.more is not None
+    more = (2000 + verdict.more) / 2000
+    none = RateSequence({0: (round(2000 * more), 0)})
+    differs = RateSequence({0: (round(2000 * more), round(40 * more))})
+    beyond = DifferenceSequence({0: (0, 0, 0, 0, round(1960 * more), 0, 0, 0, round(40 * more))})
+    later = Tally(differs, none, none, beyond)
+    assert measure_verdict(later, Bounding(0.95, -0.5), margin=0.015).word == "different"

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
+from outrider.dataops.comparisons import Comparisons
 from tests.chat_server import chat_server
 from tests.soak import PATIENCE_S
 
@@ -91,6 +92,8 @@ def test_models_of_this_machine_are_compared(tmp_path: Path) -> None:
     assert record == ["python", "record.py"]
     folder = copied("compare_models", tmp_path)
     code, found = compare([*asked[1:], "--keep", "kept"], folder)
+    [shown] = Comparisons(folder / "kept" / "outrider-data").newest(10)
+    assert {**shown.report} == found
     assert verdicts(found) == {"models.py:twin": "same", "models.py:linear": "different"}
     assert code == 1
     assert {each["name"] for each in found["candidates"][1]["slices"]} == {"clinic=north", "clinic=south"}

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from outrider.assertions import Batch
-from outrider.commands.kept_project import HEAD, ComparedSystems, write_project
+from outrider.commands.kept_project import HEAD, ComparedSystems, keep_comparison, write_project
+from outrider.dataops.comparisons import Comparisons
+from outrider.errors import ConfigError
+from tests.comparison_reports import report
 
 RECORD = Batch.from_columns({"inputs.age": [41], "inputs.pay": [1.5]}, model="compare")
 CHAT = Batch.from_columns(
@@ -94,3 +97,21 @@ def test_pairs_have_their_labels() -> None:
     assert {pair["A"], pair["B"]} == {"yes", "no"}
     assert pair[{"A": "A", "B": "B"}["A" if pair["A_is"] == "candidate" else "B"]] == "no"
     assert (pair["candidate"], pair["question"], pair["right"]) == ("one", "41", "candidate")
+
+
+def test_the_comparison_lies_where_the_project_keeps_its_data() -> None:
+    kept(None, "model.py:predict")
+    said = json.dumps(report())
+    page = keep_comparison(Path("kept"), said)
+    [found] = Comparisons(Path("kept/outrider-data")).newest(10)
+    assert (page, found.report) == (f"/compare/{found.id}", report())
+    Path("kept/outrider.toml").write_text(
+        '[storage]\nfolder = "elsewhere"\n[models.mine]\npredictor = "m.py:f"\n'
+    )
+    assert keep_comparison(Path("kept"), said) == page
+    assert Comparisons(Path("kept/elsewhere")).read(found.id) is not None
+    Path("kept/outrider.toml").write_text(
+        '[storage]\nfolder = "outrider.toml"\n[models.mine]\npredictor = "m.py:f"\n'
+    )
+    with pytest.raises(ConfigError, match="cannot be written"):
+        keep_comparison(Path("kept"), said)

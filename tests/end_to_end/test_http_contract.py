@@ -20,7 +20,7 @@ import pytest
 
 from tests.soak import PATIENCE_S, promised
 
-from .service import CONFIG, Service, wait_until, write_project
+from .service import CONFIG, Service, outrider, wait_until, write_project
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 LINES = {"content-type": "application/x-ndjson"}
@@ -35,6 +35,8 @@ PAGES = (
     "/m/toy/records/a",
     "/m/toy/images/records/inputs.x/a",
     "/m/toy/images/flags/f/x",
+    "/compare",
+    "/compare/0123456789abcdef",
     "/static/page.css",
     "/openapi.json",
     "/docs",
@@ -384,18 +386,43 @@ def test_no_traffic_is_an_exit_code_of_its_own(service: Service, tmp_path: Path)
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_records_of_the_service_are_compared_with_a_candidate(service: Service) -> None:
+def compared(service: Service, *more: str) -> "subprocess.CompletedProcess[str]":
+    """Comparison of the records that come meanwhile."""
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(
-            service.run_command, "compare", "--model", "toy", "--candidate", "model.py:predict",
-            "--target", "label", "--deterministic", "--margin", "0.2",
+            outrider, service.config.parent, "compare", "--model", "toy", "--candidate", "model.py:predict",
+            "--target", "label", "--deterministic", "--json", *more,
         )  # fmt: skip
         at = 0
         while not asked.done():
             x = at % 10 / 10
             outputs = {"label": int(x > 0.5), "score": abs(x - 0.5) + 0.5}
-            send(service, [record(f"compared-{at}", x, outputs=outputs)])
+            send(service, [record(f"compared-{at}-{len(more)}", x, outputs=outputs)])
             at += 1
             time.sleep(0.01)
-        [candidate] = asked.result()["candidates"]
+        return asked.result()
+
+
+def test_records_of_the_service_are_compared_with_a_candidate(service: Service) -> None:
+    done = compared(service, "--margin", "0.2")
+    assert done.returncode == 0, done.stderr
+    [candidate] = json.loads(done.stdout)["candidates"]
     assert candidate["verdict"] == "same"
+    [kept] = service.client.get("/v1/comparisons").json()["comparisons"]
+    assert (kept["model"], kept["candidates"][0]["sentence"]) == ("toy", candidate["sentence"])
+    assert f"/compare/{kept['id']}" in done.stderr
+    assert candidate["sentence"] in service.client.get(f"/compare/{kept['id']}").text
+
+
+def test_a_key_that_may_only_read_gets_its_verdict_and_keeps_none(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = service.client.post("/v1/keys", json={"name": "reader", "scopes": ["read"]})
+    before = service.client.get("/v1/comparisons").json()
+    monkeypatch.setenv("OUTRIDER_KEY", made.json()["key"])
+    done = compared(service, "--until", "20")
+    assert json.loads(done.stdout)["records"]["asked"] == 20
+    assert done.returncode == 6
+    assert "The service does not show this comparison" in done.stderr
+    assert "key 'reader' lacks the scope promote" in done.stderr
+    assert service.client.get("/v1/comparisons").json() == before

@@ -1,24 +1,30 @@
-"""What an answer costs is the time of the passes that it took part in, and is kept per slot."""
+"""What an answer costs is the time of the passes that it took part in, and is kept per version."""
 
 from collections import Counter as Tally
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from outrider.assertions import Batch
+from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.ledger.counters import add_counts
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import TorchRunner
-from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import LoadedVersion
 from outrider.monitor.engine.frames import AnswerReader, AnswerWriter
+from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.stream.answer_costs import note_cost, read_costs
+from outrider.monitor.trainer.shadow_tests import ShadowTests
 from outrider.monitor.worker.inference import InferenceRequest, Predictions
+from tests.end_to_end.service import write_project
 from tests.monitor.shadow_sample import MODEL, open_stream
+from tests.monitor.workbench import workbench
 
 
 def records(rows: int) -> Batch:
@@ -52,27 +58,73 @@ def test_a_frame_carries_it_and_rows_keep_their_part() -> None:
     assert Predictions.of(flight, "1").take(np.array([0, 2])).seconds == pytest.approx(0.25)
 
 
-def test_costs_are_read_back_by_slot_with_quantiles_over_records(tmp_path: Path) -> None:
+def test_costs_are_read_back_by_version_with_quantiles_over_records(tmp_path: Path) -> None:
     made = open_stream(tmp_path, wrong={"fast": 0.0})
     counts: dict[str, Tally[str]] = {"champion": Tally(), "fast": Tally()}
     for _ in range(99):
-        note_cost(counts["champion"], 0.010, 100)
-        note_cost(counts["fast"], 0.002, 100)
-    note_cost(counts["champion"], 1.0, 101)
-    note_cost(counts["fast"], 0.0, 100)  # nothing was measured
+        note_cost(counts["champion"], "1", 0.010, 100)
+        note_cost(counts["fast"], "fast", 0.002, 100)
+    note_cost(counts["champion"], "1", 1.0, 101)
+    note_cost(counts["fast"], "fast", 0.0, 100)  # nothing was measured
     counts["judge.second"] = Tally({"answered": 7})  # a judge's questions, of which no time is known
     with write(made.engine) as connection:
-        rows = [
-            {"model": MODEL, "slot": slot, "name": name, "value": value}
-            for slot, each in counts.items()
-            for name, value in each.items()
-        ]
-        connection.execute(tables.table_of(tables.Counter).insert(), rows)
+        for slot, each in counts.items():
+            add_counts(connection, MODEL, slot, each)
         found = read_costs(connection, MODEL)
-    assert found["champion"].p50_us == pytest.approx(100, rel=0.1)
-    assert found["champion"].p99_us == pytest.approx(9901, rel=0.1)
+    assert found["1"].p50_us == pytest.approx(100, rel=0.1)
+    assert found["1"].p99_us == pytest.approx(9901, rel=0.1)
     assert found["fast"].p99_us == found["fast"].p50_us == pytest.approx(20, rel=0.1)
-    assert found["champion"].answered == 10_001
-    assert set(found) == {"champion", "fast"}
+    assert found["1"].answered == 10_001
+    assert set(found) == {"1", "fast"}
+    made.engine.dispose()
+    made.journal.close()
+
+
+def test_times_of_champions_do_not_mix(tmp_path: Path) -> None:
+    """The slot of the champion goes on when another version holds it; what it answered with, does not."""
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([{"id": f"r{at}", "inputs": {"x": 0.3}} for at in range(5)])
+        bench.work()
+        bench.execute(
+            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+            " SELECT model, '2', 'champion', digest, created_us, changed_us, '' FROM model_version"
+        )
+        bench.execute("UPDATE model_version SET status = 'retired' WHERE version = '1'")
+        bench.worker._refresh(force=True)
+        bench.feed([{"id": f"r{at}", "inputs": {"x": 0.3}} for at in range(5, 8)])
+        bench.work()
+        with bench.engine.connect() as connection:
+            found = read_costs(connection, "toy")
+    assert {version: cost.answered for version, cost in found.items()} == {"1": 5, "2": 3}
+
+
+def test_a_test_beside_a_new_champion_shows_its_times_alone(tmp_path: Path) -> None:
+    made = open_stream(tmp_path, wrong={"next": 0.0, "other": 0.0})
+    made.feed(2)
+    watch = ShadowTests(made.context)
+    watch.look()
+
+    def answered(version: str, seconds: float) -> None:
+        counts: Tally[str] = Tally()
+        note_cost(counts, version, seconds, 100)
+        with write(made.engine) as connection:
+            add_counts(connection, MODEL, "champion", counts)
+
+    answered("1", 0.010)
+    with write(made.engine) as connection:
+        connection.execute(text("UPDATE model_version SET status = 'retired' WHERE version = '1'"))
+        connection.execute(text("UPDATE model_version SET status = 'champion' WHERE version = 'next'"))
+    answered("next", 0.001)
+    watch.look()
+    made.feed(2)
+    watch.look()
+    with made.engine.connect() as connection:
+        [trial] = shadow_tests.running(connection)
+        versions = report_json(made.engine, MODEL, now_us=0)["versions"]
+    assert (trial.champion, trial.version) == ("next", "other")
+    assert trial.findings["cost"]["champion"]["mean_us"] == 10.0
+    assert {each["version"]: each["cost_us"] for each in versions} == {
+        "1": pytest.approx(100, rel=0.1), "next": pytest.approx(10, rel=0.1), "other": None
+    }  # fmt: skip
     made.engine.dispose()
     made.journal.close()

@@ -19,7 +19,8 @@ from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.report import CompareReport
 from outrider.monitor.compare.run import ComparisonRun, Ending, drive
 from outrider.monitor.server.local_server import LocalServer
-from outrider.monitor.web.compare_page import ComparePage, compare_page, marked
+from outrider.monitor.web.compare_page import ComparePage, compare_page
+from outrider.monitor.web.compare_view import marked
 
 from .compare_askers import Sampled, traffic
 
@@ -179,7 +180,7 @@ def test_a_live_page_takes_labels_which_decide() -> None:
         assert "script-src 'sha256-" in first.headers["content-security-policy"]
         for pair in report()["candidates"][0]["to_label"][:30]:
             label = {"candidate": "faulty", "id": pair["id"], "right": "production"}
-            assert client.post(f"{page.path}/labels", data=label).status_code == 204
+            assert client.post(f"{page.path}/labels", data=label).status_code == 303
         assert "faulty is worse: right in 0 of 30 labelled pairs" in client.get(page.path).text
 
 

@@ -1,4 +1,4 @@
 """Learned assertions: stored proposals and the files of accepted ones.
 
-May import state.
+May import state, whole_file.
 """

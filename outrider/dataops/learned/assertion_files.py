@@ -1,11 +1,10 @@
 """Assertion file of learned assertions, written once, whole or not."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from outrider.assertions.learn import Proposal, merged
+from outrider.dataops.whole_file import write_whole
 
 
 def accept(proposals: Sequence[Proposal], path: Path) -> bool:
@@ -24,11 +23,5 @@ def accept(proposals: Sequence[Proposal], path: Path) -> bool:
     if after == before:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(after)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
-    os.replace(temporary, path)
+    write_whole(path, after, mode=path.stat().st_mode & 0o777 if path.exists() else 0o644)
     return True

@@ -1,9 +1,7 @@
 """Latest and accepted proposals of :func:`~outrider.assertions.learn.learn`, by model."""
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from outrider.assertions.learn import Proposal, merged
+from outrider.dataops.whole_file import write_whole
 from outrider.errors import ConfigError
 
 State = Literal["proposed", "changed", "accepted", "active", "taken"]
@@ -48,12 +47,7 @@ def save_learned(path: Path, found: Learned) -> None:
         "proposals": [proposal.as_dict() for proposal in found.proposals],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(body, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_whole(path, json.dumps(body))
 
 
 def load_learned(path: Path) -> Learned | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from outrider.assertions.agreement import PROPERTIES
 from outrider.assertions.verdict import records_needed
+from outrider.assertions.verdict_sentence import percent
 
 from .plan import ComparePlan, Until
-from .standing import percent
 
 NOISES = (0.0, 0.05)
 """Shares in which production may differ from itself that a forecast is made for."""

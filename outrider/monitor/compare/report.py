@@ -1,19 +1,20 @@
 """Report of a comparison as JSON, text, Markdown and exit code."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
+from outrider.assertions.verdict_sentence import percent, share_text
 
 from .forecast import costs
 from .notes import notes
+from .pair_texts import question_of, short
 from .plan import ComparePlan
 from .run import ComparisonRun, Ending
 from .sides import WARM_UP
-from .standing import Standing, few_digits, percent, share_text
+from .standing import Standing
 
 EXAMPLES = 5
 ENDINGS: Mapping[Ending, str] = {
@@ -50,21 +51,33 @@ class CompareReport:
         funnel: Mapping[str, Any],
         seconds: float,
         prices: Mapping[str, tuple[float, float]] | None = None,
+        model: str | None = None,
     ) -> "CompareReport":
-        """Report on the state of a run."""
+        """Report on the state of a run.
+
+        Parameters
+        ----------
+        model
+            Model of a running service whose records were asked about.
+        """
         prices = prices or {}
         counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
         production = _priced(run.production.to_dict(), prices)
         candidates = [_candidate(each, prices) for each in run.standings]
         expected = run.forecast(run.columns)
         return cls(
-            {
+            ({} if model is None else {"model": model})
+            | {
                 "margin": plan.margin,
                 "ended": ending,
                 "seconds": round(seconds, 1),
                 "records": counts,
                 "notes": notes(run, plan, funnel),
-                "plan": {"expected": expected, "cost": costs(expected, [production, *candidates])},
+                "plan": {
+                    "expected": expected,
+                    "cost": costs(expected, [production, *candidates]),
+                    "seed": plan.seed,
+                },
                 "production": production,
                 "candidates": candidates,
             }
@@ -97,8 +110,8 @@ class CompareReport:
             for at, example in enumerate(each["examples"], 1):
                 lines += _indented([f"{at}. {question_of(example)}"])
                 lines += [
-                    f"     production: {_short(example['production'])}",
-                    f"     {each['name']}: {_short(example['candidate'])}",
+                    f"     production: {short(example['production'])}",
+                    f"     {each['name']}: {short(example['candidate'])}",
                 ]
         return "\n".join(lines).rstrip()
 
@@ -152,7 +165,9 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "agreement": rows,
         "slices": [asdict(each) | {"is_proven": each.is_proven} for each in standing.slices()],
         "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
-        "judge": asdict(standing.judge_verdict()) if standing.judged else None,
+        "judge": asdict(judge) if (judge := standing.judge_verdict()) else None,
+        "preferences": standing.pair_labels.judged,
+        "unlabelled": asdict(standing.unlabelled),
         "history": [asdict(look) for look in standing.looks],
         "examples": standing.examples[:EXAMPLES],
         "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
@@ -246,7 +261,7 @@ def _markdown_examples(each: Mapping[str, Any]) -> str:
         "|---|---|---|",
     ]
     cells = [
-        (question_of(one), _short(one["production"]), _short(one["candidate"])) for one in each["examples"]
+        (question_of(one), short(one["production"]), short(one["candidate"])) for one in each["examples"]
     ]
     rows = [f"| {' | '.join(map(_cell, row))} |" for row in cells]
     return "\n".join([*head, *rows, "", "</details>"])
@@ -255,35 +270,6 @@ def _markdown_examples(each: Mapping[str, Any]) -> str:
 def _cell(text: str) -> str:
     """Text for a cell of a Markdown table: what records say is no markup, no link, and calls nobody."""
     return text.translate(_PLAIN).replace("@", "@\u200b")
-
-
-def question_of(example: Mapping[str, Any]) -> str:
-    """Question of an example, in a line."""
-    inputs = example["inputs"]
-    body = inputs.get("request")
-    if isinstance(body, str):
-        try:
-            found = json.loads(body)
-            messages = found.get("messages")
-            inputs = {"prompt": messages[-1]["content"] if messages else found.get("prompt")}
-        except (ValueError, AttributeError, LookupError, TypeError):
-            pass
-    if len(inputs) == 1:
-        return _short(next(iter(inputs.values())))
-    return _short(", ".join(f"{name}={few_digits(str(value))}" for name, value in inputs.items()))
-
-
-def shuffled(id_: str) -> tuple[str, str]:
-    """Sides of a pair as A and B, by a hash."""
-    names = ("production", "candidate")
-    first = hashlib.sha256(id_.encode()).digest()[0] % 2
-    return names[first], names[1 - first]
-
-
-def _short(value: Any, most: int = 200) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -18,10 +18,11 @@ from outrider.errors import ServerError
 from .answers import Answers, Asker
 from .forecast import forecast
 from .judge import PairJudge
+from .labelled import Right
 from .plan import ComparePlan, Until
 from .questions import REQUEST
 from .sides import Side
-from .standing import Right, Standing
+from .standing import Standing
 
 LEAST_ROWS, MOST_ROWS = 16, 4096
 LOOK_S = 2.0

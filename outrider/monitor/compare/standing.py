@@ -1,9 +1,9 @@
 """Standing of one candidate: the comparison so far, and its verdict."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,57 +11,29 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Measure
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler, answer_texts, differ, shared_measures
 from outrider.assertions.judged import JudgedVerdict
+from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
 from outrider.assertions.slice_ranking import SliceDifference, rank_slices
 from outrider.assertions.text_properties import TOOL_CALLS, with_text_properties
-from outrider.assertions.verdict import (
-    ERROR,
-    MOST_SLICES,
-    PARTS,
-    CandidateVerdict,
-    MeasureVerdict,
-    verdict_of,
-)
+from outrider.assertions.verdict import MOST_SLICES, CandidateVerdict, MeasureVerdict, verdict_of
+from outrider.assertions.verdict_sentence import share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers
-from .judge import is_drawn, judged_pairs
+from .judge import is_drawn
+from .labelled import Conclusion, PairLabels, Right
+from .pair_texts import few_digits
 from .plan import ComparePlan
 from .questions import REQUEST
 from .sides import Side
 
-Right = Literal["production", "candidate", "both", "neither"]
-"""Sides that are right in a labelled pair."""
-_BETTER: Mapping[Right, float] = {"production": -1.0, "candidate": 1.0, "both": 0.0, "neither": 0.0}
-Word = Literal["same", "close", "different", "worse", "better", "undecided"]
 KINDS = ("no answer", "no valid JSON")
 """Failures with a direction: of any question, and of one that asks for JSON."""
 EXAMPLES = 40
 """Records on which answers differ that are kept, drawn alike from all of them."""
-LOOKS = 400
-"""Looks that are kept; beyond, every other one goes."""
 _PREFERRED = ("label", "text", "prediction")
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """Verdict on a candidate, as a word and as a sentence."""
-
-    word: Word
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Difference beyond noise as of one look, with its bounds."""
-
-    records: int
-    value: float
-    low: float
-    high: float
 
 
 class Standing:
@@ -84,7 +56,8 @@ class Standing:
         self.outcomes = DirectedOutcomes()
         self.verdict: CandidateVerdict = verdict_of(self.comparison, margin=plan.margin)
         """By what both answer, as of the last look."""
-        self.conclusion = Conclusion("undecided", f"{name}: nothing was compared")
+        self.unlabelled = self.conclusion = Conclusion("undecided", f"{name}: nothing was compared")
+        """With what labels say, and without."""
         self._looks: list[tuple[int, Mapping[Measure, MeasureVerdict]]] = []
         self.examples: list[dict[str, Any]] = []
         self._differing = 0
@@ -241,14 +214,11 @@ class Standing:
     def settle(self) -> None:
         """Look at all answers so far."""
         self.verdict = verdict_of(self.comparison, margin=self._plan.margin, candidates=self._candidates)
-        directed = None
-        if self.verdict.word not in ("same", "close"):
-            directed = self._by_judge() if self._plan.has_judge else self._by_labels()
-        self.conclusion = self._by_outcomes() or directed or self._by_answers()
+        self.unlabelled = self._by_outcomes() or self._by_answers()
+        self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
         if not self._looks or self._looks[-1][0] < self.rows:
             self._looks.append((self.rows, self.verdict.measures))
-            if len(self._looks) > LOOKS:
-                del self._looks[1:-1:2]
+            thin(self._looks)
 
     @property
     def looks(self) -> list[Look]:
@@ -258,6 +228,15 @@ class Standing:
             (rows, each[measure]) for rows, each in self._looks if measure is not None and measure in each
         ]
         return [Look(rows, found.value, found.low, found.high) for rows, found in seen]
+
+    @property
+    def pair_labels(self) -> PairLabels:
+        """Labels so far, with preferences of a judge."""
+        return PairLabels(self.labels, self.judged if self._plan.has_judge else None, self._plan.seed)
+
+    def judge_verdict(self) -> JudgedVerdict | None:
+        """Verdict of the judge, corrected by labels; None without judgements."""
+        return self.pair_labels.judge_verdict(self._candidates)
 
     def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:
         """Verdicts on failures, by kind."""
@@ -281,34 +260,6 @@ class Standing:
                 return Conclusion("better", f"{self.name} is better: {kind} to {less} fewer of the questions")
         return None
 
-    def _by_labels(self) -> Conclusion | None:
-        """Conclusion by labels of pairs that differ, drawn at random from all that do."""
-        values = np.array([_BETTER[right] for right in self.labels.values()])
-        if not len(values):
-            return None
-        confidence = 1.0 - ERROR * PARTS["judge"] / self._candidates
-        low, high = DifferenceSequence.of(values, np.ones(len(values))).interval(confidence)
-        if low <= 0.0 <= high:
-            return None
-        word: Word = "better" if low > 0.0 else "worse"
-        right, wrong = (int((values == side).sum()) for side in (1.0, -1.0))
-        why = f"right in {right} of {len(values)} labelled pairs that differ, production in {wrong}"
-        return Conclusion(word, f"{self.name} is {word}: {why}")
-
-    def judge_verdict(self) -> JudgedVerdict:
-        """Verdict of the judge, corrected by labels of drawn pairs."""
-        labels = {name: _BETTER[right] for name, right in self.labels.items()}
-        return judged_pairs(self.judged, labels, self._plan.seed).verdict(candidates=self._candidates)
-
-    def _by_judge(self) -> Conclusion | None:
-        """Conclusion by a judge that labels correct; none without labels."""
-        found = self.judge_verdict()
-        if found.direction not in ("worse", "better"):
-            return None
-        bounds = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-        why = f"{found.records:,} judged pairs that differ, corrected by {found.labels:,} labels: {bounds}"
-        return Conclusion(found.direction, f"{self.name} is {found.direction} by {why}")
-
     def _by_answers(self) -> Conclusion:
         """Conclusion by what both answer."""
         verdict, name, margin = self.verdict, self.name, self._plan.margin
@@ -320,21 +271,10 @@ class Standing:
             said = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
             return Conclusion("undecided", f"{name}: undecided: {said}")
         found = verdict.measures[verdict.decided_by]
-        by = "" if verdict.decided_by in _PREFERRED else f" ({verdict.decided_by})"
-        beyond = "beyond noise in " if found.is_noise_known else "in "
-        apart = f"{beyond}{share_text(found.value, found.low, found.high)} of {found.rows:,} records{by}"
+        said = verdict_sentence(name, "production", found, verdict.decided_by, verdict.word, margin)
         if verdict.word == "different":
-            unsaid = f"nobody has said which is better: label {len(self.to_label)} pairs"
-            return Conclusion("different", f"{name} is different: {apart}; {unsaid}")
-        if verdict.word == "close":
-            below = f"not more than the margin of {percent(margin)}"
-            return Conclusion("close", f"{name} is close to production: it differs {apart}, {below}")
-        if verdict.word == "same":
-            most = percent(found.high)
-            why = f"{found.rows:,} records rule out a difference beyond noise of more than {most}"
-            return Conclusion("same", f"{name} answers the same as production: {why}")
-        more = "" if verdict.more is None else f"about {verdict.more:,} more records; "
-        return Conclusion("undecided", f"{name}: undecided: {more}it differs {apart}: {verdict.why}")
+            said += f"; nobody has said which is better: label {len(self.to_label)} pairs"
+        return Conclusion(verdict.word, said)
 
     def _keep_examples(self, questions: Batch, pair: PairedAnswers, ruler: Ruler) -> None:
         """Keep a random sample of the records on which answers differ beyond what one takes back itself."""
@@ -465,7 +405,7 @@ def _twice(
 def _example(questions: Batch, pair: PairedAnswers, row: int, ruler: Ruler) -> dict[str, Any]:
     (one, _), (two, _) = (answer_texts(each, [row], ruler)[0] for each in (pair.champion, pair.challenger))
     inputs = {
-        name.removeprefix("inputs."): questions.arrow(name)[row].as_py()
+        name.removeprefix("inputs."): _without_nan(questions.arrow(name)[row].as_py())
         for name in questions.names
         if name.startswith("inputs.")
     }
@@ -478,48 +418,12 @@ def _example(questions: Batch, pair: PairedAnswers, row: int, ruler: Ruler) -> d
     }
 
 
-def few_digits(text: str) -> str:
-    """Text of a number, or of a list of numbers, shortened.
-
-    Other texts stay.
-
-    Examples
-    --------
-    >>> few_digits("0.7310585786300049"), few_digits("[0.5, 0.30000000000000004]"), few_digits("v 0.1234567")
-    ('0.73106', '[0.5, 0.3]', 'v 0.1234567')
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def _without_nan(value: Any) -> Any:
+    """Value with None for numbers that JSON has no words for."""
     if isinstance(value, float):
-        return f"{value:.5g}"
-    if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
-        return f"[{', '.join(f'{one:.5g}' for one in value)}]"
-    return text
-
-
-def percent(share: float) -> str:
-    """Share as text, with few digits.
-
-    Examples
-    --------
-    >>> percent(0.034), percent(0.0004), percent(0.5)
-    ('3.4 %', '0.04 %', '50 %')
-    """
-    value = 100.0 * share
-    digits = (
-        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
-    )
-    return f"{digits} %"
-
-
-def share_text(value: float, low: float, high: float) -> str:
-    """Share with its bounds, as text.
-
-    Examples
-    --------
-    >>> share_text(0.034, 0.02, 0.051)
-    '3.4 % (2.0 to 5.1)'
-    """
-    return f"{percent(value)} ({percent(low)[:-2]} to {percent(high)[:-2]})"
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    return value

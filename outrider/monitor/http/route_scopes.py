@@ -39,6 +39,8 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/assertions": "read",
     "GET /v1/assertions/{model}/{name:path}": "read",
     "GET /v1/columns": "read",
+    "GET /v1/comparisons": "read",
+    "GET /v1/comparisons/{comparison}": "read",
     "GET /v1/datasets": "read",
     "GET /v1/datasets/{name}/diff": "read",
     "GET /v1/datasets/{name}/versions/{number}": "read",
@@ -72,6 +74,8 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/suites/{model}/outcomes/{version}/{suite}/{test:path}": "read",
     "GET /v1/weak-labels": "read",
     "GET /": "read",
+    "GET /compare": "read",
+    "GET /compare/{comparison}": "read",
     "GET /docs": "read",
     "GET /static/{name:path}": "read",
     "GET /m/{model}": "read",
@@ -100,6 +104,7 @@ ROUTES: Mapping[str, str] = {
     # labels
     "POST /v1/label-requests": "label",
     "POST /m/{model}/labels": "label",
+    "POST /compare/{comparison}/labels": "label",
     # reviews, incidents, suspended assertions, test cases
     "POST /v1/reviews": "review",
     "POST /v1/incidents/{incident}": "review",
@@ -113,6 +118,7 @@ ROUTES: Mapping[str, str] = {
     "POST /m/{model}/cases": "review",
     # what is judged, trained and in production
     "POST /v1/columns/forget": "promote",
+    "POST /v1/comparisons": "promote",
     "POST /v1/datasets/{name}/versions": "promote",
     "POST /v1/models/{model}/promote": "promote",
     "POST /v1/models/{model}/rollback": "promote",

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, func, select
 from typing_extensions import TypedDict
 
 from outrider.assertions.comparison import DELTA_EDGES
+from outrider.dataops.comparisons import DifferenceLook, Word
 from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.counters import counts_by_slot
@@ -95,6 +96,14 @@ class DisagreementExample(TypedDict):
     apart: float | None
 
 
+class TrialVerdict(TypedDict):
+    """Verdict on a challenger; ``more`` records settle an undecided one."""
+
+    word: Word
+    sentence: str
+    more: int | None
+
+
 class TrialFigures(TypedDict):
     """A shadow test: agreement per slice, labels, flags, cost, advice and reasons."""
 
@@ -108,6 +117,8 @@ class TrialFigures(TypedDict):
     recommendation: str | None
     advice: str
     reasons: list[str]
+    verdict: TrialVerdict | None
+    history: list[DifferenceLook]
     records: int
     required: float | None
     agreement: list[AgreementFigures]
@@ -177,6 +188,8 @@ def trial_json(trial: Trial) -> TrialFigures:
         "recommendation": trial.recommendation or None,
         "advice": found.get("advice", "undecided"),
         "reasons": found.get("reasons", []),
+        "verdict": found.get("verdict"),
+        "history": progress.get("looks", []),
         "records": found.get("records", 0),
         "required": found.get("required"),
         "agreement": found.get("agreement", []),
@@ -213,7 +226,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
                 "status": found.status,
                 "note": found.note,
                 "suites": suites.get(found.version, {}),
-                "cost_us": cost.p50_us if (cost := costs.get(_slot(found))) else None,
+                "cost_us": cost.p50_us if (cost := costs.get(found.version)) else None,
                 **judged.get(_slot(found), {}),
                 "created": iso(found.created_us),
                 "changed": iso(found.changed_us),

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter
 
+from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
 from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
+from outrider.monitor.api.comparisons import comparison_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.export import export_routes
 from outrider.monitor.api.fairness import fairness_routes
@@ -52,11 +54,13 @@ def all_routers(
     models = tuple(settings.models)
     learner = Learner(settings)
     cases = CaseWriter(engine, journal, settings)
+    comparisons = Comparisons(settings.data_folder)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
         export_routes(journal, settings),
         agreement_routes(engine, settings),
+        comparison_routes(comparisons),
         judge_routes(engine, settings),
         pause_routes(engine, settings),
         rejected_routes(settings, refusals),
@@ -80,5 +84,6 @@ def all_routers(
             labels=labels,
             keyring=keyring,
             refused=refused,
+            comparisons=comparisons,
         ),
     ]

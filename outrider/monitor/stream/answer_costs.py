@@ -1,4 +1,4 @@
-"""Time per record of slots' answers, as counters that add up."""
+"""Time per record of versions' answers, as counters that add up."""
 
 import math
 from collections import Counter as Tally
@@ -11,7 +11,8 @@ from outrider.dataops.ledger.counters import counts_by_slot
 
 CLASSES_PER_OCTAVE = 4
 """Times per record are noted to a factor of 2 ** (1 / 4), by 9 % at most."""
-_CLASS = "answer_class:"
+_TIME, _ROWS, _CLASS = "answer_ns@", "answered@", "answer_class:"
+"""Counters; behind the sign stands the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +25,40 @@ class AnswerCost:
     p99_us: float
 
 
-def note_cost(counts: Tally[str], seconds: float, records: int) -> None:
-    """Count the cost of the answers to a unit.
+def note_cost(counts: Tally[str], version: str, seconds: float, records: int) -> None:
+    """Count the cost of a version's answers to a unit.
 
     Examples
     --------
     >>> counts: Tally[str] = Tally()
-    >>> note_cost(counts, 0.004, 100)
+    >>> note_cost(counts, "7", 0.004, 100)
     >>> dict(counts)
-    {'answer_ns': 4000000, 'answered': 100, 'answer_class:21': 100}
+    {'answer_ns@7': 4000000, 'answered@7': 100, 'answer_class:21@7': 100}
     """
     if not records or seconds <= 0:
         return
-    counts["answer_ns"] += int(seconds * 1e9)
-    counts["answered"] += records
+    counts[f"{_TIME}{version}"] += int(seconds * 1e9)
+    counts[f"{_ROWS}{version}"] += records
     us = max(1.0, seconds * 1e6 / records)
-    counts[f"{_CLASS}{round(CLASSES_PER_OCTAVE * math.log2(us))}"] += records
+    counts[f"{_CLASS}{round(CLASSES_PER_OCTAVE * math.log2(us))}@{version}"] += records
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of answers by a model's slots, since each began."""
-    slots = counts_by_slot(connection, model, prefix="answer")
-    return {slot: _cost(counts) for slot, counts in slots.items() if counts.get("answer_ns")}
+    """Cost of answers by version, over all slots of a model."""
+    found: dict[str, Tally[str]] = {}
+    for counts in counts_by_slot(connection, model, prefix="answer").values():
+        for name, value in counts.items():
+            what, mark, version = name.partition("@")
+            if mark:
+                found.setdefault(version, Tally())[f"{what}@"] += value
+    return {version: _cost(counts) for version, counts in found.items() if counts[_TIME]}
 
 
 def _cost(counts: Mapping[str, int]) -> AnswerCost:
     classes = sorted(
-        (int(name.removeprefix(_CLASS)), value) for name, value in counts.items() if name.startswith(_CLASS)
+        (int(name.removeprefix(_CLASS).rstrip("@")), value)
+        for name, value in counts.items()
+        if name.startswith(_CLASS)
     )
     total = sum(value for _, value in classes)
 
@@ -62,5 +70,5 @@ def _cost(counts: Mapping[str, int]) -> AnswerCost:
                 return float(2 ** (one / CLASSES_PER_OCTAVE))
         return math.nan
 
-    answered = counts["answered"]
-    return AnswerCost(answered, counts["answer_ns"] / answered / 1000, quantile(0.5), quantile(0.99))
+    answered = counts[_ROWS]
+    return AnswerCost(answered, counts[_TIME] / answered / 1000, quantile(0.5), quantile(0.99))

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Agreement
+from outrider.assertions.agreement import EVERYTHING, LEAST, PART_OF_EXCESS, Agreement, confidence_of
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
+from outrider.assertions.looks import Look, thin
+from outrider.assertions.verdict import Bounding, MeasureVerdict, measure_verdict, word_of
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
@@ -33,6 +35,8 @@ class ComparisonProgress:
     comparison: StreamComparison = field(default_factory=StreamComparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
     """Newest records on which both differ."""
+    looks: list[dict[str, Any]] = field(default_factory=list)
+    """Difference over time, by what decides."""
 
     @property
     def rows(self) -> int:
@@ -47,7 +51,14 @@ class ComparisonProgress:
         if not found:
             return cls(trial.after_seq)
         known = {name: found[name] for name in ("seq", "blocks", "examples")}
-        return cls(**known, comparison=StreamComparison.from_dict(found["comparison"]))
+        comparison = StreamComparison.from_dict(found["comparison"])
+        return cls(**known, comparison=comparison, looks=found.get("looks", []))
+
+    def look(self, found: MeasureVerdict) -> None:
+        """Keep a look that rests on more records than the last."""
+        if not self.looks or self.looks[-1]["records"] < found.rows:
+            self.looks.append(asdict(Look(found.rows, found.value, found.low, found.high)))
+            thin(self.looks)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -56,6 +67,7 @@ class ComparisonProgress:
             "blocks": self.blocks,
             "comparison": self.comparison.to_dict(),
             "examples": self.examples,
+            "looks": self.looks,
         }
 
 
@@ -118,7 +130,10 @@ def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[
     """Agreement for the API by measure and slice, all records first."""
     found = comparison.agreements(margin=margin)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
-    return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
+    return [
+        {"measure": measure, "slice": name} | _shown(found[measure, name], margin)
+        for measure, name in ordered
+    ]
 
 
 def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
@@ -128,14 +143,27 @@ def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None
     return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]
 
 
-def _shown(found: Agreement) -> dict[str, Any]:
+def deciding_verdict(comparison: StreamComparison, *, margin: float) -> MeasureVerdict | None:
+    """Verdict on all records by deciding measure; None without any.
+
+    Its bounds are those of its row.
+    """
+    measures = comparison.measures
+    if not measures:
+        return None
+    confidence = confidence_of(EVERYTHING, len(measures))
+    bounding = Bounding(confidence, LEAST[measures[0]], part_of_excess=PART_OF_EXCESS, is_unweighted=False)
+    return measure_verdict(comparison.tallies[measures[0], EVERYTHING], bounding, margin=margin)
+
+
+def _shown(found: Agreement, margin: float) -> dict[str, Any]:
     return {
         "rows": found.raw.rows,
         "raw": asdict(found.raw),
         "noise": asdict(found.noise) if found.noise.rows else None,
         "challenger_noise": asdict(found.challenger_noise) if found.challenger_noise.rows else None,
         "beyond": asdict(found.beyond),
-        "verdict": found.verdict,
+        "verdict": word_of(found, margin),
     }
 
 

@@ -8,6 +8,8 @@ from sqlalchemy import Connection
 
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed, typed_texts
+from outrider.assertions.verdict import MeasureVerdict
+from outrider.assertions.verdict_sentence import verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
@@ -18,7 +20,7 @@ from outrider.dataops.state.disabled_versions import left_out
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 
-from .agreement import ComparisonProgress, agreement_rows, deciding
+from .agreement import ComparisonProgress, agreement_rows, deciding, deciding_verdict
 
 MOST_LABELS = 5_000
 MOST_FLAGS = 50_000
@@ -42,7 +44,7 @@ def gather(
     """
     margin = 1.0 - settings.shadow.agreement
     cost = read_costs(connection, trial.model)
-    one, other = cost.get("champion"), cost.get(trial.version)
+    one, other = cost.get(trial.champion), cost.get(trial.version)
     stretch = ShadowStretch(trial.model, trial.champion, trial.version, trial.after_seq, progress.seq)
     found = ShadowTestFindings(
         agreement=deciding(progress.comparison, margin=margin),
@@ -54,7 +56,11 @@ def gather(
         out=left_out(connection, trial.model).get(trial.version, ""),
     )
     advice, reasons = recommend(found, margin=margin)
+    verdict = deciding_verdict(progress.comparison, margin=margin)
+    if verdict is not None:
+        progress.look(verdict)
     return {
+        "verdict": None if verdict is None else _told(verdict, trial, progress, margin),
         "progress": progress.to_dict(),
         "records": progress.rows,
         "agreement": agreement_rows(progress.comparison, margin=margin),
@@ -69,6 +75,19 @@ def gather(
         "smaller": found.smaller,
         "advice": advice,
         "reasons": reasons,
+    }
+
+
+def _told(
+    verdict: MeasureVerdict, trial: Trial, progress: ComparisonProgress, margin: float
+) -> dict[str, Any]:
+    """Verdict as a word and a sentence."""
+    names = f"Version {trial.version}", f"version {trial.champion}"
+    measure = progress.comparison.measures[0]
+    return {
+        "word": verdict.word,
+        "sentence": verdict_sentence(*names, verdict, measure, verdict.word, margin),
+        "more": verdict.more,
     }
 
 

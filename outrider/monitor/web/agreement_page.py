@@ -10,9 +10,10 @@ from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.models import registry as models
 from outrider.monitor.queries.model_report import trial_json
 
+from .bounds_chart import HEIGHT, WIDTH, BoundsChart, bounds_chart
+
 FLOORS = (0.99, 0.95, 0.9, 0.75, 0.5, 0.0)
 """Where the axis of agreement begins: the highest that leaves every interval on it."""
-WIDTH, HEIGHT = 340.0, 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class TrialView:
     floor: float
     """Left end of the axis of agreement."""
     bars: tuple[Bar, ...]
+    chart: BoundsChart | None
 
     def at(self, share: float) -> float:
         """Place of a share on the axis, in [0, 100]."""
@@ -48,6 +50,8 @@ class AgreementPage:
 
     champion: str | None
     trials: tuple[TrialView, ...]
+    is_one: bool
+    """True for one version's page, which shows its rows at once."""
 
 
 def read_agreement(engine: Engine, model: str, *, version: str = "") -> AgreementPage:
@@ -58,6 +62,7 @@ def read_agreement(engine: Engine, model: str, *, version: str = "") -> Agreemen
     return AgreementPage(
         None if champion is None else champion.version,
         tuple(view_of(trial_json(trial)) for trial in found),
+        is_one=bool(version),
     )
 
 
@@ -65,7 +70,9 @@ def view_of(test: Mapping[str, Any]) -> TrialView:
     """Data of a test's charts."""
     lows = [row[part]["low"] for row in test["agreement"] for part in ("raw", "beyond")]
     floor = next(each for each in FLOORS if each <= min(lows, default=1.0))
-    return TrialView(test, floor, tuple(_bars(test["score_distances"])))
+    required = test["required"]
+    chart = None if required is None else bounds_chart(test["history"], 1.0 - required)
+    return TrialView(test, floor, tuple(_bars(test["score_distances"])), chart)
 
 
 def _bars(distances: Mapping[str, Any]) -> Sequence[Bar]:

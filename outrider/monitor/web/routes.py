@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.flags import quality, stored_incidents
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.payloads import without_payloads
@@ -41,6 +42,7 @@ from outrider.monitor.settings.reload import ConfigState
 
 from .access_pages import access_pages
 from .agreement_page import read_agreement
+from .comparison_pages import comparison_pages
 from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
@@ -407,6 +409,7 @@ def web_routes(
     labels: LabelWriter | None = None,
     keyring: Keyring | None = None,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
+    comparisons: Comparisons | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -432,6 +435,8 @@ def web_routes(
         Keys and sessions; None leaves the pages of access out.
     refused
         Copies of requests that were refused lately.
+    comparisons
+        Kept comparisons; None leaves their pages out.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -486,6 +491,8 @@ def web_routes(
         router.add_api_route(path, change, methods=["POST"])
     if keyring is not None:
         router.include_router(access_pages(keyring, frame))
+    if comparisons is not None:
+        router.include_router(comparison_pages(comparisons, frame))
     return router
 
 

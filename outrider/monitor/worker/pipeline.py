@@ -143,7 +143,7 @@ class Pipeline:
         locations = locations.judged_as(self.versions(slot, judged.batch, version))
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
-            note_cost(effects.counts, predictions.seconds, batch.rows)
+            note_cost(effects.counts, version, predictions.seconds, batch.rows)
         if predictions.again is not None:
             again = batch.take(predictions.again_rows).with_outputs(predictions.again)
             twice = locations.take(predictions.again_rows)

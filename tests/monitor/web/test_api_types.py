@@ -16,6 +16,7 @@ from outrider.monitor.api import retrains
 from outrider.monitor.queries import model_report
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from tests.comparison_reports import report
 from tests.declared_bodies import check, path_of
 from tests.keyrings import logged_in
 
@@ -87,6 +88,8 @@ GETS = {
     "/v1/fairness": "/v1/fairness?model=digits&by=device&positive=3",
     "/v1/weak-labels": "/v1/weak-labels?model=digits",
     "/v1/proposals": "/v1/proposals?model=digits",
+    "/v1/comparisons": "/v1/comparisons",
+    "/v1/comparisons/{comparison}": "/v1/comparisons/COMPARISON",
 }
 """An address for every operation that reads; none where the sample keeps no file to send."""
 
@@ -199,6 +202,7 @@ def test_every_operation_that_reads_answers_as_declared(api: Api) -> None:
     row = next(row for row in matrix["rows"] if any(cell["outcome"] for cell in row["cells"].values()))
     version = next(name for name, cell in row["cells"].items() if cell["outcome"])
     names = {
+        "COMPARISON": api.checked("POST", "/v1/comparisons", report(), status=201)["id"],
         "FLAG": flags[0]["id"],
         "RECORD": flags[0]["record_id"],
         "OUTCOME": f"{version}/{row['suite']}/{row['test']}",
@@ -225,6 +229,7 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         (f"{assertion}/suspend", {}, 200),
         (f"{assertion}/resume", {}, 200),
         ("/v1/incidents/inc_2", {"action": "mute", "for_s": 60}, 200),
+        ("/v1/comparisons", report(), 201),
         ("/v1/pauses", {"what": "shadow", "model": MODEL}, 201),
         ("/v1/pauses", {"what": "shadow"}, 201),
         ("/v1/pauses/resume", {"what": "shadow", "model": MODEL}, 200),

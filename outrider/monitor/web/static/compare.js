@@ -1,5 +1,6 @@
-// Page of a comparison: fresh while it runs, pairs labelled by keyboard.
+// Page of a comparison: pairs labelled by keyboard; fresh while it runs.
 (() => {
+  const isLive = document.currentScript.hasAttribute("data-live");
   const show = html => {
     const fresh = new DOMParser().parseFromString(html, "text/html");
     const answers = () => [...document.querySelectorAll(".sides p")];
@@ -11,12 +12,17 @@
   const send = button => {
     const form = new FormData(button.form);
     form.set(button.name, button.value);
-    fetch(button.form.action, {method: "POST", body: new URLSearchParams(form)}).then(refresh);
+    fetch(button.form.action, {method: "POST", body: new URLSearchParams(form)})
+      .then(answer => answer.ok ? answer.text().then(show) : location.reload());
   };
-  document.addEventListener("submit", event => { event.preventDefault(); send(event.submitter); });
+  document.addEventListener("submit", event => {
+    if (!event.target.matches("form.pair")) return;
+    event.preventDefault();
+    send(event.submitter);
+  });
   document.addEventListener("keydown", event => {
-    const button = !event.ctrlKey && !event.metaKey && document.querySelector(`button[data-key="${CSS.escape(event.key)}"]`);
+    const button = !event.ctrlKey && !event.metaKey && !event.altKey && document.querySelector(`form.pair button[data-key="${CSS.escape(event.key)}"]`);
     if (button) send(button);
   });
-  setInterval(refresh, 3000);
+  if (isLive) setInterval(refresh, 3000);
 })();

@@ -1,0 +1,33 @@
+"""Looks at a difference over time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+LOOKS = 400
+"""Looks that are kept; beyond, every other one goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Difference beyond noise as of one look, with its bounds."""
+
+    records: int
+    value: float
+    low: float
+    high: float
+
+
+def thin(looks: list[Any]) -> None:
+    """Drop every other look of too many.
+
+    The first and the last stay.
+
+    Examples
+    --------
+    >>> looks = list(range(LOOKS + 1))
+    >>> thin(looks)
+    >>> looks[:3], looks[-2:], len(looks)
+    ([0, 2, 4], [398, 400], 201)
+    """
+    if len(looks) > LOOKS:
+        del looks[1:-1:2]

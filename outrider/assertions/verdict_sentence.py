@@ -1,0 +1,68 @@
+"""Verdict on a candidate as a sentence."""
+
+from .agreement import Measure
+from .verdict import MeasureVerdict, Word
+
+_UNSAID: tuple[Measure, ...] = ("label", "text")
+"""Measures that go without saying."""
+
+
+def verdict_sentence(
+    name: str, champion: str, found: MeasureVerdict, measure: Measure, word: Word, margin: float
+) -> str:
+    """Verdict on a candidate in one sentence.
+
+    Parameters
+    ----------
+    name, champion
+        What candidate and production are called.
+    found
+        Verdict by the measure that decides.
+    word
+        Verdict by all deciding measures.
+
+    Examples
+    --------
+    >>> found = MeasureVerdict("same", 0.0, 0.0, 0.013, 1200, 0, "", is_noise_known=True)
+    >>> verdict_sentence("twin", "version 1", found, "label", found.word, 0.02)
+    'twin answers the same as version 1: 1,200 records rule out a difference beyond noise of more than 1.3 %'
+    """
+    by = "" if measure in _UNSAID else f" ({measure})"
+    beyond = "beyond noise in " if found.is_noise_known else "in "
+    apart = f"{beyond}{share_text(found.value, found.low, found.high)} of {found.rows:,} records{by}"
+    if word == "different":
+        return f"{name} is different: {apart}"
+    if word == "close":
+        below = f"not more than the margin of {percent(margin)}"
+        return f"{name} is close to {champion}: it differs {apart}, {below}"
+    if word == "same":
+        why = f"{found.rows:,} records rule out a difference beyond noise of more than {percent(found.high)}"
+        return f"{name} answers the same as {champion}: {why}"
+    more = "" if found.more is None else f"about {found.more:,} more records; "
+    return f"{name}: undecided: {more}it differs {apart}: {found.why}"
+
+
+def percent(share: float) -> str:
+    """Share as text, with few digits.
+
+    Examples
+    --------
+    >>> percent(0.034), percent(0.0004), percent(0.5)
+    ('3.4 %', '0.04 %', '50 %')
+    """
+    value = 100.0 * share
+    digits = (
+        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
+    )
+    return f"{digits} %"
+
+
+def share_text(value: float, low: float, high: float) -> str:
+    """Share with its bounds, as text.
+
+    Examples
+    --------
+    >>> share_text(0.034, 0.02, 0.051)
+    '3.4 % (2.0 to 5.1)'
+    """
+    return f"{percent(value)} ({percent(low)[:-2]} to {percent(high)[:-2]})"

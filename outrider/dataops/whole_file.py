@@ -1,0 +1,20 @@
+"""Files replaced whole: readers see old content or new."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:
+    """Replace a file by new content, on disk once this returns."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

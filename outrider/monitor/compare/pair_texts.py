@@ -1,0 +1,57 @@
+"""Pairs of answers as texts, for reports and pages."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def question_of(example: Mapping[str, Any]) -> str:
+    """Question of an example, in a line."""
+    inputs = example["inputs"]
+    body = inputs.get("request")
+    if isinstance(body, str):
+        try:
+            found = json.loads(body)
+            messages = found.get("messages")
+            inputs = {"prompt": messages[-1]["content"] if messages else found.get("prompt")}
+        except (ValueError, AttributeError, LookupError, TypeError):
+            pass
+    if len(inputs) == 1:
+        return short(next(iter(inputs.values())))
+    return short(", ".join(f"{name}={few_digits(str(value))}" for name, value in inputs.items()))
+
+
+def shuffled(id_: str) -> tuple[str, str]:
+    """Sides of a pair as A and B, by a hash."""
+    names = ("production", "candidate")
+    first = hashlib.sha256(id_.encode()).digest()[0] % 2
+    return names[first], names[1 - first]
+
+
+def short(value: Any, most: int = 200) -> str:
+    """Value in a line of at most so many letters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split()).encode("utf-8", "replace").decode()  # JSON may hold half a letter
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def few_digits(text: str) -> str:
+    """Text of a number, or of a list of numbers, shortened.
+
+    Other texts stay.
+
+    Examples
+    --------
+    >>> few_digits("0.7310585786300049"), few_digits("[0.5, 0.30000000000000004]"), few_digits("v 0.1234567")
+    ('0.73106', '[0.5, 0.3]', 'v 0.1234567')
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
+        return f"[{', '.join(f'{one:.5g}' for one in value)}]"
+    return text

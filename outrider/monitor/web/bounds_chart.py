@@ -1,0 +1,59 @@
+"""Chart of a difference beyond noise by records, with its bounds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH, HEIGHT = 340.0, 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsChart:
+    """Points of an SVG.
+
+    Attributes
+    ----------
+    band, line
+        Bounds and middle of the difference, by the root of the records.
+    top
+        Share at the upper end.
+    margin
+        Height of the margin.
+    records
+        Records at the right end.
+    """
+
+    band: str
+    line: str
+    top: float
+    margin: float
+    records: int
+
+
+def bounds_chart(looks: Sequence[Mapping[str, Any]], margin: float) -> BoundsChart | None:
+    """Chart of looks, None without any.
+
+    Parameters
+    ----------
+    looks
+        Each with ``records``, ``value``, ``low`` and ``high``.
+    """
+    if not looks:
+        return None
+    top = min(1.0, max([2.5 * margin, *[1.2 * look["high"] for look in looks[len(looks) // 3 :]]]))
+    points = [(look, _x(at, looks)) for at, look in enumerate(looks)]
+    high = [f"{x},{_y(look['high'], top)}" for look, x in points]
+    low = [f"{x},{_y(look['low'], top)}" for look, x in reversed(points)]
+    line = [f"{x},{_y(look['value'], top)}" for look, x in points]
+    return BoundsChart(" ".join(high + low), " ".join(line), top, _y(margin, top), looks[-1]["records"])
+
+
+def _x(at: int, looks: Sequence[Mapping[str, Any]]) -> float:
+    """Place of a look: by the root of its records, so that the beginning is seen, too."""
+    share = float(looks[at]["records"] / max(1, looks[-1]["records"]))
+    return round(WIDTH * math.sqrt(share), 1)
+
+
+def _y(share: float, top: float) -> float:
+    return round(HEIGHT * (1.0 - min(share, top) / top), 1)

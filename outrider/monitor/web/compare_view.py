@@ -1,0 +1,113 @@
+"""Report of a comparison with the data of its charts and pairs."""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.monitor.compare.pair_texts import question_of, shuffled
+
+from .bounds_chart import BoundsChart, bounds_chart
+
+MOST_WORDS = 400
+"""Longer answers are cut before differences are looked for, which takes the square of their length."""
+Piece = tuple[str, bool]
+"""Text, and whether the other answer says something else there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleView:
+    """Question with both answers, their differences marked."""
+
+    id: str
+    slice: str
+    question: str
+    production: tuple[Piece, ...]
+    candidate: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPair:
+    """Pair to label, its sides in an order that tells nothing.
+
+    Attributes
+    ----------
+    a_is, b_is
+        ``production`` and ``candidate``, in one order or the other.
+    """
+
+    id: str
+    question: str
+    a: tuple[Piece, ...]
+    b: tuple[Piece, ...]
+    a_is: str
+    b_is: str
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """Candidate with its chart, its examples and the next pair to label.
+
+    Attributes
+    ----------
+    labelled
+        Pairs that have a label.
+    asked
+        The next pair, on a page that takes labels.
+    """
+
+    found: Mapping[str, Any]
+    chart: BoundsChart | None
+    examples: tuple[ExampleView, ...]
+    labelled: int
+    asked: AskedPair | None
+
+
+def views_of(report: Mapping[str, Any], *, takes_labels: bool) -> list[CandidateView]:
+    """Candidates of a report."""
+    return [_view(each, report["margin"], takes_labels) for each in report["candidates"]]
+
+
+def marked(one: str, other: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Pieces of two texts, word by word, with their differences.
+
+    Examples
+    --------
+    >>> marked("to Rome", "to Paris")
+    ((('to ', False), ('Rome', True)), (('to ', False), ('Paris', True)))
+    """
+    first, second = (re.findall(r"\S+\s*|\s+", text)[:MOST_WORDS] for text in (one, other))
+    matcher = difflib.SequenceMatcher(
+        None, [w.strip() for w in first], [w.strip() for w in second], autojunk=False
+    )
+    sides: tuple[list[Piece], list[Piece]] = ([], [])
+    for kind, a, b, c, d in matcher.get_opcodes():
+        for side, words in ((sides[0], first[a:b]), (sides[1], second[c:d])):
+            if words:
+                side.append(("".join(words), kind != "equal"))
+    return tuple(sides[0]), tuple(sides[1])
+
+
+def _view(candidate: Mapping[str, Any], margin: float, takes_labels: bool) -> CandidateView:
+    is_open = candidate["verdict"] not in ("same", "close")
+    open_pairs = [each for each in candidate["to_label"] if each["right"] is None]
+    return CandidateView(
+        candidate,
+        bounds_chart(candidate["history"], margin),
+        tuple(_examples(candidate["examples"])),
+        len(candidate["to_label"]) - len(open_pairs),
+        _asked(open_pairs[0]) if takes_labels and open_pairs and is_open else None,
+    )
+
+
+def _asked(pair: Mapping[str, Any]) -> AskedPair:
+    """Pair with its sides in a shuffled order."""
+    a_is, b_is = shuffled(pair["id"])
+    return AskedPair(pair["id"], question_of(pair), *marked(pair[a_is], pair[b_is]), a_is, b_is)
+
+
+def _examples(examples: Sequence[Mapping[str, Any]]) -> Iterator[ExampleView]:
+    for each in examples:
+        sides = marked(each["production"], each["candidate"])
+        yield ExampleView(each["id"], each["slice"], question_of(each), *sides)

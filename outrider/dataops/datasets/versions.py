@@ -7,7 +7,7 @@ commits the version, together with lineage and outbox.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any
@@ -48,6 +48,9 @@ class Provenance:
     """Names of the assertions that flagged it, comma-separated."""
     label_source: str | None = None
     part: str = "train"
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,10 @@ class Draft:
     files: list[dict[str, Any]]
     columns: dict[str, str]
     provenance: Sequence[Provenance] = field(repr=False)
+    appended: bool = False
+    """Made of the parent's rows."""
+    retold: bool = False
+    """A row that stays is told of anew, such as a weak label that a person confirmed."""
 
 
 def prepare(
@@ -88,48 +95,57 @@ def prepare(
     objects: ObjectStore,
     *,
     dataset: str,
-    batch: Batch,
+    batch: Batch | None,
     provenance: Sequence[Provenance],
     append: bool,
+    removed: Collection[str] = (),
 ) -> Draft:
     """Store the files of a coming version; nothing is visible until :func:`commit`.
 
     Parameters
     ----------
     batch, provenance
-        The rows to add and where each comes from, aligned. They are stored in order of their ids.
+        The rows to add and where each comes from, aligned. They are stored in order of their ids. None where
+        rows are removed alone.
     append
         Whether the rows of the newest version stay, but for those whose ids come again; else the new
         version holds these rows alone.
+    removed
+        Ids of rows of the newest version that do not stay.
 
     Raises
     ------
     ValueError
-        If there is no row, provenance is not aligned, or an id occurs twice.
+        If nothing is added or removed, provenance is not aligned, or an id occurs twice.
     SchemaMismatch
         If appended rows have other columns than the version they are appended to; lists of objects may have
         got fields.
     """
-    if batch.rows == 0 or len(provenance) != batch.rows:
-        raise ValueError(
-            f"one provenance per row expected for > 0 rows, got {len(provenance)} for {batch.rows}"
-        )
     parent = newest(connection, dataset)
+    stored = None if parent is None or not append else _read_files(objects, parent.manifest["files"])
+    if batch is None and parent is not None and stored is not None and removed:
+        batch = Batch.from_arrow(stored.slice(0, 0), model=parent.model)
+    elif batch is None or batch.rows == 0:
+        raise ValueError("rows to add, or ids of the newest version to remove expected, got neither")
+    if len(provenance) != batch.rows:
+        raise ValueError(f"one provenance per row expected, got {len(provenance)} for {batch.rows}")
     table = canonical(batch)
     order = np.argsort(np.asarray(batch.keys, dtype=str), kind="stable")
     provenance = [provenance[row] for row in order]
     files: list[dict[str, Any]] = []
-    whole = table
-    if append and parent is not None:
-        stored = _read_files(objects, parent.manifest["files"])
+    whole, retold = table, False
+    if parent is not None and stored is not None:
         old = _grown(stored, table.schema)
         table = _conform(table, old.schema, node_id(dataset, parent.number))
-        stays = pc.invert(pc.is_in(old["id"], table["id"]))
+        gone = pa.chunked_array([table["id"].combine_chunks(), pa.array([*removed], pa.string())])
+        stays = pc.invert(pc.is_in(old["id"], gone))
         whole = pa.concat_tables([old.filter(stays), table])
-        if old is stored and whole.num_rows == old.num_rows + table.num_rows:
+        if old is stored and pc.all(stays).as_py() is not False:
             files = list(parent.manifest["files"])
         else:  # files never change: what is left of the old rows is written anew
             earlier = _provenance_in_order(connection, parent)
+            told = {row.record_id: row for row in earlier}
+            retold = any(told.get(row.record_id, row) != row for row in provenance)
             provenance = [
                 *(p for p, stay in zip(earlier, stays.to_pylist(), strict=True) if stay),
                 *provenance,
@@ -149,6 +165,8 @@ def prepare(
         [*files, entry],
         columns,
         provenance,
+        appended=stored is not None,
+        retold=retold,
     )
 
 
@@ -166,7 +184,7 @@ def commit(
     """Make a draft the newest version, in the caller's write transaction.
 
     ``service`` is the address under which receivers of the event find the rows. Content equal to the newest
-    version's commits nothing and returns that version. ``notes`` join the manifest.
+    version's, told of alike, commits nothing and returns that version. ``notes`` join the manifest.
 
     Raises
     ------
@@ -174,7 +192,7 @@ def commit(
         If the newest version is no longer the draft's parent.
     """
     current = newest(connection, draft.dataset)
-    if current is not None and current.digest == draft.digest:
+    if current is not None and current.digest == draft.digest and not draft.retold:
         return current
     expected = None if draft.parent is None else draft.parent.number
     if (None if current is None else current.number) != expected:
@@ -189,23 +207,26 @@ def commit(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us
     )
     connection.execute(insert(_VERSION).values(asdict(version)))
-    connection.execute(
-        insert(_ROW),
-        [
-            {
-                "dataset": version.dataset,
-                "number": number,
-                "position": position,
-                "record_id": row.record_id,
-                "assertion": row.assertion,
-                "label_source": row.label_source,
-                "part": row.part,
-            }
-            for position, row in enumerate(draft.provenance)
-        ],
-    )
+    if draft.provenance:
+        connection.execute(
+            insert(_ROW),
+            [
+                {
+                    "dataset": version.dataset,
+                    "number": number,
+                    "position": position,
+                    "record_id": row.record_id,
+                    "assertion": row.assertion,
+                    "label_source": row.label_source,
+                    "part": row.part,
+                    "label_seq": row.label_seq,
+                    "label_row": row.label_row,
+                }
+                for position, row in enumerate(draft.provenance)
+            ],
+        )
     parents = [*made_from]
-    if expected is not None and len(draft.files) > 1:
+    if expected is not None and draft.appended:
         parents.append(("dataset", node_id(version.dataset, expected), "parent"))
     add_edges(connection, "dataset", version.id, parents, now_us=now_us)
     job = next((name for kind, name, _ in made_from if kind == "job"), None)
@@ -278,7 +299,7 @@ def _provenance_in_order(connection: Connection, version: Version) -> list[Prove
     rows: list[Provenance] = []
     for file in version.manifest["files"]:
         found = connection.execute(
-            select(_ROW.c.record_id, _ROW.c.assertion, _ROW.c.label_source, _ROW.c.part)
+            select(*(_ROW.c[name] for name in Provenance.__slots__))
             .where(_ROW.c.dataset == version.dataset, _ROW.c.number == int(file["added"]))
             .order_by(_ROW.c.position)
         )

@@ -96,10 +96,13 @@ class DatasetRow(SQLModel, table=True):
     label_source: str | None = None
     part: str = "train"
     """``train``, or ``held_out`` for the share the gate judges with."""
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: the label that the row holds; None of weak and imported ones."""
 
 
 class Quarantine(SQLModel, table=True):
-    """A row that a dataset refused, with the reasons."""
+    """Row that a dataset refused, with reasons and state. No row is deleted."""
 
     __tablename__ = "quarantine"
     __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
@@ -108,6 +111,13 @@ class Quarantine(SQLModel, table=True):
     record_id: str
     reasons: str
     at_us: int
+    state: str = Field(default="held", sa_column_kwargs={"server_default": text("'held'")})
+    """``held``, ``retried`` (the next commit looks again), ``taken``, or ``dropped`` (left out for good)."""
+    rules: str | None = None
+    """Digest of the rules that refused it; None of earlier releases."""
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: the label that it was refused with; None of a weak one."""
 
 
 class ModelVersion(SQLModel, table=True):

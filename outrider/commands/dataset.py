@@ -11,6 +11,7 @@ from .api import connect
 from .dataset_check import check
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
+from .quarantine import app as quarantine
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, help="Import, commit, list and read dataset versions.")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -86,7 +87,7 @@ def commit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Commit records flagged and labelled since the last version."""
+    """Commit records flagged and labelled since, corrected and withdrawn labels."""
     path = f"/v1/datasets/{model}-flagged/versions"
     _committed(connect(config).post(path, {"model": model, "from": "flags"}), json=json)
 
@@ -127,6 +128,7 @@ def rows(
 
 
 app.command()(check)
+app.add_typer(quarantine, name="quarantine")
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

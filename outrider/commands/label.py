@@ -86,9 +86,7 @@ def give(
     A record without a label leaves the dataset with its next version.
     """
     if (value is None) != withdraw:
-        raise typer.BadParameter(
-            "the right answer, or --withdraw, expected: one of the two", param_hint="VALUE"
-        )
+        raise typer.BadParameter("the right answer or --withdraw expected, not both", param_hint="VALUE")
     answer = None if value is None else parsed(value)
     body: dict[str, object] = {
         "model": model,

@@ -25,7 +25,7 @@ from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.labels.weak_labels import Correction, corrected, replica_said, weak_records
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.dataops.state.improvement_tables import DatasetRow
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
@@ -34,7 +34,7 @@ from .versions import Provenance, newest, read
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
-_ROW = table_of(DatasetRow)
+_ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,12 @@ class _Place:
 def dataset_of(model: str) -> str:
     """Name of the dataset that collects a model's flagged and labelled records."""
     return f"{model}-flagged"
+
+
+def datasets_of(connection: Connection, model: str) -> list[str]:
+    """Names of a model's datasets, that of its flagged records among them."""
+    query = select(_VERSION.c.dataset).where(_VERSION.c.model == model).distinct()
+    return sorted({dataset_of(model), *connection.scalars(query)})
 
 
 def count_new(connection: Connection, scope: LabelScope) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
 
-from outrider.dataops.state.improvement_tables import DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import Quarantine
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -19,7 +19,7 @@ from .versions import Provenance
 State = Literal["held", "retried", "taken", "dropped"]
 Action = Literal["retry", "drop"]
 _BECOMES: Mapping[Action, State] = {"retry": "retried", "drop": "dropped"}
-_QUARANTINE, _VERSION = table_of(Quarantine), table_of(DatasetVersion)
+_QUARANTINE = table_of(Quarantine)
 _CHUNK = 500
 
 
@@ -124,18 +124,14 @@ def _leave(connection: Connection, dataset: str, records: Iterable[str], state: 
 def list_quarantine(
     connection: Connection,
     *,
-    dataset: str | None = None,
-    model: str | None = None,
+    datasets: Sequence[str] | None = None,
     state: State | None = "held",
     limit: int = 1000,
 ) -> list[QuarantinedRow]:
     """Refused records, newest first; with ``state`` None, of every state."""
     query = select(*(_QUARANTINE.c[name] for name in QuarantinedRow.__slots__))
-    if dataset is not None:
-        query = query.where(_QUARANTINE.c.dataset == dataset)
-    if model is not None:
-        mine = _QUARANTINE.c.dataset.in_(select(_VERSION.c.dataset).where(_VERSION.c.model == model))
-        query = query.where(or_(mine, _QUARANTINE.c.dataset == f"{model}-flagged"))
+    if datasets is not None:
+        query = query.where(_QUARANTINE.c.dataset.in_(datasets))
     if state is not None:
         query = query.where(_QUARANTINE.c.state == state)
     rows = connection.execute(query.order_by(_QUARANTINE.c.id.desc()).limit(limit))

@@ -7,18 +7,20 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection, Row
 
+from outrider.dataops.datasets import quarantine
+from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.quarantine import QuarantinedRow
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 dataset = table_of(DatasetVersion)
 dataset_row = table_of(DatasetRow)
-quarantine = table_of(Quarantine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,6 @@ class DatasetView:
     by_part: tuple[tuple[str, int], ...]
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineView:
-    """A row that a dataset refused."""
-
-    dataset: str
-    record_id: str
-    reasons: str
-    at_us: int
 
 
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
@@ -68,20 +60,11 @@ def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[Datas
         return tuple(_dataset(connection, row) for row in connection.execute(query).all())
 
 
-def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> tuple[QuarantineView, ...]:
-    """Newest rows that a dataset of this model refused."""
-    names = select(dataset.c.dataset).where(dataset.c.model == model).distinct()
-    query = (
-        select(quarantine)
-        .where(quarantine.c.dataset.in_(names))
-        .order_by(quarantine.c.id.desc())
-        .limit(limit)
-    )
+def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> list[QuarantinedRow]:
+    """Newest rows that a dataset of this model refused and holds."""
     with engine.connect() as connection:
-        return tuple(
-            QuarantineView(row.dataset, row.record_id, row.reasons, row.at_us)
-            for row in connection.execute(query)
-        )
+        names = datasets_of(connection, model)
+        return quarantine.list_quarantine(connection, datasets=names, limit=limit)
 
 
 def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:

@@ -479,6 +479,7 @@ def web_routes(
         ("/m/{model}/proposals/learn", forms.learn),
         ("/m/{model}/proposals/accept", forms.accept),
         ("/m/{model}/cases", forms.add_case),
+        ("/m/{model}/quarantine", forms.quarantine),
         ("/m/{model}/labels", forms.label),
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),

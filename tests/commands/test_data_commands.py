@@ -354,6 +354,8 @@ def test_failed_cases_become_a_version_to_learn_from(project: Path) -> None:
             "assertion": "test_x/test_high",
             "label_source": "behavioral test, m@low.py:predict",
             "part": "train",
+            "label_seq": None,
+            "label_row": None,
         }
         for case in (0, 2)
     ]

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,11 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
                 (seq, name, value),
             )
         for number, upto in ((1, 3), (2, 5)):  # the second version has the rows of the first again
+            manifest = json.dumps({"files": [{"added": number}], "labels": {"rows": 2}})
             connection.exec_driver_sql(
                 "INSERT INTO dataset_version (dataset, number, model, digest, rows, manifest, created_us)"
-                f" VALUES ('d', {number}, 'm', '', 2, '{{}}', 0)"
+                f" VALUES ('d', {number}, 'm', '', 2, ?, 0)",
+                (manifest,),
             )
             connection.exec_driver_sql(
                 "INSERT INTO job (id, model, kind, status, stage, params, result, attempts, created_us)"
@@ -72,7 +75,7 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
             rows = (("a", "human"), ("b", "human"), ("w", "weak:flip"), ("i", "file.csv"))
             for position, (name, source) in enumerate(rows):
                 connection.exec_driver_sql(
-                    "INSERT INTO dataset_row VALUES ('d', ?, ?, ?, NULL, ?, 'train')",
+                    "INSERT INTO dataset_row VALUES ('d', ?, ?, ?, 'dark,odd', ?, 'train')",
                     (number, position, name, source),
                 )
         connection.exec_driver_sql(
@@ -85,6 +88,19 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
         for number in (1, 2):
             found = connection.exec_driver_sql(query, (number,)).all()
             assert found == [("a", 1, 7), ("b", 3, 7), ("w", None, None), ("i", None, None)]
+        stored = connection.exec_driver_sql("SELECT manifest FROM dataset_version").scalars().all()
+        assert [json.loads(text) for text in stored] == [
+            {
+                "files": [{"added": number}],
+                "labels": {"rows": 2},
+                "counts": {
+                    "parts": {"train": 4},
+                    "label_sources": {"file.csv": 1, "human": 2, "weak:flip": 1},
+                    "assertions": {"dark": 4, "odd": 4},
+                },
+            }
+            for number in (1, 2)
+        ]
         held = connection.exec_driver_sql("SELECT reasons, state, rules FROM quarantine").all()
         assert held == [("label: one of 0, 1 expected", "held", None)]
     engine.dispose()

@@ -28,6 +28,8 @@ from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound, OutriderError, SchemaMismatch
 
+from .row_counts import row_counts
+
 _VERSION = table_of(DatasetVersion)
 _ROW = table_of(DatasetRow)
 _REFUSED = table_of(Quarantine)
@@ -201,7 +203,10 @@ def commit(
             f"{None if current is None else current.number}; prepare it again"
         )
     number = 1 if expected is None else expected + 1
-    manifest = {"files": draft.files, "columns": draft.columns, "validation": validation}
+    shared = draft.parent if len(draft.files) > 1 else None
+    before = None if shared is None else shared.manifest["counts"]
+    counts = row_counts(draft.provenance, before)
+    manifest = {"files": draft.files, "columns": draft.columns, "counts": counts, "validation": validation}
     manifest |= notes or {}
     version = Version(
         draft.dataset, number, draft.model, expected, draft.digest, draft.rows, manifest, now_us

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
+from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
@@ -67,6 +68,8 @@ class DatasetManifest(TypedDict):
 
     files: list[DatasetFile]
     columns: dict[str, str]
+    counts: RowCounts
+    """Rows by part, source of the label and assertion."""
     validation: dict[str, Any]
     labels: NotRequired[LabelAccount]
     """Of a version of flagged and labelled records: where every label went."""

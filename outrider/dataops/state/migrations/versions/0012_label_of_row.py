@@ -1,8 +1,11 @@
-"""Labels that dataset rows hold, and a way out of quarantine.
+"""Labels that dataset rows hold, counts of rows in manifests, and a way out of quarantine.
 
 A row of flagged and labelled records holds the latest label that its job had seen, and was never relabelled
 before this revision: the first version that has it tells which.
 """
+
+import json
+from collections import Counter
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,6 +16,7 @@ branch_labels = None
 depends_on = None
 
 _LABEL_ID = {"label_seq": "seq", "label_row": "row"}
+_COUNTS = ("parts", "label_sources", "assertions")
 _FIRST = """
     SELECT min(first.number) FROM dataset_row first WHERE first.dataset = dataset_row.dataset
     AND first.record_id = dataset_row.record_id AND coalesce(first.label_source, '') NOT LIKE 'weak:%'
@@ -47,6 +51,32 @@ def upgrade() -> None:
         "UPDATE quarantine SET reasons = substr(reasons, 1, instr(reasons, ' expected, got ') + 8) "
         "WHERE reasons LIKE 'label: % expected, got %'"
     )
+    _count_rows()
+
+
+def _count_rows() -> None:
+    """Put the counts of each version's rows into its manifest."""
+    connection = op.get_bind()
+    of_file: dict[tuple[str, int], dict[str, Counter[str]]] = {}
+    grouped = connection.exec_driver_sql(
+        "SELECT dataset, number, part, coalesce(label_source, ''), coalesce(assertion, ''), count(*) "
+        "FROM dataset_row GROUP BY 1, 2, 3, 4, 5"
+    )
+    for dataset, number, part, source, assertions, rows in grouped:
+        counts = of_file.setdefault((dataset, number), {kind: Counter() for kind in _COUNTS})
+        counts["parts"][part] += rows
+        counts["label_sources"][source] += rows
+        counts["assertions"].update({name: rows for name in assertions.split(",") if name})
+    versions = connection.exec_driver_sql("SELECT dataset, number, manifest FROM dataset_version").all()
+    for dataset, number, text in versions:
+        manifest = json.loads(text)
+        files = [of_file.get((dataset, int(file["added"])), {}) for file in manifest.get("files", [])]
+        totals = {kind: sum((file[kind] for file in files if file), Counter[str]()) for kind in _COUNTS}
+        manifest["counts"] = {kind: dict(sorted(total.items())) for kind, total in totals.items()}
+        connection.exec_driver_sql(
+            "UPDATE dataset_version SET manifest = ? WHERE dataset = ? AND number = ?",
+            (json.dumps(manifest), dataset, number),
+        )
 
 
 def downgrade() -> None:

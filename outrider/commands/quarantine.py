@@ -27,16 +27,16 @@ def list_rows(
 
 @app.command()
 def retry(dataset: Dataset = None, record: Ids = None, config: Config = None, json: Json = False) -> None:
-    """Let the next commit look at records again; all that are held where none is named.
+    """Let the next commit look at records again.
 
-    A dropped record is retried by its id.
+    All that are held where none is named; a dropped record by its id.
     """
     _settle("retry", dataset, record, config, json=json)
 
 
 @app.command()
 def drop(dataset: Dataset = None, record: Ids = None, config: Config = None, json: Json = False) -> None:
-    """Leave records out for good: --id, or --dataset for all that are held of one."""
+    """Leave records out for good, by --id, or all of a --dataset."""
     if dataset is None and not record:
         raise typer.BadParameter(
             "expected, or --dataset for all that are held of one; got neither", param_hint="--id"

@@ -1,4 +1,4 @@
-"""Counts of a version's rows by origin, kept in its manifest: pages count nothing."""
+"""Counts of a version's rows by origin, kept in its manifest."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Origin(Protocol):
 
 
 def row_counts(rows: Iterable[Origin], before: RowCounts | None = None) -> RowCounts:
-    """Counts of rows, added to those of other rows.
+    """Counts of rows, added to other counts.
 
     Examples
     --------

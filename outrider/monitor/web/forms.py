@@ -123,7 +123,7 @@ class PageForms:
         return _back(form)
 
     def quarantine(self, model: str, form: Fields) -> Response:
-        """Retry or drop a quarantined record; all of a dataset are retried without one."""
+        """Retry or drop a quarantined record. Without one, all of a dataset are retried."""
         action = form.get("action", "")
         records = [form["record"]] if "record" in form else []
         if action not in ("retry", "drop") or (action == "drop" and not records):

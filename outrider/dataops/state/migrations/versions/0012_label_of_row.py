@@ -1,4 +1,4 @@
-"""Labels that dataset rows hold, counts of rows in manifests, and a way out of quarantine.
+"""Labels of dataset rows, counts in manifests, states of quarantine.
 
 A row of flagged and labelled records holds the latest label that its job had seen, and was never relabelled
 before this revision: the first version that has it tells which.

@@ -2,6 +2,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound
+from tests.databases import migrated
 
 
 @dataclass
@@ -306,8 +308,11 @@ def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_ba
         add_label(engine, seq, name, None)
     found = collect(engine, blocks)
     assert (found.batch, found.removed) == (None, list("abcd"))
-    assert commit(engine, found).rows == 0
+    version = commit(engine, found)
+    assert version.rows == 0
     assert rows_of(engine) == {}
+    with engine.connect() as connection:
+        assert datasets.read(connection, objects_of(engine), version, part="train").rows == 0
     assert collect(engine, blocks).is_empty
     add_label(engine, 30, "b", 0, source="expert")
     found = collect(engine, blocks)
@@ -427,3 +432,47 @@ def test_quarantined_records_are_retried_dropped_and_leave_when_taken(engine: En
         assert states == {"a": "taken", "b": "dropped"}
         quarantine.settle(connection, "retry", dataset="d", records=["b"])
     assert count_new(engine) == 1
+
+
+def test_counting_what_is_new_takes_work_in_proportion_to_the_labels(tmp_path: Path) -> None:
+    taken = {}
+    for rows in (300, 3_000):
+        engine = migrated(tmp_path / f"{rows}.db")
+        numbers = range(rows)
+        place = [{"model": "m", "seq": 1, "row": row, "ts_us": 0} for row in numbers]
+        with write(engine) as connection:
+            connection.execute(
+                insert(tables.Record), [at | {"id": f"r{at['row']}", "digest": 0} for at in place]
+            )
+            flag = {"assertion": "a", "revision": "1", "slot": "champion", "severity": 1.0, "level": "info"}
+            connection.execute(
+                insert(tables.Flag),
+                [at | flag | {"id": f"f{at['row']}", "record_id": f"r{at['row']}"} for at in place],
+            )
+            label = {"source": "human", "value": "1", "label": {"label": 1}, "received_us": 0}
+            connection.execute(
+                insert(improvement_tables.Label),
+                [at | label | {"record_id": f"r{at['row']}"} for at in place],
+            )
+            connection.execute(
+                insert(improvement_tables.DatasetRow),
+                [
+                    {"dataset": "d", "number": 1 + row // 10, "position": row, "record_id": f"r{row}"}
+                    | {"label_seq": 1, "label_row": row}
+                    for row in range(rows // 2)
+                ],
+            )
+            steps = 0
+
+            def step() -> int:
+                nonlocal steps
+                steps += 1
+                return 0
+
+            raw: Any = connection.connection.dbapi_connection
+            raw.set_progress_handler(step, 100)
+            assert flagged.count_new(connection, LabelScope("m", "d", upto_seq=9)) == rows // 2
+            raw.set_progress_handler(None, 0)
+        taken[rows] = steps
+        engine.dispose()
+    assert taken[3_000] < 15 * taken[300]

@@ -36,6 +36,9 @@ _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
 _ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
+UNOPENED = "its payload cannot be fetched or decoded"
+"""Reason in place of the payload's own, which may quote its address or content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -219,7 +222,9 @@ def _opened(
     if payloads is None or not members:
         return batch, members, {}
     opened = payloads.open(batch)
-    rejected = {members[row].id: reason for row, reason in opened.faults.items()}
+    rejected = {
+        members[row].id: f"{reason.partition(':')[0]}: {UNOPENED}" for row, reason in opened.faults.items()
+    }
     if rejected:
         members = [members[row] for row in opened.well]
         opened = opened.take(opened.well)

@@ -151,8 +151,9 @@ def _flagged(scope: LabelScope) -> Any:
     def known(table: Any, *more: Any) -> Any:
         return exists(select(1).where(table.c.record_id == _LABEL.c.record_id, *more))
 
+    by_then = _FLAG.c.seq + 0 <= scope.last  # a sum: SQLite would read all flags by their block
     return or_(
-        known(_FLAG, _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", _FLAG.c.seq <= scope.last),
+        known(_FLAG, _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", by_then),
         known(_REQUEST, _REQUEST.c.model == scope.model),
     )
 

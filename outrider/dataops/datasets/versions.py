@@ -317,7 +317,7 @@ def read(connection: Connection, objects: ObjectStore, version: Version, *, part
     batch = Batch.from_arrow(_read_files(objects, version.manifest["files"]), model=version.model)
     if part is None:
         return batch
-    parts = np.array([row.part for row in provenance(connection, version)])
+    parts = np.array([row.part for row in provenance(connection, version)], dtype=str)
     return batch.take(parts == part)
 
 

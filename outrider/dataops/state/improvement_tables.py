@@ -87,7 +87,7 @@ class DatasetRow(SQLModel, table=True):
     """Provenance of one row of a dataset version. Its record, assertion and label source."""
 
     __tablename__ = "dataset_row"
-    __table_args__ = (Index("dataset_row_record", "record_id"),)
+    __table_args__ = (Index("dataset_row_record", "record_id", "dataset", "number"),)
     dataset: str = Field(primary_key=True)
     number: int = Field(primary_key=True)
     position: int = Field(primary_key=True)

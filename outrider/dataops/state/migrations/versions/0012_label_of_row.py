@@ -51,7 +51,13 @@ def upgrade() -> None:
         "UPDATE quarantine SET reasons = substr(reasons, 1, instr(reasons, ' expected, got ') + 8) "
         "WHERE reasons LIKE 'label: % expected, got %'"
     )
+    _index_rows("record_id", "dataset", "number")
     _count_rows()
+
+
+def _index_rows(*columns: str) -> None:
+    op.drop_index("dataset_row_record", table_name="dataset_row")
+    op.create_index("dataset_row_record", "dataset_row", [*columns], unique=False)
 
 
 def _count_rows() -> None:
@@ -80,6 +86,7 @@ def _count_rows() -> None:
 
 
 def downgrade() -> None:
+    _index_rows("record_id")
     for name in ("state", "rules", *_LABEL_ID):
         op.drop_column("quarantine", name)
     for name in _LABEL_ID:

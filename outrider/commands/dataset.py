@@ -11,6 +11,7 @@ from .api import connect
 from .dataset_check import check
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
+from .quarantine import app as quarantine
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, help="Import, commit, list and read dataset versions.")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -87,7 +88,7 @@ def commit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Commit records flagged and labelled since the last version."""
+    """Commit records flagged and labelled since, corrected and withdrawn labels."""
     path = f"/v1/datasets/{model}-flagged/versions"
     _committed(connect(config).post(path, {"model": model, "from": "flags"}), json=json)
 
@@ -135,6 +136,7 @@ def rows(
 
 
 app.command()(check)
+app.add_typer(quarantine, name="quarantine")
 
 
 def _told(row: dict[str, Any]) -> dict[str, str]:

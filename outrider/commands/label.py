@@ -70,21 +70,33 @@ def estimate(model: Model, config: Config = None, json: Json = False) -> None:
 def give(
     model: Model,
     record: Annotated[str, typer.Argument(help="Id of the record.")],
-    value: Annotated[str, typer.Argument(help="Right answer: a number, true, false, or a text.")],
+    value: Annotated[
+        str | None, typer.Argument(help="Right answer: a number, true, false, or a text.")
+    ] = None,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take back the labels of the record, in place of VALUE.")
+    ] = False,
     field: Annotated[str, typer.Option(help="Label field, the model's target.")] = "label",
     source: Annotated[str, typer.Option(help="Source of the label.")] = "human",
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Label a record."""
+    """Label a record, or withdraw its label.
+
+    A record without a label leaves the dataset with its next version.
+    """
+    if (value is None) != withdraw:
+        raise typer.BadParameter("the right answer or --withdraw expected, not both", param_hint="VALUE")
+    answer = None if value is None else parsed(value)
     body: dict[str, object] = {
         "model": model,
         "id": record,
-        "label": {field: parsed(value)},
+        "label": {field: answer},
         "source": source,
     }
     found = connect(config).post("/v1/labels", body)
-    tell(found, f"{record}: {field} = {parsed(value)!r} taken", json=json)
+    told = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"
+    tell(found, told, json=json)
 
 
 def parsed(value: str) -> Any:

@@ -11,11 +11,14 @@ from .output import Config, Json, as_json
 def lineage(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
     version: Annotated[str | None, typer.Option(help="The champion by default.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Another node to begin at, such as dataset:digits-flagged@7.")
+    ] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show a model version's ancestors: datasets, replay, parent, job."""
-    tree = connect(config).get(f"/v1/lineage/{model}", version=version)
+    """Show a model version's nearest ancestors: datasets, replay, parent, job."""
+    tree = connect(config).get(f"/v1/lineage/{model}", version=version, start=start)
     if json:
         as_json(tree)
         return
@@ -30,6 +33,8 @@ def lineage(
     root = Tree(Text(line(tree)))
     grown(tree, root)
     Console().print(root)
+    if tree.get("more"):
+        typer.echo(f"{tree['more']} more ancestors: go on with --start, from a node that says so")
 
 
 def line(node: dict[str, Any]) -> str:
@@ -42,6 +47,8 @@ def line(node: dict[str, Any]) -> str:
     if "gate" in node:
         facts.append(f"gate: {node['gate']['outcome']}")
     if node.get("seen"):
-        facts.append("see above")
+        facts.append("shown elsewhere")
+    if node.get("cut"):
+        facts.append(f"more: --start {node['kind']}:{node['id']}")
     role = f"{node['role']}: " if node["role"] else ""
     return f"{role}{node['kind']} {node['id']}" + (f" ({', '.join(facts)})" if facts else "")

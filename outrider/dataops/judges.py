@@ -138,9 +138,12 @@ def labelled_pairs(
     truth: dict[str, Any] = {}
     blocks: set[int] = set()
     for row in connection.execute(query):
-        value = _parsed(row.label).get(label)
-        if value is not None and row.record_id not in truth:
-            truth[row.record_id] = value
+        stated = _parsed(row.label)
+        value = stated.get(label)
+        if row.record_id in truth or (stated and value is None):
+            continue
+        truth[row.record_id] = value  # None: withdrawn
+        if value is not None:
             blocks.add(row.seq)
     pairs = []
     for part in _parts(sorted(blocks), 500):
@@ -155,7 +158,7 @@ def labelled_pairs(
             pairs += [
                 (value, truth[key])
                 for key, value in zip(batch.keys.tolist(), outputs, strict=True)
-                if value is not None and key in truth
+                if value is not None and truth.get(key) is not None
             ]
     values = spelled_like([value for _, value in pairs], [value for value, _ in pairs])
     return [(str(value), str(told)) for (value, _), told in zip(pairs, values, strict=True)]

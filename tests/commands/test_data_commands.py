@@ -23,9 +23,10 @@ from outrider import connection
 from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
+from outrider.dataops.datasets.quarantine import hold
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import write
+from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import KeyGate
@@ -131,6 +132,44 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert "train" in result.output
     with pytest.raises(GateRefused, match="no new flagged and labelled record"):
         run("dataset", "commit", "m")
+
+
+def test_quarantined_records_are_listed_retried_and_dropped(project: Path) -> None:
+    engine = open_database(load_settings(project / "outrider.toml").database_url)
+    with write(engine) as connection:
+        for name in ("a", "b"):
+            hold(connection, "m-flagged", {name: "label.label: odd"}, rules="r", labels={}, now_us=1)
+        hold(connection, "other", {"c": "odd"}, rules="r", labels={}, now_us=1)
+    engine.dispose()
+
+    def held(*more: str) -> dict[str, str]:
+        rows = run("dataset", "quarantine", "list", *more)["quarantined"]
+        return {row["record_id"]: row["state"] for row in rows}
+
+    assert held() == {"a": "held", "b": "held", "c": "held"}
+    assert held("--dataset", "other") == {"c": "held"}
+    dropped = run("dataset", "quarantine", "drop", "--dataset", "m-flagged", "--id", "a")["quarantined"]
+    assert [(row["record_id"], row["state"], row["reasons"]) for row in dropped] == [
+        ("a", "dropped", "label.label: odd")
+    ]
+    with pytest.raises(NotFound, match="record 'z' is not in quarantine"):
+        run("dataset", "quarantine", "retry", "--id", "b", "--id", "z")
+    assert held("--state", "all") == {"a": "dropped", "b": "held", "c": "held"}
+    run("dataset", "quarantine", "retry", "--dataset", "m-flagged")
+    assert held("--state", "all") == {"a": "dropped", "b": "retried", "c": "held"}
+    told = CliRunner().invoke(app, ["dataset", "quarantine"]).output
+    assert "other" in told
+    assert "m-flagged" not in told
+    everything = CliRunner().invoke(app, ["dataset", "quarantine", "drop"])
+    assert everything.exit_code == 2
+    assert "--dataset for all that are held of" in everything.output
+
+
+def test_a_label_is_given_or_withdrawn_not_both() -> None:
+    for arguments in (["r1"], ["r1", "1", "--withdraw"]):
+        result = CliRunner().invoke(app, ["label", "give", "m", *arguments])
+        assert result.exit_code == 2
+        assert "--withdraw expected, not both" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_rows_are_written_as_what_the_ending_says_and_times_are_times(project: Path) -> None:
@@ -315,6 +354,8 @@ def test_failed_cases_become_a_version_to_learn_from(project: Path) -> None:
             "assertion": "test_x/test_high",
             "label_source": "behavioral test, m@low.py:predict",
             "part": "train",
+            "label_seq": None,
+            "label_row": None,
         }
         for case in (0, 2)
     ]

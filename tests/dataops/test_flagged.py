@@ -1,16 +1,23 @@
+import dataclasses
 import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets import changes
+from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_fates import LabelScope, Rows
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from outrider.errors import NotFound
+from tests.databases import migrated
 
 
 @dataclass
@@ -66,6 +73,7 @@ def add_label(engine: Engine, seq: int, name: str, label: object, *, source: str
             "value": json.dumps(label),
         }
         row |= {"label": {"label": label}, "ts_us": seq, "received_us": seq}
+        row |= {"value": None, "label": {}} if label is None else {}  # withdrawn: as the worker stores it
         connection.execute(insert(improvement_tables.Label), [row])
 
 
@@ -85,20 +93,49 @@ def collect(
     *,
     upto_seq: int | None = None,
     share: float = 0.0,
-    rows: flagged.Rows = "flagged",
+    rows: Rows = "flagged",
+    rules: str = "",
 ) -> flagged.Collected:
     with engine.connect() as connection:
         return flagged.collect(
             connection,
             blocks,
-            model="m",
-            dataset="d",
+            objects_of(engine),
+            LabelScope("m", "d", rows, upto_seq, rules),
             target="label",
             classes=(0, 1),
-            rows=rows,
-            upto_seq=upto_seq,
             held_out_share=share,
         )
+
+
+def objects_of(engine: Engine) -> LocalObjects:
+    """Those of the fixture."""
+    return LocalObjects(Path(str(engine.url.database)).parent / "objects")
+
+
+def commit(engine: Engine, found: flagged.Collected, *, now_us: int = 1) -> datasets.Version:
+    """Commit what was collected, as the job does."""
+    with write(engine) as connection:
+        draft = changes.prepare(
+            connection,
+            objects_of(engine),
+            dataset="d",
+            batch=found.batch,
+            provenance=found.provenance,
+            append=True,
+            removed=found.removed,
+        )
+        return changes.commit(connection, draft, validation={}, now_us=now_us)
+
+
+def hold(engine: Engine, found: flagged.Collected, reasons: dict[str, str], *, rules: str = "") -> None:
+    with write(engine) as connection:
+        quarantine.hold(connection, "d", reasons, rules=rules, labels=found.labels, now_us=1)
+
+
+def count_new(engine: Engine, rows: Rows = "flagged", *, rules: str = "") -> int:
+    with engine.connect() as connection:
+        return flagged.count_new(connection, LabelScope("m", "d", rows, rules=rules))
 
 
 def test_only_flagged_and_labelled_records_are_collected(engine: Engine, blocks: Blocks) -> None:
@@ -115,8 +152,7 @@ def test_only_flagged_and_labelled_records_are_collected(engine: Engine, blocks:
     assert found.batch.column("inputs.x").tolist() == [99.0, 104.0]
     assert found.batch.column("attrs.device").tolist() == [None, "4"]
     assert [row.assertion for row in found.provenance] == ["blurry,flicker", "blurry"]
-    with engine.connect() as connection:
-        assert flagged.count_new(connection, model="m", dataset="d") == 2
+    assert count_new(engine) == 2
 
 
 def test_all_labelled_records_are_collected_on_request(engine: Engine, blocks: Blocks) -> None:
@@ -129,9 +165,8 @@ def test_all_labelled_records_are_collected_on_request(engine: Engine, blocks: B
     assert found.batch is not None
     assert found.batch.keys.tolist() == ["a", "b"]
     assert [row.assertion for row in found.provenance] == ["blurry", None]
-    with engine.connect() as connection:
-        assert flagged.count_new(connection, model="m", dataset="d", rows="labelled") == 2
-        assert flagged.count_new(connection, model="m", dataset="d") == 1
+    assert count_new(engine, "labelled") == 2
+    assert count_new(engine) == 1
 
 
 def test_the_latest_label_counts(engine: Engine, blocks: Blocks) -> None:
@@ -147,22 +182,16 @@ def test_the_latest_label_counts(engine: Engine, blocks: Blocks) -> None:
     assert earlier.batch.column("label.label").tolist() == [0]
 
 
-def test_what_is_in_a_version_or_quarantined_is_not_collected_again(
-    engine: Engine, blocks: Blocks, objects: LocalObjects
-) -> None:
+def test_what_is_in_a_version_or_quarantined_is_not_collected_again(engine: Engine, blocks: Blocks) -> None:
     for row, name in enumerate("abc"):
         add_record(engine, 1, row, name)
         add_label(engine, 10 + row, name, 1)
     found = collect(engine, blocks)
     assert found.batch is not None
     batch, provenance = flagged.keep(found.batch, found.provenance, [0])
-    with write(engine) as connection:
-        draft = changes.prepare(
-            connection, objects, dataset="d", batch=batch, provenance=provenance, append=True
-        )
-        changes.commit(connection, draft, validation={}, now_us=1)
-        flagged.quarantine(connection, "d", {"b": "odd"}, now_us=1)
-        assert flagged.count_new(connection, model="m", dataset="d") == 1
+    commit(engine, dataclasses.replace(found, batch=batch, provenance=provenance))
+    hold(engine, found, {"b": "odd"})
+    assert count_new(engine) == 1
     again = collect(engine, blocks)
     assert again.batch is not None
     assert again.batch.keys.tolist() == ["c"]
@@ -181,7 +210,7 @@ def test_a_label_of_another_type_and_an_expired_payload_reject_only_their_record
     assert found.batch is not None
     assert found.batch.keys.tolist() == ["b"]
     assert found.rejected == {
-        "a": "label: one of 0, 1 expected, got 'seven'",
+        "a": "label.label: one of 0, 1 expected, got another text",
         "z": "its payload (block 9) has expired",
     }
 
@@ -199,12 +228,12 @@ def test_inputs_of_another_type_reject_only_their_block(engine: Engine, blocks: 
 
 def test_an_entity_is_held_out_as_a_whole() -> None:
     keys = [f"card {number % 100}" for number in range(1000)]
-    out = flagged.held_out(keys, share=0.3, seed=1)
+    out = flagged.held_out(keys, share=0.3, dataset="d")
     assert len({(key, held) for key, held in zip(keys, out, strict=True)}) == 100
     assert 150 < sum(out) < 450
-    assert flagged.held_out(keys, share=0.3, seed=1) == out
-    assert flagged.held_out(keys, share=0.3, seed=2) != out
-    assert not any(flagged.held_out(keys, share=0.0, seed=1))
+    assert flagged.held_out(keys, share=0.3, dataset="d") == out
+    assert flagged.held_out(keys, share=0.3, dataset="e") != out
+    assert not any(flagged.held_out(keys, share=0.0, dataset="d"))
 
 
 def test_nothing_new_is_no_batch(engine: Engine, blocks: Blocks) -> None:
@@ -221,4 +250,229 @@ def test_labels_are_the_classes_they_equal_and_others_are_refused_with_the_reaso
     assert found.batch is not None
     rows = dict(zip(found.batch.keys.tolist(), found.batch.column("label.label").tolist(), strict=True))
     assert rows == {"a": 1, "b": 1, "c": 0}
-    assert found.rejected == {"d": "label: one of 0, 1 expected, got 2"}
+    assert found.rejected == {"d": "label.label: one of 0, 1 expected, got another number"}
+
+
+def rows_of(engine: Engine) -> dict[str, tuple[int, str | None, str]]:
+    """Label, its source and part of every row of the newest version, by id."""
+    with engine.connect() as connection:
+        version = datasets.get(connection, "d")
+        batch = datasets.read(connection, objects_of(engine), version)
+        told = datasets.provenance(connection, version)
+    assert [row.record_id for row in told] == batch.keys.tolist()
+    labels = batch.column("label.label").tolist()
+    return {
+        row.record_id: (label, row.label_source, row.part) for row, label in zip(told, labels, strict=True)
+    }
+
+
+def spammed(engine: Engine, blocks: Blocks) -> None:
+    """Four labels of one source in a version."""
+    for row, name in enumerate("abcd"):
+        add_record(engine, 1, row, name, entity=f"e{row}")
+        add_label(engine, 10 + row, name, 1, source="spammer")
+    commit(engine, collect(engine, blocks, share=0.5))
+
+
+def test_corrected_labels_relabel_their_rows_and_withdrawn_ones_remove_them(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    before = rows_of(engine)
+    assert count_new(engine) == 0
+    for seq, (name, label) in enumerate({"a": 0, "b": 0, "c": None}.items(), start=20):
+        add_label(engine, seq, name, label, source="expert")
+    assert count_new(engine) == 3
+    found = collect(engine, blocks, share=0.5)
+    assert found.removed == ["c"]
+    version = commit(engine, found)
+    assert rows_of(engine) == {
+        "a": (0, "expert", before["a"][2]),
+        "b": (0, "expert", before["b"][2]),
+        "d": before["d"],
+    }
+    with engine.connect() as connection:
+        difference = datasets.diff(connection, objects_of(engine), datasets.get(connection, "d", 1), version)
+        parents = connection.execute(text("SELECT parent, role FROM lineage_edge WHERE child = 'd@2'")).all()
+    assert difference == datasets.Diff(added=[], removed=["c"], changed=["a", "b"])
+    assert parents == [("d@1", "parent")]
+    assert count_new(engine) == 0
+    assert collect(engine, blocks).is_empty
+
+
+def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_back(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    for seq, name in enumerate("abcd", start=20):
+        add_label(engine, seq, name, None)
+    found = collect(engine, blocks)
+    assert (found.batch, found.removed) == (None, list("abcd"))
+    version = commit(engine, found)
+    assert version.rows == 0
+    assert rows_of(engine) == {}
+    with engine.connect() as connection:
+        assert datasets.read(connection, objects_of(engine), version, part="train").rows == 0
+    assert collect(engine, blocks).is_empty
+    add_label(engine, 30, "b", 0, source="expert")
+    found = collect(engine, blocks)
+    assert found.corrected == frozenset()
+    commit(engine, found)
+    assert {name: row[:2] for name, row in rows_of(engine).items()} == {"b": (0, "expert")}
+
+
+def test_a_correction_of_a_record_whose_payload_has_expired_reaches_the_dataset(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    del blocks[1]
+    add_label(engine, 20, "a", 0, source="expert")
+    found = collect(engine, blocks)
+    assert found.rejected == {}
+    assert found.batch is not None
+    assert found.batch.column("inputs.x").tolist() == [97.0]
+    commit(engine, found)
+    assert rows_of(engine)["a"][:2] == (0, "expert")
+
+
+def test_a_label_that_says_the_same_changes_no_row_and_neither_does_one_of_other_fields(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    add_label(engine, 20, "a", 1, source="expert")
+    add_label(engine, 21, "b", None)
+    with write(engine) as connection:
+        connection.execute(text('UPDATE label SET label = \'{"note": "blurred"}\' WHERE seq = 21'))
+    assert count_new(engine) == 0
+    assert collect(engine, blocks).is_empty
+
+
+def test_a_job_of_earlier_labels_takes_no_correction_back(engine: Engine, blocks: Blocks) -> None:
+    spammed(engine, blocks)
+    add_label(engine, 20, "a", 0, source="expert")
+    commit(engine, collect(engine, blocks))
+    assert collect(engine, blocks, upto_seq=15).is_empty
+
+
+def test_a_correction_that_is_no_class_is_held_and_the_next_one_is_taken(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    add_label(engine, 20, "a", 7, source="expert")
+    found = collect(engine, blocks)
+    assert found.rejected == {"a": "label.label: one of 0, 1 expected, got another number"}
+    hold(engine, found, found.rejected)
+    assert count_new(engine) == 0
+    add_label(engine, 21, "a", 0, source="expert")
+    commit(engine, collect(engine, blocks))
+    assert rows_of(engine)["a"][:2] == (0, "expert")
+
+
+def test_a_label_that_went_over_to_a_later_record_leaves_the_earlier_one(
+    engine: Engine, blocks: Blocks
+) -> None:
+    spammed(engine, blocks)
+    add_record(engine, 2, 0, "e")
+    with write(engine) as connection:
+        connection.execute(text("UPDATE label SET entity = 'e0', record_id = 'e' WHERE record_id = 'a'"))
+    found = collect(engine, blocks)
+    assert found.removed == ["a"]
+    commit(engine, found)
+    assert set(rows_of(engine)) == set("bcde")
+
+
+def test_a_person_who_confirms_a_weak_label_stands_in_its_provenance(engine: Engine, blocks: Blocks) -> None:
+    add_record(engine, 1, 0, "a")
+    add_label(engine, 10, "a", 1)
+    found = collect(engine, blocks)
+    weak = dataclasses.replace(found.provenance[0], label_source="weak:flip", label_seq=None, label_row=None)
+    first = commit(engine, dataclasses.replace(found, provenance=[weak]))
+    assert count_new(engine) == 1
+    second = commit(engine, collect(engine, blocks))
+    assert (second.number, second.digest) == (2, first.digest)
+    assert rows_of(engine)["a"][:2] == (1, "human")
+    assert count_new(engine) == 0
+
+
+def test_what_other_rules_refused_is_looked_at_again(engine: Engine, blocks: Blocks) -> None:
+    add_record(engine, 1, 0, "a")
+    add_label(engine, 10, "a", 1)
+    found = collect(engine, blocks, rules="one")
+    hold(engine, found, {"a": "odd"}, rules="one")
+    assert count_new(engine, rules="one") == 0
+    assert count_new(engine, rules="two") == 1
+    hold(engine, found, {"a": "odd again"}, rules="two")
+    with engine.connect() as connection:
+        (held,) = quarantine.list_quarantine(connection)
+    assert (held.reasons, held.state) == ("odd again", "held")
+    assert count_new(engine, rules="two") == 0
+
+
+def test_quarantined_records_are_retried_dropped_and_leave_when_taken(engine: Engine, blocks: Blocks) -> None:
+    for row, name in enumerate("ab"):
+        add_record(engine, 1, row, name)
+        add_label(engine, 10 + row, name, 1)
+    found = collect(engine, blocks)
+    hold(engine, found, {"a": "odd", "b": "odd"})
+    with write(engine) as connection:
+        with pytest.raises(NotFound, match="record 'z' is not in quarantine of dataset 'd'"):
+            quarantine.settle(connection, "retry", dataset="d", records=["a", "z"])
+        (out,) = quarantine.settle(connection, "drop", dataset=None, records=["b"])
+    assert (out.record_id, out.state) == ("b", "dropped")
+    assert count_new(engine, rules="other") == 1
+    assert collect(engine, blocks).is_empty
+    with write(engine) as connection:
+        assert [r.record_id for r in quarantine.settle(connection, "retry", dataset="d", records=[])] == ["a"]
+    again = collect(engine, blocks)
+    commit(engine, again)
+    with write(engine) as connection:
+        quarantine.take(connection, "d", again.provenance)
+        assert quarantine.list_quarantine(connection) == []
+        states = {r.record_id: r.state for r in quarantine.list_quarantine(connection, state=None)}
+        assert states == {"a": "taken", "b": "dropped"}
+        quarantine.settle(connection, "retry", dataset="d", records=["b"])
+    assert count_new(engine) == 1
+
+
+def test_counting_what_is_new_takes_work_in_proportion_to_the_labels(tmp_path: Path) -> None:
+    taken = {}
+    for rows in (300, 3_000):
+        engine = migrated(tmp_path / f"{rows}.db")
+        numbers = range(rows)
+        place = [{"model": "m", "seq": 1, "row": row, "ts_us": 0} for row in numbers]
+        with write(engine) as connection:
+            connection.execute(
+                insert(tables.Record), [at | {"id": f"r{at['row']}", "digest": 0} for at in place]
+            )
+            flag = {"assertion": "a", "revision": "1", "slot": "champion", "severity": 1.0, "level": "info"}
+            connection.execute(
+                insert(tables.Flag),
+                [at | flag | {"id": f"f{at['row']}", "record_id": f"r{at['row']}"} for at in place],
+            )
+            label = {"source": "human", "value": "1", "label": {"label": 1}, "received_us": 0}
+            connection.execute(
+                insert(improvement_tables.Label),
+                [at | label | {"record_id": f"r{at['row']}"} for at in place],
+            )
+            connection.execute(
+                insert(improvement_tables.DatasetRow),
+                [
+                    {"dataset": "d", "number": 1 + row // 10, "position": row, "record_id": f"r{row}"}
+                    | {"label_seq": 1, "label_row": row}
+                    for row in range(rows // 2)
+                ],
+            )
+            steps = 0
+
+            def step() -> int:
+                nonlocal steps
+                steps += 1
+                return 0
+
+            raw: Any = connection.connection.dbapi_connection
+            raw.set_progress_handler(step, 100)
+            assert flagged.count_new(connection, LabelScope("m", "d", upto_seq=9)) == rows // 2
+            raw.set_progress_handler(None, 0)
+        taken[rows] = steps
+        engine.dispose()
+    assert taken[3_000] < 15 * taken[300]

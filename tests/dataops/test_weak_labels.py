@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, insert
@@ -8,12 +9,13 @@ from sqlalchemy import Engine, insert
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.labels.weak_labels import Correction, corrected
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 
-from .test_flagged import Blocks, add_label, add_record, block
+from .test_flagged import Blocks, add_label, add_record, block, objects_of
 
 
 def add_weak(
@@ -53,8 +55,8 @@ def collect(
         return flagged.collect(
             connection,
             blocks,
-            model="m",
-            dataset="d",
+            objects_of(engine),
+            LabelScope("m", "d"),
             target="label",
             weak_confidence=confidence,
             held_out_share=share,
@@ -98,8 +100,10 @@ def test_the_surest_correction_of_a_record_stands(engine: Engine, blocks: Blocks
 
 def test_weak_rows_of_a_held_out_entity_are_not_learned_from(engine: Engine, blocks: Blocks) -> None:
     entities = {name: f"cam{place // 2}" for place, name in enumerate("abcd")}
-    share = 0.5
-    parts = dict(zip(("cam0", "cam1"), flagged.held_out(["cam0", "cam1"], share=share, seed=0), strict=True))
+    cameras = ["cam0", "cam1"]
+    drawn = {share: flagged.held_out(cameras, share=share, dataset="d") for share in np.linspace(0, 1, 100)}
+    share = next(share for share, out in drawn.items() if any(out))
+    parts = dict(zip(cameras, drawn[share], strict=True))
     assert sorted(parts.values()) == [False, True]  # one of the two is held out
     for row, (name, entity) in enumerate(entities.items()):
         add_record(engine, 1, row, name, entity=entity)

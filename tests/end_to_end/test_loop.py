@@ -143,3 +143,32 @@ def test_the_worker_answers_with_the_promoted_version_and_after_a_rollback_with_
     forward = loop.service.run_command("promote", "sign", "2")
     assert forward["version"] == "2"
     wait_until(lambda: answered_by(loop) == "2", "answers of version 2 again", loop.service)
+
+
+def test_corrected_and_withdrawn_labels_reach_the_dataset(loop: Loop) -> None:
+    client = loop.service.client
+    before = {
+        row["record_id"]: row
+        for row in client.get("/v1/datasets/sign-flagged/versions/1/provenance").json()["rows"]
+    }
+    corrected, gone, *_ = sorted(before)
+    query = "SELECT value FROM label WHERE record_id = ? ORDER BY seq DESC, row DESC LIMIT 1"
+    ((told,),) = loop.service.query(query, corrected)
+    loop.service.run_command("label", "give", "sign", corrected, str(1 - int(told)), "--source", "expert")
+    loop.service.run_command("label", "give", "sign", gone, "--withdraw", "--source", "expert")
+    wait_until(lambda: loop.service.query(query, gone) == [(None,)], "labels judged", loop.service)
+    made = loop.service.run_command("dataset", "commit", "sign")
+    assert made["number"] == 2
+    assert (made["labels"]["corrected"], made["labels"]["removed"]) == (1, 1)
+    difference = loop.service.run_command("dataset", "diff", "sign-flagged", "1", "2")
+    assert (difference["changed"], difference["removed"]) == ([corrected], [gone])
+    after = {
+        row["record_id"]: row
+        for row in client.get("/v1/datasets/sign-flagged/versions/2/provenance").json()["rows"]
+    }
+    row = after[corrected]
+    assert (row["label_source"], row["part"]) == ("expert", before[corrected]["part"])
+    ((source, value),) = loop.service.query(
+        "SELECT source, value FROM label WHERE seq = ? AND row = ?", row["label_seq"], row["label_row"]
+    )
+    assert (source, int(value)) == ("expert", 1 - int(told))

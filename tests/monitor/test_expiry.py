@@ -9,7 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from outrider.assertions import load_assertions
 from outrider.dataops.datasets.collect import collect
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import pause
 from outrider.monitor.api.read import read_routes
@@ -185,7 +187,11 @@ def test_readers_say_that_a_payload_has_expired(tmp_path: Path) -> None:
         assert get(app, "/m/toy/flags").status_code == 200
         with bench.engine.connect() as connection:
             found = collect(
-                connection, bench.journal, model="toy", dataset="d", target="label", rows="labelled"
+                connection,
+                bench.journal,
+                LocalObjects(tmp_path / "objects"),
+                LabelScope("toy", "d", "labelled"),
+                target="label",
             )
         assert found.batch is not None
         assert [one.record_id for one in found.provenance] == ["a19"]

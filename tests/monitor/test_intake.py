@@ -140,6 +140,18 @@ def test_labels_are_journal_rows_of_their_own(call: Caller) -> None:
         assert reader.read_all().to_pylist()[0]["label.label"] == 0
 
 
+def test_a_null_label_which_withdraws_is_taken_alone_and_beside_others(call: Caller) -> None:
+    null: dict[str, Any] = {"model": "churn", "id": "a1", "label": {"label": None}}
+    for body in (null, [null, null | {"id": "a2", "label": {"label": 1}}], null):
+        response = call("POST", "/v1/labels", json=body)
+        assert (response.status_code, response.json()["rejected"]) == (202, [])
+    found = []
+    for block in call.intake.journal.read(0):
+        with pa.ipc.open_stream(block.payload) as reader:
+            found += [row.get("label.label") for row in reader.read_all().to_pylist()]
+    assert found == [None, None, 1, None]
+
+
 HOSTILE: list[tuple[str, dict[str, Any], int, str]] = [
     ("an 11 MB body", {"content": b" " * 11_000_000}, 413, "limits.body_bytes"),
     ("a gzip bomb", {"content": gzip.compress(bytes(50_000_000)), "headers": {"content-encoding": "gzip"}},

@@ -14,6 +14,7 @@ from outrider.assertions import Batch
 from outrider.assertions.loading import load_assertions
 from outrider.commands.replay import _run as stored_again
 from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.worker.objectives import Objectives
@@ -326,8 +327,8 @@ def test_a_dataset_holds_what_the_model_saw(tmp_path: Path) -> None:
             found = flagged.collect(
                 connection,
                 bench.journal,
-                model="toy",
-                dataset="toy-flagged",
+                LocalObjects(tmp_path / "objects"),
+                LabelScope("toy", "toy-flagged"),
                 target="label",
                 classes=[0, 1],
                 payloads=open_payloads(bench.settings, "toy"),

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -120,7 +121,14 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
     assert Batch.from_ipc(rows.content).column("label.label").tolist() == [0, 1, 1]
     assert client.get("/v1/datasets/train/versions/1").json()["manifest"]["columns"]["inputs.x"] == "double"
     provenance = client.get("/v1/datasets/train/versions/1/provenance").json()["rows"]
-    assert provenance[0] == {"record_id": "r0", "assertion": None, "label_source": "import", "part": "train"}
+    assert provenance[0] == {
+        "record_id": "r0",
+        "assertion": None,
+        "label_source": "import",
+        "part": "train",
+        "label_seq": None,
+        "label_row": None,
+    }
     again = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 0]), headers=ARROW)
     assert again.json()["number"] == 2
     difference = client.get("/v1/datasets/train/diff?old=1&new=2").json()
@@ -208,6 +216,31 @@ def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine
         False,
     ]
     assert client.post(url, json={"version": "2", "forse": True}).json()["errors"][0]["field"] == "body.forse"
+
+
+def test_a_deep_lineage_is_answered_in_parts(client: Client, engine: Engine) -> None:
+    edges = [("model", "m@1", "records", "0")] + [
+        ("records", str(number), "records", str(number + 1)) for number in range(1_200)
+    ]
+    names = ("child_kind", "child", "parent_kind", "parent")
+    with write(engine) as connection:
+        connection.execute(
+            insert(improvement_tables.LineageEdge),
+            [dict(zip(names, edge, strict=True)) | {"role": "rows", "created_us": 1} for edge in edges],
+        )
+
+    def last(start: str) -> tuple[dict[str, Any], int]:
+        root = node = client.get(f"/v1/lineage/m{start}").json()
+        while node["parents"]:
+            (node,) = node["parents"]
+        return node, root.get("more", 0)
+
+    node, more = last("")
+    assert (node["cut"], more) == (True, 1_200 - int(node["id"]))
+    node, left = last(f"?start={node['kind']}:{node['id']}")
+    assert left == 1_200 - int(node["id"]) < more
+    unknown = client.get("/v1/lineage/m?start=dataset:d@1")
+    assert unknown.status_code == 404
 
 
 def test_a_challenger_that_was_retired_unjudged_is_not_taken_for_a_former_champion(

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from sqlalchemy import insert, text
+from sqlalchemy import Connection, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
@@ -34,6 +36,7 @@ from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
 from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.dataset_jobs import commit_flagged
 from outrider.monitor.trainer.evidence import shadow_evidence
 from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
@@ -425,7 +428,93 @@ def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(
     with context.engine.connect() as connection:
         quarantined = connection.execute(text("SELECT record_id, reasons FROM quarantine")).all()
     assert [row.record_id for row in quarantined] == ["live3"]
-    assert "label: one of 0, 1 expected, got 7" in quarantined[0].reasons
+    assert quarantined[0].reasons == "label.label: one of 0, 1 expected, got another number"
+
+
+def relabelled(context: JobContext, labels: dict[str, int | None], *, seq: int, source: str) -> None:
+    """Later labels of records, None withdraws, as the worker leaves them."""
+    row = {"model": "sign", "seq": seq, "source": source, "ts_us": 0, "received_us": seq}
+    with write(context.engine) as connection:
+        connection.execute(
+            insert(improvement_tables.Label),
+            [
+                row
+                | {"row": at, "record_id": key}
+                | {"value": None if y is None else str(y), "label": {} if y is None else {"label": y}}
+                for at, (key, y) in enumerate(labels.items())
+            ],
+        )
+        connection.execute(text("UPDATE cursor SET seq = :seq"), {"seq": seq})
+
+
+def test_corrections_and_withdrawals_make_a_version_that_tells_of_them(context: JobContext) -> None:
+    names = flagged_and_labelled(context, rows=10)
+    add_job(context, "dataset")
+    assert run(context).status == "done"
+    with context.engine.connect() as connection:
+        first = datasets.get(connection, "sign-flagged")
+        batch = datasets.read(connection, context.objects, first)
+    truth = dict(zip(batch.keys.tolist(), batch.column("label.label").tolist(), strict=True))
+    corrections: dict[str, int | None] = {key: 1 - int(truth[key]) for key in names[:2]}
+    relabelled(context, corrections | {names[2]: None}, seq=50, source="expert")
+    add_job(context, "dataset")
+    job = run(context)
+    assert (job.status, job.result["rows"], job.result["number"]) == ("done", 9, 2)
+    account = job.result["labels"]
+    assert (account["rows"], account["corrected"], account["removed"]) == (0, 2, 1)
+    with context.engine.connect() as connection:
+        second = datasets.get(connection, "sign-flagged")
+        told = {row.record_id: row.label_source for row in datasets.provenance(connection, second)}
+        difference = datasets.diff(connection, context.objects, first, second)
+    assert difference == datasets.Diff(added=[], removed=[names[2]], changed=sorted(names[:2]))
+    assert [key for key, source in told.items() if source == "expert"] == sorted(names[:2])
+    relabelled(context, {names[3]: None}, seq=60, source="expert")
+    add_job(context, "dataset")
+    job = run(context)
+    assert (job.status, job.result["rows"], job.result["number"]) == ("done", 8, 3)
+    assert events(context)[-1] == "dataset.committed"
+
+
+def test_no_seed_of_a_training_moves_an_entity_to_the_other_part(context: JobContext) -> None:
+    flagged_and_labelled(context, rows=40)
+    model = context.settings.models["sign"]
+    found = []
+    for seed in (0, 1):
+        own = model.model_copy(update={"retrain": model.retrain.model_copy(update={"seed": seed})})
+        settings = context.settings.model_copy(update={"models": {"sign": own}})
+
+        def look(connection: Connection, version: Version | None, account: LabelAccount) -> None:
+            assert version is not None
+            rows = datasets.provenance(connection, version)
+            found.append({row.record_id for row in rows if row.part == "held_out"})
+            raise LookupError("seen: nothing is kept")
+
+        with context.engine.connect() as connection:
+            job = jobs.get(connection, add_job(context, "dataset"))
+        with pytest.raises(LookupError, match="seen"):
+            commit_flagged(dataclasses.replace(context, settings=settings), job, look)
+    assert found[0] == found[1]
+    assert 0 < len(found[0]) < 40
+
+
+def test_quarantined_rows_are_looked_at_again_when_the_rules_change(context: JobContext) -> None:
+    flagged_and_labelled(context, rows=10)
+    with write(context.engine) as connection:
+        connection.execute(
+            text("""UPDATE label SET value = '2', label = '{"label": 2}' WHERE record_id = 'live3'""")
+        )
+    for number in (1, None):  # the second job has nothing to look at
+        add_job(context, "dataset")
+        job = run(context)
+        assert (job.status, job.result.get("number")) == ("done", number)
+    assert job.result["labels"]["left_out"]["quarantined"] == 1
+    model = context.settings.models["sign"].model_copy(update={"classes": (0, 1, 2)})
+    wider = context.settings.model_copy(update={"models": {"sign": model}})
+    add_job(context, "dataset")
+    job = run(dataclasses.replace(context, settings=wider))
+    assert (job.status, job.result["rows"]) == ("done", 10)
+    with context.engine.connect() as connection:
+        assert connection.execute(text("SELECT state FROM quarantine")).all() == [("taken",)]
 
 
 def test_a_candidate_waits_for_live_records_and_is_refused_without_them(context: JobContext) -> None:

@@ -68,6 +68,18 @@ def test_labels_join_by_id_before_and_after_their_record(tmp_path: Path) -> None
         assert json.loads(bench.rows("SELECT label FROM label WHERE record_id = 'r0'")[0][0]) == {"label": 1}
 
 
+def test_a_null_label_of_a_record_is_a_withdrawal_in_the_ledger(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        bench.feed([record(0, 0.95), record(1, 0.99)])
+        bench.label({"r0": 1, "r1": 1})
+        bench.label({"r0": None, "r1": 0})
+        bench.work()
+        latest = bench.rows(
+            "SELECT record_id, value, label FROM label WHERE seq = (SELECT max(seq) FROM label)"
+        )
+        assert latest == [("r0", None, "{}"), ("r1", "0", '{"label": 0}')]
+
+
 def test_flags_do_not_depend_on_how_blocks_are_cut_or_where_the_worker_restarts(tmp_path: Path) -> None:
     records = stream(120)
     seen = []

@@ -112,6 +112,10 @@ def worked_requests(api: Api) -> list[Request]:
         _json(f"/v1/models/{MODEL}/rollback", {}),
         _json("/v1/pauses", {"what": "shadow", "model": MODEL}),
         _json("/v1/pauses/resume", {"what": "shadow", "model": MODEL}),
+        _get(f"/v1/lineage/{MODEL}?start=dataset:digits-flagged@1"),
+        _get(f"/v1/quarantine?model={MODEL}&state=all"),
+        _json("/v1/quarantine/retry", {"dataset": "digits-flagged", "records": ["card-00001-f1"]}),
+        _form(f"/m/{MODEL}/quarantine", action="retry", record="card-00001-f1"),
         _json("/v1/proposals/accept", {"model": MODEL}),
         _form(f"/m/{MODEL}/proposals/accept"),
     ]

@@ -6,9 +6,10 @@ the changed rows.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import OutriderError
 
 from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
+from .row_counts import row_counts
 from .row_files import check_exact, conform, merged_schema, to_parquet
 from .versions import (
     Life,
@@ -123,10 +125,10 @@ def prepare(
     objects: ObjectStore,
     *,
     dataset: str,
-    batch: Batch,
+    batch: Batch | None,
     provenance: Sequence[Provenance],
     append: bool,
-    removed: Sequence[str] = (),
+    removed: Collection[str] = (),
 ) -> Draft:
     """Store the file of a coming version; nothing is visible until :func:`commit`.
 
@@ -136,7 +138,7 @@ def prepare(
     Parameters
     ----------
     batch, provenance
-        The rows to add and where each comes from, aligned.
+        The rows to add and where each comes from, aligned; None where rows are removed alone.
     append
         Whether the rows of the newest version stay; else the new version holds these rows alone.
     removed
@@ -149,24 +151,26 @@ def prepare(
     SchemaMismatch
         If inputs or labels have types that do not go with those of the version they are appended to.
     """
-    if not (batch.rows or (append and removed)) or len(provenance) != batch.rows:
-        raise ValueError(
-            f"one provenance per row expected for > 0 rows, got {len(provenance)} for {batch.rows}"
-        )
-    table, provenance = _in_order(kept_columns(batch), provenance)
+    rows = 0 if batch is None else batch.rows
+    if not (rows or (append and removed)) or len(provenance) != rows:
+        raise ValueError(f"one provenance per row expected for > 0 rows, got {len(provenance)} for {rows}")
     _check_unique([*(origin.record_id for origin in provenance), *removed])
     parent = newest(connection, dataset)
     if removed and (parent is None or not append):
         raise ValueError(f"dataset {dataset!r} has no row {_named(removed)} to remove")
     if parent is None or not append:
+        assert batch is not None  # there are rows, as nothing is removed
+        table, provenance = _in_order(kept_columns(batch), provenance)
         digests = digests_of(table)
         file: StoredFile | None = _stored(objects, table, provenance)
         added = list(zip(provenance, digests, strict=True))
         return Draft(dataset, batch.model, parent, table.schema, file, added, lanes(digests), is_whole=True)
+    table = schema_of(connection, objects, parent).empty_table() if batch is None else kept_columns(batch)
+    table, provenance = _in_order(table, provenance)
     filled = _digested(connection, objects, parent) if parent.state is None else []
     ids = [*(origin.record_id for origin in provenance), *removed]
     known = {life.origin.record_id: life for life in filled} or lives_of(connection, dataset, ids)
-    if missing := [name for name in removed if name not in known]:
+    if missing := sorted(set(removed).difference(known)):
         raise ValueError(f"dataset {dataset!r} has no row {_named(missing)} to remove")
     schema, unfit = _evolved(connection, objects, parent, table)
     table = conform(table, schema)
@@ -177,8 +181,8 @@ def prepare(
         if early is not None:
             file = early.result()
         else:
-            rows = table.take(pa.array(new, pa.int64()))
-            file = _stored(objects, rows, [provenance[row] for row in new]) if new else None
+            chosen = table.take(pa.array(new, pa.int64()))
+            file = _stored(objects, chosen, [provenance[row] for row in new]) if new else None
     added = [(provenance[row], digests[row]) for row in new]
     ended = [known[name] for name in removed]
     ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
@@ -186,7 +190,7 @@ def prepare(
     change = come - _lanes_of([*ended, *(one.before for one in relabelled)])
     return Draft(
         dataset,
-        batch.model,
+        parent.model if batch is None else batch.model,
         parent,
         schema,
         file,
@@ -339,7 +343,8 @@ def _check_unique(ids: Sequence[str]) -> None:
         )
 
 
-def _named(ids: Sequence[str]) -> str:
+def _named(ids: Collection[str]) -> str:
+    ids = list(ids)
     more = len(ids) - _MOST_NAMED
     return ", ".join(map(repr, ids[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
@@ -385,8 +390,12 @@ def _manifest(
 ) -> dict[str, Any]:
     shared = 0 if current is None or draft.is_whole else current.bytes
     changes = {"added": len(draft.added), "relabelled": len(draft.relabelled), "removed": len(draft.removed)}
+    before = None if current is None or draft.is_whole else current.manifest["counts"]
+    come = [*(origin for origin, _ in draft.added), *(one.origin for one in draft.relabelled)]
+    gone = [life.origin for life in [*draft.removed, *(one.before for one in draft.relabelled)]]
     manifest = {
         "columns": columns,
+        "counts": row_counts(come, before, gone=gone),
         "bytes": shared + (0 if draft.file is None else draft.file.bytes),
         "changes": changes,
         "validation": validation,
@@ -440,8 +449,7 @@ def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
     insert_rows(connection, DatasetRow, rows)
 
 
-def _origin(origin: Provenance) -> tuple[str, str | None, str | None, str]:
-    return origin.record_id, origin.assertion, origin.label_source, origin.part
+_origin = attrgetter(*Provenance.__slots__)
 
 
 def _key(life: Life) -> dict[str, Any]:

@@ -1,19 +1,20 @@
 """Rows for training.
 
-Records that were flagged and labelled, their payloads read back from the journal.
+Records that were flagged and labelled, their payloads read back from the journal; rows of the dataset whose
+label was corrected since, with the new label; and records whose label was withdrawn.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Select, exists, func, insert, select
+from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
@@ -21,24 +22,22 @@ from outrider.assertions.columns import as_type, common_type
 from outrider.assertions.matching import class_numbers
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
-from outrider.dataops.labels.weak_labels import PREFIX, Correction, corrected, replica_said, weak_records
+from outrider.dataops.labels.weak_labels import Correction, corrected, replica_said, weak_records
+from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import Flag, Record, table_of
 
-from .versions import Provenance
+from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
+from .quarantine import refused_unlabelled
+from .versions import Provenance, newest, read
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
-_LABEL = table_of(Label)
-_REQUEST = table_of(LabelRequest)
-_ROW = table_of(DatasetRow)
-_QUARANTINE = table_of(Quarantine)
+_ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
-
-Rows = Literal["flagged", "labelled"]
-"""Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
-about, or all."""
+UNOPENED = "its payload cannot be fetched or decoded"
+"""Reason in place of the payload's own, which may quote its address or content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,17 @@ class Collected:
     batch: Batch | None
     provenance: list[Provenance]
     rejected: dict[str, str]
+    removed: Sequence[str] = ()
+    """Records of the dataset whose label was withdrawn."""
+    corrected: frozenset[str] = frozenset()
+    """Records of the dataset that ``batch`` has with another label."""
+    labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Block and row of the label of each record, rejected ones too; a weak label has none."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True where nothing changes the dataset."""
+        return self.batch is None and not self.removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,8 @@ class _Place:
     assertions: str
     source: str
     label: Mapping[str, Any]
+    label_id: tuple[int, int] | None = None
+    """Block and row of the label."""
     corrections: tuple[Correction, ...] = ()
     version: str | None = None
     """Whose answer is corrected."""
@@ -69,38 +81,40 @@ def dataset_of(model: str) -> str:
     return f"{model}-flagged"
 
 
-def count_new(connection: Connection, *, model: str, dataset: str, rows: Rows = "flagged") -> int:
-    """Count labelled (and flagged) records outside every dataset version. ``rows`` says which are counted."""
-    return int(connection.scalar(_new_records(model, dataset, rows, None, func.count())) or 0)
+def datasets_of(connection: Connection, model: str) -> list[str]:
+    """Names of a model's datasets, that of its flagged records among them."""
+    query = select(_VERSION.c.dataset).where(_VERSION.c.model == model).distinct()
+    return sorted({dataset_of(model), *connection.scalars(query)})
+
+
+def count_new(connection: Connection, scope: LabelScope) -> int:
+    """Count labels that change the dataset. New, corrected and withdrawn ones."""
+    fates = label_fates(scope).subquery()
+    return int(connection.scalar(select(func.count()).where(fates.c.fate.in_(COLLECTED))) or 0)
 
 
 def collect(
     connection: Connection,
     blocks: BlockSource,
+    objects: ObjectStore,
+    scope: LabelScope,
     *,
-    model: str,
-    dataset: str,
     target: str,
     classes: Sequence[int | str] = (),
-    rows: Rows = "flagged",
-    upto_seq: int | None = None,
     held_out_share: float = 0.0,
-    seed: int = 0,
     weak_confidence: float = 0.0,
     payloads: Payloads | None = None,
 ) -> Collected:
-    """Flagged and labelled records new to the dataset.
+    """Collect new flagged and labelled records, and rows whose label changed.
 
-    Flags are the champion's; the latest label counts.
+    Flags are the champion's; the latest label counts. A row of the dataset whose label was corrected comes
+    from the dataset itself, with the new label: its payload may have expired. A record whose latest label
+    withdraws those before it (`outrider.dataops.labels.withdrawn`) is removed.
 
     Parameters
     ----------
     target, classes
         Label field that must be present, and the classes whose type it is given.
-    rows
-        ``labelled`` takes labelled records that were not flagged too.
-    upto_seq
-        Last journal block to consider, so that a job that is run again collects the same rows.
     held_out_share
         Share of entities (records without one stand for themselves) whose rows are kept for the gate.
     weak_confidence
@@ -110,21 +124,42 @@ def collect(
     payloads
         Opens the payloads of the model: a dataset holds what the model saw.
     """
-    places = _places(connection, model, dataset, rows, target, upto_seq)
+    fresh, known, removed = _places(connection, scope, target)
     if weak_confidence:
-        places += _weak_places(connection, model, dataset, target, weak_confidence, upto_seq)
-    found, rejected = _read(connection, blocks, places, target, payloads)
+        fresh += _weak_places(connection, scope, target, weak_confidence)
+    found, rejected = _read(connection, blocks, fresh, target, payloads)
     batches, kept, odd = _one_schema(found)
-    values, bad = _target_values([place.label[target] for place in kept], classes)
+    if known:
+        batches.append(_stored_rows(connection, objects, scope, known))
+        kept += known
+    values, bad = _target_values([place.label[target] for place in kept], classes, target)
     rejected |= odd | {kept[row].id: reason for row, reason in bad.items()}
-    parts = _parts(connection, model, dataset, kept, share=held_out_share, seed=seed)
+    parts = _parts(connection, scope, kept, share=held_out_share)
     good = [row for row, place in enumerate(kept) if row not in bad and not _waits(place, parts[row])]
+    labels = {place.id: place.label_id for place in (*fresh, *known) if place.label_id is not None}
     if not good:
-        return Collected(None, [], rejected)
-    provenance = [
-        Provenance(kept[row].id, kept[row].assertions or None, kept[row].source, parts[row]) for row in good
-    ]
-    return Collected(_labelled(_concat(batches), values, kept, target).take(good), provenance, rejected)
+        return Collected(None, [], rejected, removed, labels=labels)
+    provenance = [_provenance(kept[row], parts[row]) for row in good]
+    batch = _labelled(_concat(batches), values, kept, target).take(good)
+    return Collected(batch, provenance, rejected, removed, frozenset(place.id for place in known), labels)
+
+
+def _provenance(place: _Place, part: str) -> Provenance:
+    seq, row = place.label_id or (None, None)
+    return Provenance(place.id, place.assertions or None, place.source, part, seq, row)
+
+
+def _stored_rows(
+    connection: Connection, objects: ObjectStore, scope: LabelScope, places: Sequence[_Place]
+) -> Batch:
+    """Rows of the newest version in the order of ``places``, their labels null."""
+    version = newest(connection, scope.dataset)
+    assert version is not None  # its rows are those of the places
+    batch = read(connection, objects, version)
+    row_of = {key: row for row, key in enumerate(batch.keys.tolist())}
+    batch = batch.take(np.array([row_of[place.id] for place in places], dtype=np.intp))
+    kinds = {f.name: f.type for f in batch.to_arrow().schema if f.name.startswith("label.")}
+    return batch.with_columns({name: pa.nulls(batch.rows, kind) for name, kind in kinds.items()})
 
 
 def _read(
@@ -164,20 +199,18 @@ def _waits(place: _Place, part: str) -> bool:
     return part == "held_out" and bool(place.corrections)
 
 
-def _parts(
-    connection: Connection, model: str, dataset: str, places: Sequence[_Place], *, share: float, seed: int
-) -> list[str]:
+def _parts(connection: Connection, scope: LabelScope, places: Sequence[_Place], *, share: float) -> list[str]:
     """Part of each row: all rows of an entity are in one, that of its rows in the dataset if it has any."""
     rows = connection.execute(
         select(func.coalesce(_RECORD.c.entity, _RECORD.c.id), _ROW.c.part)
         .join(_RECORD, _RECORD.c.id == _ROW.c.record_id)
-        .where(_ROW.c.dataset == dataset, _RECORD.c.model == model)
+        .where(_ROW.c.dataset == scope.dataset, _RECORD.c.model == scope.model)
         .order_by(_ROW.c.part.desc())
     )
     # held_out comes last: one such row holds its entity out
     known = dict((key, part) for key, part in rows)  # noqa: C402 - rows of the database are no pairs to mypy
     keys = [place.entity or place.id for place in places]
-    drawn = held_out(keys, share=share, seed=seed)
+    drawn = held_out(keys, share=share, dataset=scope.dataset)
     return [known.get(key, "held_out" if out else "train") for key, out in zip(keys, drawn, strict=True)]
 
 
@@ -189,79 +222,54 @@ def _opened(
     if payloads is None or not members:
         return batch, members, {}
     opened = payloads.open(batch)
-    rejected = {members[row].id: reason for row, reason in opened.faults.items()}
+    rejected = {
+        members[row].id: f"{reason.partition(':')[0]}: {UNOPENED}" for row, reason in opened.faults.items()
+    }
     if rejected:
         members = [members[row] for row in opened.well]
         opened = opened.take(opened.well)
     return opened.batch, members, rejected
 
 
-def held_out(keys: Iterable[str], *, share: float, seed: int) -> list[bool]:
-    """Mask of the held-out keys. Always the same for a seed, about ``share`` of them."""
-    salt = str(seed).encode()
+def held_out(keys: Iterable[str], *, share: float, dataset: str) -> list[bool]:
+    """Mask of the held-out keys. Always the same for a dataset, about ``share`` of them.
+
+    The draw is salted with the name of the dataset: no setting of a training moves a key, and a smaller share
+    holds out some of those of a larger one.
+    """
+    salt = blake2b(dataset.encode(), digest_size=16).digest()
     limit = share * 2.0**64
     return [
-        int.from_bytes(blake2b(key.encode(), digest_size=8, salt=salt[:16]).digest(), "big") < limit
+        int.from_bytes(blake2b(key.encode(), digest_size=8, salt=salt).digest(), "big") < limit
         for key in keys
     ]
 
 
-def quarantine(connection: Connection, dataset: str, reasons: Mapping[str, str], *, now_us: int) -> None:
-    """Note records that a dataset refused.
-
-    They are not collected for it again.
-    """
-    rows = [
-        {"dataset": dataset, "record_id": record, "reasons": reason, "at_us": now_us}
-        for record, reason in reasons.items()
-    ]
-    if rows:
-        connection.execute(insert(_QUARANTINE), rows)
-
-
-def _new_records(model: str, dataset: str, rows: Rows, upto_seq: int | None, *columns: Any) -> Select[Any]:
-    def known(table: Any, *more: ColumnElement[bool]) -> ColumnElement[bool]:
-        return exists(select(1).where(table.c.record_id == _RECORD.c.id, *more))
-
-    flagged: list[ColumnElement[bool]] = [_FLAG.c.model == model, _FLAG.c.slot == "champion"]
-    labelled: list[ColumnElement[bool]] = [_LABEL.c.model == model, _LABEL.c.value.is_not(None)]
-    if upto_seq is not None:
-        flagged.append(_FLAG.c.seq <= upto_seq)
-        labelled.append(_LABEL.c.seq <= upto_seq)
-    return select(*columns).where(
-        _RECORD.c.model == model,
-        # Labels are the fewest: IN makes SQLite start from them and look the records up by their key.
-        _RECORD.c.id.in_(select(_LABEL.c.record_id).where(*labelled)),
-        *([known(_FLAG, *flagged) | known(_REQUEST, _REQUEST.c.model == model)] if rows == "flagged" else []),
-        # What a human says stands in the place of a weak label.
-        ~known(_ROW, _ROW.c.dataset == dataset, _human(_ROW.c.label_source)),
-        ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
-    )
-
-
-def _human(source: Any) -> ColumnElement[bool]:
-    return func.coalesce(source, "").not_like(f"{PREFIX}%")
-
-
 def _weak_places(
-    connection: Connection,
-    model: str,
-    dataset: str,
-    target: str,
-    min_confidence: float,
-    upto_seq: int | None,
+    connection: Connection, scope: LabelScope, target: str, min_confidence: float
 ) -> list[_Place]:
     found = weak_records(
         connection,
-        model=model,
-        dataset=dataset,
+        model=scope.model,
+        dataset=scope.dataset,
         target=target,
         min_confidence=min_confidence,
-        upto_seq=upto_seq,
+        refused=refused_unlabelled(scope.dataset, _RECORD.c.id, rules=scope.rules),
+        upto_seq=scope.upto_seq,
     )
     names = [",".join(sorted({c.assertion for c in record.corrections})) for record in found]
     return [
-        _Place(r.id, r.seq, r.row, r.entity, assertions, r.source, {}, r.corrections, r.version)
+        _Place(
+            r.id,
+            r.seq,
+            r.row,
+            r.entity,
+            assertions,
+            r.source,
+            {},
+            corrections=r.corrections,
+            version=r.version,
+        )
         for r, assertions in zip(found, names, strict=True)
     ]
 
@@ -289,33 +297,43 @@ def _with_weak_values(
 
 
 def _places(
-    connection: Connection, model: str, dataset: str, rows: Rows, target: str, upto_seq: int | None
-) -> list[_Place]:
-    columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.entity)
-    records = connection.execute(
-        _new_records(model, dataset, rows, upto_seq, *columns).order_by(_RECORD.c.seq, _RECORD.c.row)
+    connection: Connection, scope: LabelScope, target: str
+) -> tuple[list[_Place], list[_Place], list[str]]:
+    """Places of records new to the dataset, of its rows with another label, and the records to remove."""
+    fates = label_fates(scope).subquery()
+    found = connection.execute(
+        select(fates).where(fates.c.fate.in_(COLLECTED)).order_by(fates.c.at_seq, fates.c.at_row)
     ).all()
-    wanted = {record.id for record in records}
-    last = 2**62 if upto_seq is None else upto_seq
+    flagged = _flags(connection, scope, {row.record_id for row in found})
+    places: dict[str, list[_Place]] = {fate: [] for fate in COLLECTED}
+    for row in found:
+        assertions = ",".join(sorted(flagged.get(row.record_id, ()))) or row.assertion or ""
+        place = _Place(
+            row.record_id,
+            row.at_seq,
+            row.at_row,
+            row.of_entity,
+            assertions,
+            row.source,
+            row.label,
+            (row.seq, row.row),
+        )
+        if row.fate == "removed" or row.label.get(target) is not None:
+            places[row.fate].append(place)
+    removed = {place.id for place in places["removed"]} | set(moved_labels(connection, scope))
+    return places["new"], places["corrected"], sorted(removed)
+
+
+def _flags(connection: Connection, scope: LabelScope, records: set[str]) -> dict[str, set[str]]:
+    """Assertions of the champion that flagged each record."""
     assertions: dict[str, set[str]] = {}
     flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
-        _FLAG.c.model == model, _FLAG.c.slot == "champion", _FLAG.c.seq <= last
+        _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", _FLAG.c.seq <= scope.last
     )
     for record_id, assertion in connection.execute(flags):
-        if record_id in wanted:
+        if record_id in records:
             assertions.setdefault(record_id, set()).add(assertion)
-    labels: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    query = select(_LABEL.c.record_id, _LABEL.c.source, _LABEL.c.label).where(
-        _LABEL.c.model == model, _LABEL.c.seq <= last, _LABEL.c.value.is_not(None)
-    )
-    for record_id, source, label in connection.execute(query.order_by(_LABEL.c.seq, _LABEL.c.row)):
-        if record_id in wanted and label.get(target) is not None:
-            labels[record_id] = source, label
-    return [
-        _Place(r.id, r.seq, r.row, r.entity, ",".join(sorted(assertions.get(r.id, ()))), *labels[r.id])
-        for r in records
-        if r.id in labels
-    ]
+    return assertions
 
 
 def _one_schema(
@@ -385,13 +403,18 @@ def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
     return bool(given.equals(kind) or common_type(kind, given) == kind)
 
 
-def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple[list[Any], dict[int, str]]:
-    """Labels as the classes that they equal, or in one type where there are none; and why some have none."""
+def _target_values(
+    values: Sequence[Any], classes: Sequence[int | str], target: str
+) -> tuple[list[Any], dict[int, str]]:
+    """Labels as the classes that they equal, or in one type where there are none; and why some have none.
+
+    Reasons are kept and shown: they name the field, the rule and the kind of what came, never the value.
+    """
     if classes:
         numbers = class_numbers(values, classes).tolist()
         there = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
         return [classes[number] if number >= 0 else None for number in numbers], {
-            row: f"label: one of {there} expected, got {value!r}"
+            row: f"label.{target}: one of {there} expected, got another {_kind(value)}"
             for row, (number, value) in enumerate(zip(numbers, values, strict=True))
             if number < 0
         }
@@ -403,8 +426,14 @@ def _target_values(values: Sequence[Any], classes: Sequence[int | str]) -> tuple
             converted.append(_as(kind, value))
         except (TypeError, ValueError):
             converted.append(None)
-            bad[row] = f"label: {kind.__name__} expected, got {value!r}"
+            bad[row] = f"label.{target}: {kind.__name__} expected, as in other rows, got {_kind(value)}"
     return converted, bad
+
+
+def _kind(value: Any) -> str:
+    return {str: "text", bool: "truth value", int: "number", float: "number", list: "list"}.get(
+        type(value), "object"
+    )
 
 
 def in_type_of_classes(value: Any, classes: Sequence[int | str]) -> Any:
@@ -420,9 +449,9 @@ def in_type_of_classes(value: Any, classes: Sequence[int | str]) -> Any:
     >>> in_type_of_classes("3", [1, 2, 3])
     3
     """
-    (converted,), bad = _target_values([value], classes)
+    (converted,), bad = _target_values([value], classes, "label")
     if bad:
-        raise ValueError(bad[0])
+        raise ValueError(f"{bad[0]}: {value!r}")
     return converted
 
 

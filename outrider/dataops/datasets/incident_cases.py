@@ -116,6 +116,8 @@ def right_answer(
         .order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc())
     )
     for label, source in labels:
+        if not label:  # withdrawn
+            break
         if label.get(target) is not None:
             return RightAnswer(label[target], source)
     rows = connection.execute(

@@ -44,6 +44,9 @@ class Provenance:
     """Names of the assertions that flagged it, comma-separated."""
     label_source: str | None = None
     part: str = "train"
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +330,12 @@ def kept_columns(batch: Batch) -> pa.Table:
 
 def _lives() -> Select[Any]:
     columns = [_ROW.c[name] for name in ("file", "position", "number", "removed")]
-    origin = [_ROW.c[name] for name in ("record_id", "assertion", "label_source", "part")]
-    return select(*columns, *origin, _ROW.c.digest)
+    return select(*columns, _ROW.c.digest, *(_ROW.c[name] for name in Provenance.__slots__))
 
 
 def _life(row: Sequence[Any]) -> Life:
-    file, position, number, removed, record_id, assertion, source, part, digest = row
-    return Life(file, position, number, removed, Provenance(record_id, assertion, source, part), digest)
+    file, position, number, removed, digest, *origin = row
+    return Life(file, position, number, removed, Provenance(*origin), digest)
 
 
 def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:

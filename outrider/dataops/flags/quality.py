@@ -27,6 +27,7 @@ from outrider.assertions.quality import (
 )
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
@@ -155,7 +156,7 @@ class _Known:
 
 def labelled_records(connection: Connection, model: str) -> Labelled:
     """Newest labelled records that have a prediction."""
-    mine = select(_LABEL).where(_LABEL.c.model == model)
+    mine = select(_LABEL).where(_LABEL.c.model == model, decides(_LABEL))
     newest = mine.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
         partition_by=newest.c.record_id, order_by=(newest.c.seq.desc(), newest.c.row.desc())

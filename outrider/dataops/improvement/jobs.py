@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from outrider.dataops.datasets.collect import Rows, count_new, dataset_of
+from outrider.dataops.datasets.collect import count_new, dataset_of
+from outrider.dataops.datasets.label_fates import LabelScope, Rows
 from outrider.dataops.datasets.versions import Version, newest, told
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
@@ -34,6 +35,8 @@ class Trigger:
     """``dataset`` for models that are trained elsewhere: the webhook tells when."""
     rows: Rows = "flagged"
     """Which labelled records count."""
+    rules: str = ""
+    """Digest of the model's rules for rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def is_due(
     Parameters
     ----------
     labelled_flags
-        Flagged and labelled records that no dataset version holds.
+        Labels that the dataset does not hold: of new records, corrected and withdrawn ones.
     last_us
         When the latest automatic job was made.
     jobs_today
@@ -119,7 +122,8 @@ def maybe_enqueue(
 
     if not due(trigger.labelled_flags):  # counting is the dear part: only when all else allows a job
         return None
-    count = count_new(connection, model=model, dataset=dataset_of(model), rows=trigger.rows)
+    scope = LabelScope(model, dataset_of(model), trigger.rows, rules=trigger.rules)
+    count = count_new(connection, scope)
     if not due(count):
         return None
     params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}

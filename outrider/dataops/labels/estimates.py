@@ -13,6 +13,8 @@ from outrider.assertions.typed_text import read_typed
 from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of
 
+from .withdrawn import decides
+
 NUMERIC_TARGET = "the target is a number, which is near or far from its label, not right or wrong"
 """Why nothing is said of accuracy, and of precision beyond what reviews say."""
 
@@ -129,17 +131,20 @@ def newest_labels(
         .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
         .where(
             _LABEL.c.model == model,
-            _LABEL.c.value.is_not(None),
+            decides(_LABEL),
             _RECORD.c.seq > after,
             _RECORD.c.seq <= until,
         )
         .order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc())
         .limit(limit)
     )
-    found: dict[int, dict[str, str]] = {}
+    found: dict[int, dict[str, str | None]] = {}
     for row in connection.execute(query):
         found.setdefault(row.seq, {}).setdefault(row.record_id, row.value)
-    return found
+    return {
+        seq: {record: value for record, value in labels.items() if value is not None}
+        for seq, labels in found.items()
+    }
 
 
 def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str], bool] | None:
@@ -151,10 +156,11 @@ def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str]
         select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
         .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
         .join(_LABEL, (_LABEL.c.model == _REQUEST.c.model) & (_LABEL.c.record_id == _REQUEST.c.record_id))
-        .where(_REQUEST.c.model == model, _LABEL.c.value.is_not(None), _RECORD.c.predicted.is_not(None))
+        .where(_REQUEST.c.model == model, decides(_LABEL), _RECORD.c.predicted.is_not(None))
         .order_by(_LABEL.c.seq, _LABEL.c.row)
     )
-    rows = connection.execute(query).all()
+    latest = {(row.round, row.record_id): row for row in connection.execute(query)}
+    rows = [row for row in latest.values() if row.value is not None]
     answers = [read_typed(row.predicted) for row in rows]
     if is_numeric(answers):
         return None

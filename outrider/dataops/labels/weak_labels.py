@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import ColumnElement, Connection, exists, select
 
 from outrider.dataops.ledger.answers import read_answer
-from outrider.dataops.state.improvement_tables import DatasetRow, Label, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetRow, Label
 from outrider.dataops.state.tables import Record, WeakLabelRow, table_of
+
+from .withdrawn import decides
 
 _WEAK = table_of(WeakLabelRow)
 _RECORD = table_of(Record)
 _LABEL = table_of(Label)
 _ROW = table_of(DatasetRow)
-_QUARANTINE = table_of(Quarantine)
 PREFIX = "weak:"
 """Label source of a weak label: this and the names of the assertions."""
 
@@ -60,11 +61,17 @@ def weak_records(
     dataset: str,
     target: str,
     min_confidence: float,
+    refused: ColumnElement[bool],
     upto_seq: int | None = None,
 ) -> list[WeakRecord]:
     """Records whose champion's ``outputs.<target>`` an assertion corrects, in order of the journal.
 
-    Leaves out what a human has labelled, and what the dataset holds or refused already.
+    Leaves out what a human has labelled, or whose label was withdrawn, and what the dataset holds or held.
+
+    Parameters
+    ----------
+    refused
+        Condition of records that are left out too.
     """
 
     def known(table: Any, *more: Any) -> Any:
@@ -89,9 +96,9 @@ def weak_records(
             _WEAK.c.slot == "champion",
             _WEAK.c.field == f"outputs.{target}",
             _WEAK.c.confidence >= min_confidence,
-            ~known(_LABEL, _LABEL.c.model == model, _LABEL.c.value.is_not(None)),
+            ~known(_LABEL, _LABEL.c.model == model, decides(_LABEL)),
             ~known(_ROW, _ROW.c.dataset == dataset),
-            ~known(_QUARANTINE, _QUARANTINE.c.dataset == dataset),
+            ~refused,
         )
         .order_by(_RECORD.c.seq, _RECORD.c.row, _WEAK.c.confidence.desc(), _WEAK.c.assertion, _WEAK.c.id)
     )
@@ -142,7 +149,7 @@ def corrected(value: Any, corrections: Sequence[Correction]) -> Any:
         if correction.kind == "replace" and correction.element < 0:
             return correction.value
     if not isinstance(value, list):
-        raise ValueError(f"a list expected, whose elements are corrected, got {value!r}")
+        raise ValueError(f"a list expected, whose elements are corrected, got {type(value).__name__}")
     elements = dict(enumerate(value))
     added: list[Any] = []
     touched: set[int] = set()

@@ -1,14 +1,12 @@
 """Lineage: edges between model versions, datasets, jobs and record sets."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, select, tuple_
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.state.improvement_tables import (
-    DatasetRow,
     DatasetVersion,
     GateVerdict,
     Job,
@@ -19,10 +17,11 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 Kind = Literal["model", "dataset", "job", "records"]
+LEVELS, NODES = 50, 400
+"""Most generations and nodes of a tree of ancestors."""
 _EDGE = table_of(LineageEdge)
 _MODEL = table_of(ModelVersion)
 _DATASET = table_of(DatasetVersion)
-_ROW = table_of(DatasetRow)
 _JOB = table_of(Job)
 _VERDICT = table_of(GateVerdict)
 
@@ -130,43 +129,109 @@ def outcome_of(*, promoted: bool, passed: bool, status: str | None) -> str:
     return "waiting for a person" if status == "challenger" else "passed"
 
 
-def trace(connection: Connection, model: str, version: str | None = None) -> dict[str, Any]:
+def trace(
+    connection: Connection, model: str, version: str | None = None, *, start: str | None = None
+) -> dict[str, Any]:
     """Ancestors of a model version, as a tree of plain dictionaries.
 
     Every node has ``kind``, ``id``, ``role`` (in its child), facts of its own, and ``parents``. A node that
-    stands higher up in the tree already is named again with ``seen: True`` and without its parents.
-    ``version`` defaults to the champion.
+    stands in the tree already, at most as deep, is named again with ``seen: True`` and without its parents.
+    The nearest ancestors are shown: ``LEVELS`` generations, ``NODES`` nodes. A node whose parents are not has
+    ``cut: True``, and the root says in ``more`` how many ancestors that leaves: trace on from such a node.
+
+    Parameters
+    ----------
+    version
+        The champion by default.
+    start
+        Kind and id of another node to trace from, such as ``dataset:digits-flagged@7``.
 
     Raises
     ------
     NotFound
-        If there is no such version.
+        If there is no such version or node.
     """
+    kind, name = _root(connection, model, version) if start is None else _named(connection, start)
+    root: dict[str, Any] = {"kind": kind, "id": name, "role": ""}
+    seen = {(kind, name)}
+    level, cut = [root], []
+    for depth in range(LEVELS):
+        below: list[dict[str, Any]] = []
+        for node in level:
+            _complete(connection, node)
+            parents = _parents(connection, node)
+            if parents and (depth == LEVELS - 1 or (depth and len(seen) + len(parents) > NODES)):
+                cut.append(node)
+                continue
+            node["parents"] = parents
+            for parent in parents:
+                key = parent["kind"], parent["id"]
+                if key in seen:
+                    parent |= {"seen": True, "parents": []}
+                else:
+                    seen.add(key)
+                    below.append(parent)
+        level = below
+    for node in cut:
+        node |= {"cut": True, "parents": []}
+    if cut:
+        root["more"] = _count_beyond(connection, [(node["kind"], node["id"]) for node in cut], seen)
+    return root
+
+
+def _root(connection: Connection, model: str, version: str | None) -> tuple[str, str]:
     query = select(_MODEL.c.version).where(_MODEL.c.model == model)
     query = query.where(_MODEL.c.status == "champion" if version is None else _MODEL.c.version == version)
     found = connection.scalar(query)
     if found is None:
         raise NotFound(f"model {model!r} has no {'champion' if version is None else f'version {version!r}'}")
-    return _node(connection, "model", node_id(model, found), "", set())
+    return "model", node_id(model, found)
 
 
-def _node(
-    connection: Connection, kind: str, name: str, role: str, seen: set[tuple[str, str]]
-) -> dict[str, Any]:
-    node: dict[str, Any] = {"kind": kind, "id": name, "role": role}
-    if (kind, name) in seen:
-        return node | {"seen": True, "parents": []}
-    seen.add((kind, name))
+def _named(connection: Connection, start: str) -> tuple[str, str]:
+    kind, _, name = start.partition(":")
+    is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == name)
+    is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == name)
+    found = any(
+        connection.execute(select(_EDGE.c.role).where(end).limit(1)).first() for end in (is_child, is_parent)
+    )
+    if not found:
+        raise NotFound(
+            f"start: no lineage of {start!r}; kind:id of a node expected, such as dataset:digits-flagged@7"
+        )
+    return kind, name
+
+
+def _complete(connection: Connection, node: dict[str, Any]) -> None:
+    """Add a node's facts."""
+    facts = {"model": _model_facts, "dataset": _dataset_facts, "job": _job_facts}.get(node["kind"])
+    if facts is not None:
+        node |= facts(connection, node["id"])
+
+
+def _parents(connection: Connection, node: Mapping[str, Any]) -> list[dict[str, Any]]:
     edges = connection.execute(
         select(_EDGE.c.parent_kind, _EDGE.c.parent, _EDGE.c.role)
-        .where(_EDGE.c.child_kind == kind, _EDGE.c.child == name)
+        .where(_EDGE.c.child_kind == node["kind"], _EDGE.c.child == node["id"])
         .order_by(_EDGE.c.role, _EDGE.c.parent)
-    ).all()
-    facts = {"model": _model_facts, "dataset": _dataset_facts, "job": _job_facts}.get(kind)
-    if facts is not None:
-        node |= facts(connection, name)
-    node["parents"] = [_node(connection, edge.parent_kind, edge.parent, edge.role, seen) for edge in edges]
-    return node
+    )
+    return [{"kind": edge.parent_kind, "id": edge.parent, "role": edge.role} for edge in edges]
+
+
+def _count_beyond(
+    connection: Connection, nodes: Sequence[tuple[str, str]], seen: Collection[tuple[str, str]]
+) -> int:
+    """Count the ancestors of nodes that are not among the seen ones."""
+    first = select(_EDGE.c.parent_kind, _EDGE.c.parent).where(
+        tuple_(_EDGE.c.child_kind, _EDGE.c.child).in_(nodes)
+    )
+    above = first.cte("above", recursive=True)
+    above = above.union(
+        select(_EDGE.c.parent_kind, _EDGE.c.parent).where(
+            _EDGE.c.child_kind == above.c.parent_kind, _EDGE.c.child == above.c.parent
+        )
+    )
+    return sum((kind, name) not in seen for kind, name in connection.execute(select(above)))
 
 
 def _model_facts(connection: Connection, name: str) -> dict[str, Any]:
@@ -196,25 +261,8 @@ def _dataset_facts(connection: Connection, name: str) -> dict[str, Any]:
     ).first()
     if row is None:
         return {}
-    living = or_(_ROW.c.removed.is_(None), _ROW.c.removed > row.number)
-    rows = _ROW.c.dataset == dataset, _ROW.c.number <= row.number, living
-    parts = connection.execute(select(_ROW.c.part, func.count()).where(*rows).group_by(_ROW.c.part))
-    sources = connection.execute(
-        select(_ROW.c.label_source, func.count()).where(*rows).group_by(_ROW.c.label_source)
-    )
-    assertions: Counter[str] = Counter()
-    for names, count in connection.execute(
-        select(_ROW.c.assertion, func.count()).where(*rows).group_by(_ROW.c.assertion)
-    ):
-        assertions.update({name: count for name in (names or "").split(",") if name})
-    return {
-        "rows": row.rows,
-        "digest": row.digest,
-        "created_us": row.created_us,
-        "parts": {row[0]: row[1] for row in parts},
-        "assertions": dict(sorted(assertions.items())),
-        "label_sources": {source or "": count for source, count in sources},
-    }
+    counts: dict[str, Any] = row.manifest["counts"]
+    return {"rows": row.rows, "digest": row.digest, "created_us": row.created_us} | counts
 
 
 def _job_facts(connection: Connection, name: str) -> dict[str, Any]:

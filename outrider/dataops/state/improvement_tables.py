@@ -111,7 +111,7 @@ class DatasetRow(SQLModel, table=True):
 
     __tablename__ = "dataset_row"
     __table_args__ = (
-        Index("dataset_row_record", "record_id"),
+        Index("dataset_row_record", "record_id", "dataset", "number"),
         Index("dataset_row_removed", "dataset", "removed", sqlite_where=text("removed IS NOT NULL")),
         Index("dataset_row_relabelled", "dataset", "number", sqlite_where=text("labels IS NOT NULL")),
         {"sqlite_with_rowid": False},
@@ -128,6 +128,9 @@ class DatasetRow(SQLModel, table=True):
     label_source: str | None = None
     part: str = "train"
     """``train``, or ``held_out`` for the share the gate judges with."""
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: the label that the row holds; None of weak and imported ones."""
     digest: bytes | None = None
     """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
     labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))
@@ -135,7 +138,7 @@ class DatasetRow(SQLModel, table=True):
 
 
 class Quarantine(SQLModel, table=True):
-    """A row that a dataset refused, with the reasons."""
+    """Row that a dataset refused, with reasons and state. No row is deleted."""
 
     __tablename__ = "quarantine"
     __table_args__ = (Index("quarantine_record", "dataset", "record_id"),)
@@ -144,6 +147,13 @@ class Quarantine(SQLModel, table=True):
     record_id: str
     reasons: str
     at_us: int
+    state: str = Field(default="held", sa_column_kwargs={"server_default": text("'held'")})
+    """``held``, ``retried`` (the next commit looks again), ``taken``, or ``dropped`` (left out for good)."""
+    rules: str | None = None
+    """Digest of the rules that refused it; None of earlier releases."""
+    label_seq: int | None = None
+    label_row: int | None = None
+    """With ``label_seq``: the label that it was refused with; None of a weak one."""
 
 
 class ModelVersion(SQLModel, table=True):

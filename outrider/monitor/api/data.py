@@ -15,6 +15,7 @@ from .labels import add_labels
 from .models import add_models
 from .outcomes import add_outcomes
 from .quality import add_incidents, add_quality, add_reviews
+from .quarantine import add_quarantine
 from .retrains import add_retrains
 
 
@@ -26,6 +27,7 @@ def data_routes(
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
+    add_quarantine(router, engine)
     add_retrains(router, engine, settings)
     add_outcomes(router, engine, settings)
     add_labels(router, engine, settings, blocks)

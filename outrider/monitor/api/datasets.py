@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
+from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
@@ -70,6 +71,8 @@ class DatasetManifest(TypedDict):
     changes: NotRequired[DatasetChanges]
     unfit: NotRequired[dict[str, str]]
     """Columns that no model reads, null where the values did not fit, with the reason."""
+    counts: RowCounts
+    """Rows by part, source of the label and assertion."""
     validation: dict[str, Any]
     labels: NotRequired[LabelAccount]
     """Of a version of flagged and labelled records: where every label went."""

@@ -51,7 +51,7 @@ class GateFacts(TypedDict):
 class LineageNode(TypedDict):
     """Model version, dataset version, job or records, with its origins.
 
-    Facts depend on the kind; a node that was seen higher up stands without them.
+    Facts depend on the kind; a node that is ``seen`` stands elsewhere in the tree, with its parents.
     """
 
     kind: str
@@ -59,6 +59,10 @@ class LineageNode(TypedDict):
     role: str
     parents: list["LineageNode"]
     seen: NotRequired[bool]
+    cut: NotRequired[bool]
+    """Its parents are not shown: they are those of a tree that starts here."""
+    more: NotRequired[int]
+    """Of the root: ancestors that are not shown."""
     status: NotRequired[str]
     digest: NotRequired[str]
     created_us: NotRequired[int]
@@ -135,10 +139,14 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
             return _model(models.rollback(connection, model, now_us=now_us(), reason=reason, targets=targets))
 
     @router.get("/lineage/{model}", tags=["models"], response_model=Declared[LineageNode])
-    def get_lineage(model: str, version: str | None = None) -> dict[str, Any]:
-        """Ancestors of a version (the champion by default), as a tree."""
+    def get_lineage(model: str, version: str | None = None, start: str | None = None) -> dict[str, Any]:
+        """The nearest ancestors of a version (the champion by default), as a tree.
+
+        ``start`` is another node to begin at, such as ``dataset:digits-flagged@7``: where the parents of one
+        are not shown (``cut``), the tree goes on from there.
+        """
         with engine.connect() as connection:
-            return lineage.trace(connection, model, version)
+            return lineage.trace(connection, model, version, start=start)
 
 
 def _version(connection: Connection, model: str, version: str) -> models.Model:

@@ -62,6 +62,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/overview": "read",
     "GET /v1/pauses": "read",
     "GET /v1/proposals": "read",
+    "GET /v1/quarantine": "read",
     "GET /v1/records": "read",
     "GET /v1/records/{model}/{record_id:path}": "read",
     "GET /v1/rejected": "read",
@@ -126,8 +127,10 @@ ROUTES: Mapping[str, str] = {
     "POST /v1/pauses/resume": "promote",
     "POST /v1/proposals": "promote",
     "POST /v1/proposals/accept": "promote",
+    "POST /v1/quarantine/{action}": "promote",
     "POST /v1/retrains": "promote",
     "POST /v1/suites/{model}/outcomes": "promote",
+    "POST /m/{model}/quarantine": "promote",
     "POST /m/{model}/proposals/learn": "promote",
     "POST /m/{model}/proposals/accept": "promote",
     # keys and the log

@@ -19,6 +19,7 @@ from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import Record, table_of
 
@@ -295,7 +296,7 @@ def _labels(connection: Connection, model: str, rows: Sequence[_Stored]) -> dict
     query = (
         select(_LABEL.c.record_id, _LABEL.c.value)
         .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
-        .where(_LABEL.c.model == model, _RECORD.c.seq >= oldest)
+        .where(_LABEL.c.model == model, _RECORD.c.seq >= oldest, decides(_LABEL))
         .order_by(_LABEL.c.seq, _LABEL.c.row)
     )
     return {row.record_id: row.value for row in connection.execute(query)}

@@ -4,22 +4,23 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, func, or_, select
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy import Engine, Row, select
 
+from outrider.dataops.datasets import quarantine
+from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.quarantine import QuarantinedRow
+from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import DatasetVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 dataset = table_of(DatasetVersion)
-dataset_row = table_of(DatasetRow)
-quarantine = table_of(Quarantine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,6 @@ class DatasetView:
     """Where every label of the model went; None of an imported version."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineView:
-    """A row that a dataset refused."""
-
-    dataset: str
-    record_id: str
-    reasons: str
-    at_us: int
-
-
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
     """Newest gate verdicts."""
     with engine.connect() as connection:
@@ -66,49 +57,31 @@ def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[Datas
     """Newest dataset versions."""
     query = select(dataset).where(dataset.c.model == model).order_by(dataset.c.created_us.desc()).limit(limit)
     with engine.connect() as connection:
-        return tuple(_dataset(connection, row) for row in connection.execute(query).all())
+        return tuple(_dataset(row) for row in connection.execute(query))
 
 
-def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> tuple[QuarantineView, ...]:
-    """Newest rows that a dataset of this model refused."""
-    names = select(dataset.c.dataset).where(dataset.c.model == model).distinct()
-    query = (
-        select(quarantine)
-        .where(quarantine.c.dataset.in_(names))
-        .order_by(quarantine.c.id.desc())
-        .limit(limit)
-    )
+def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> list[QuarantinedRow]:
+    """Newest rows that a dataset of this model refused and holds."""
     with engine.connect() as connection:
-        return tuple(
-            QuarantineView(row.dataset, row.record_id, row.reasons, row.at_us)
-            for row in connection.execute(query)
-        )
+        names = datasets_of(connection, model)
+        return quarantine.list_quarantine(connection, datasets=names, limit=limit)
 
 
-def read_lineage(engine: Engine, model: str) -> dict[str, Any] | None:
-    """Tree of the champion's ancestors; None without a champion."""
+def read_lineage(engine: Engine, model: str, *, start: str | None = None) -> dict[str, Any] | None:
+    """Tree of the champion's ancestors, or another node's; None without one."""
     with engine.connect() as connection:
         try:
-            return trace(connection, model)
+            return trace(connection, model, start=start)
         except NotFound:
             return None
 
 
-def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
-    living = or_(dataset_row.c.removed.is_(None), dataset_row.c.removed > row.number)
-    mine = (dataset_row.c.dataset == row.dataset, dataset_row.c.number <= row.number, living)
-
-    def count(column: Any) -> tuple[tuple[str, int], ...]:
-        query = (
-            select(column.label("names"), func.count().label("rows"))
-            .where(*mine, column.is_not(None))
-            .group_by(column)
-        )
-        tally: Counter[str] = Counter()
-        for row in connection.execute(query):
-            tally.update({name: row.rows for name in row.names.split(",") if name})
-        return tuple(tally.most_common())
-
+def _dataset(row: Row[Any]) -> DatasetView:
+    counts: RowCounts = row.manifest["counts"]
+    by_assertion, by_source, by_part = (
+        tuple(Counter({name: rows for name, rows in kind.items() if name}).most_common())
+        for kind in (counts["assertions"], counts["label_sources"], counts["parts"])
+    )
     return DatasetView(
         name=row.dataset,
         number=row.number,
@@ -117,8 +90,8 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
         rows=row.rows,
         bytes=Version(**row._mapping).bytes,
         created_us=row.created_us,
-        by_assertion=count(dataset_row.c.assertion),
-        by_source=count(dataset_row.c.label_source),
-        by_part=count(dataset_row.c.part),
+        by_assertion=by_assertion,
+        by_source=by_source,
+        by_part=by_part,
         labels=row.manifest.get("labels"),
     )

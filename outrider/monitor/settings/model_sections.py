@@ -1,5 +1,7 @@
 """Sections of one model: ``[models.<name>]`` and the tables below."""
 
+import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -401,6 +403,14 @@ class ModelSettings(SourceSettings):
     def needed_inputs(self) -> tuple[str, ...]:
         """Declared inputs without which a record is refused. None where a missing input is flagged."""
         return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
+
+    @property
+    def rules_digest(self) -> str:
+        """Digest of the rules for dataset rows. Refusals of other rules do not hold."""
+        rules = self.model_dump(
+            mode="json", include={"target", "classes", "inputs", "columns", "expectations"}
+        )
+        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def waits_for_answers(self) -> bool:

@@ -1,16 +1,19 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
-from outrider.dataops.datasets import changes
+from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.collect import Collected
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
@@ -23,6 +26,8 @@ from .context import JobContext
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
+NOT_ASKED: Mapping[str, Any] = {"rows": 0, "quarantined": 0}
+"""Validation of a version that adds no row."""
 
 
 def rules_of(model: ModelSettings) -> Rules:
@@ -93,7 +98,7 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
 def commit_flagged(
     context: JobContext, job: JobRow, then: Callable[[Connection, Version | None, LabelAccount], None]
 ) -> Version | None:
-    """Commit records flagged or labelled since the last version, else None.
+    """Commit new flagged and labelled records, corrections and withdrawals, if any.
 
     ``then`` is called in the transaction of the commit, with None where there is nothing to commit, and
     the account of every label. Records that do not pass are quarantined with their reasons, the others are
@@ -105,71 +110,76 @@ def commit_flagged(
         If the rows cannot be used as a whole.
     """
     settings = context.model(job.model)
-    dataset = flagged.dataset_of(job.model)
+    scope = LabelScope(
+        job.model,
+        flagged.dataset_of(job.model),
+        settings.retrain.rows,
+        upto_seq=job.params.get("upto_seq"),
+        rules=settings.rules_digest,
+    )
     with context.engine.connect() as connection:
         found = flagged.collect(
             connection,
             context.journal,
-            model=job.model,
-            dataset=dataset,
+            context.objects,
+            scope,
             target=settings.target,
             classes=settings.classes,
-            rows=settings.retrain.rows,
-            upto_seq=job.params.get("upto_seq"),
             held_out_share=settings.retrain.held_out_share,
-            seed=settings.retrain.seed,
             weak_confidence=settings.retrain.weak_confidence,
             payloads=open_payloads(context.settings, job.model),
         )
         reference = _replayed_schema(context, connection, settings)
-    if found.batch is None:
-        account = _account(context, job, (), found.rejected)
-        with write(context.engine) as connection:
-            flagged.quarantine(connection, dataset, found.rejected, now_us=now_us())
-            then(connection, None, account)
-        return None
-    try:
-        verdict = validate(found.batch, rules_of(settings), reference=reference)
-    except ValidationRefused:
-        _quarantine(context, dataset, found.rejected)
-        raise
-    keys = found.batch.keys
-    rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
-    batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-    account = _account(context, job, provenance, rejected)
+    rejected, batch, provenance, summary = found.rejected, None, found.provenance, NOT_ASKED
+    if found.batch is not None:
+        try:
+            verdict = validate(found.batch, rules_of(settings), reference=reference)
+        except ValidationRefused:
+            with write(context.engine) as connection:
+                _hold(connection, scope, found, rejected)
+            raise
+        keys = found.batch.keys
+        rejected = rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
+        batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
+        summary = verdict.summary
     with context.engine.connect() as connection:  # without the lock, as above
-        draft = changes.prepare(
-            connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
+        account = label_account(connection, scope, found=found, committed=provenance, rejected=rejected)
+        draft = (
+            None
+            if found.is_empty
+            else changes.prepare(
+                connection,
+                context.objects,
+                dataset=scope.dataset,
+                batch=batch,
+                provenance=provenance,
+                append=True,
+                removed=found.removed,
+            )
         )
     with write(context.engine) as connection:
-        flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        version = changes.commit(
-            connection,
-            draft,
-            validation=verdict.summary,
-            now_us=now_us(),
-            made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
-            targets=context.targets,
-            service=context.service,
-            notes={"labels": account},
-        )
+        _hold(connection, scope, found, rejected)
+        version = None
+        if draft is not None:
+            quarantine.take(connection, scope.dataset, provenance)
+            version = changes.commit(
+                connection,
+                draft,
+                validation=dict(summary),
+                now_us=now_us(),
+                made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
+                targets=context.targets,
+                service=context.service,
+                notes={"labels": account},
+            )
         then(connection, version, account)
         return version
 
 
-def _account(
-    context: JobContext, job: JobRow, committed: Sequence[Provenance], rejected: dict[str, str]
-) -> LabelAccount:
-    with context.engine.connect() as connection:
-        return label_account(
-            connection,
-            model=job.model,
-            dataset=flagged.dataset_of(job.model),
-            rows=context.model(job.model).retrain.rows,
-            upto_seq=job.params.get("upto_seq"),
-            committed=committed,
-            rejected=rejected,
-        )
+def _hold(connection: Connection, scope: LabelScope, found: Collected, reasons: dict[str, str]) -> None:
+    quarantine.hold(
+        connection, scope.dataset, reasons, rules=scope.rules, labels=found.labels, now_us=now_us()
+    )
 
 
 def _replayed_schema(
@@ -180,12 +190,6 @@ def _replayed_schema(
     if version is None:
         return None
     return datasets.read(connection, context.objects, version).to_arrow().schema
-
-
-def _quarantine(context: JobContext, dataset: str, reasons: dict[str, str]) -> None:
-    if reasons:
-        with write(context.engine) as connection:
-            flagged.quarantine(connection, dataset, reasons, now_us=now_us())
 
 
 def _named(batch: Batch, verdict: Validated) -> list[str]:

@@ -336,6 +336,8 @@ class Retraining:
         if version is None:
             return None
         batch = datasets.read(connection, self.context.objects, version, part=part)
+        if not batch.rows:  # all were withdrawn, or are of the other part
+            return None
         classes = self.source.classes if self.source.task == "classification" else ()
         return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
 

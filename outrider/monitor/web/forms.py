@@ -9,7 +9,9 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
+from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.incident_cases import Mode
+from outrider.dataops.datasets.quarantine import Action, settle
 from outrider.dataops.flags import quality, reviews
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
@@ -118,6 +120,18 @@ class PageForms:
         """Acknowledge, mute or resolve an incident."""
         action = form.get("action", "")
         act(self._engine, incident, action, until_us=_until(form), note="", targets=self._targets)
+        return _back(form)
+
+    def quarantine(self, model: str, form: Fields) -> Response:
+        """Retry or drop a quarantined record. Without one, all of a dataset are retried."""
+        action = form.get("action", "")
+        records = [form["record"]] if "record" in form else []
+        if action not in ("retry", "drop") or (action == "drop" and not records):
+            detail = f"retry, or drop of a record, expected, got {action[:20]!r}"
+            raise ProblemError(problem(422, detail, field="action"))
+        asked: Action = "drop" if action == "drop" else "retry"
+        with write(self._engine) as connection:
+            settle(connection, asked, dataset=form.get("dataset", dataset_of(model)), records=records)
         return _back(form)
 
     def learn(self, model: str, form: Fields) -> Response:

@@ -241,15 +241,13 @@ class WebPage:
         version = judged.version if isinstance(judged, queries.FlagView) else None
         return queries.read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
-    def lineage(self, request: Request, model: str) -> Response:
-        """Page of the champion's ancestors."""
-        return self._frame.page(
-            request,
-            "lineage.html",
-            model,
-            "/lineage",
-            {"root": improvement.read_lineage(self._engine, model)},
-        )
+    def lineage(self, request: Request, model: str, start: str = "") -> Response:
+        """Page of the champion's ancestors, or another node's."""
+        context = {
+            "root": improvement.read_lineage(self._engine, model, start=start or None),
+            "start": start,
+        }
+        return self._frame.page(request, "lineage.html", model, "/lineage", context)
 
     def retrains(self, request: Request, model: str) -> Response:
         """Jobs and gate verdicts."""
@@ -484,6 +482,7 @@ def web_routes(
         ("/m/{model}/proposals/learn", forms.learn),
         ("/m/{model}/proposals/accept", forms.accept),
         ("/m/{model}/cases", forms.add_case),
+        ("/m/{model}/quarantine", forms.quarantine),
         ("/m/{model}/labels", forms.label),
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),

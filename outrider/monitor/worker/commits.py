@@ -139,6 +139,14 @@ def add_costs(effects: Effects, timings: Timings) -> None:
 
 def trigger_retraining(connection: Connection, settings: Settings, model: str) -> None:
     """Enqueue a retraining where the rule of a model asks for one."""
-    rule = settings.models[model].retrain
-    trigger = Trigger(rule.enabled, rule.labelled_flags, rule.cooldown_s, rule.daily_budget, rows=rule.rows)
+    own = settings.models[model]
+    rule = own.retrain
+    trigger = Trigger(
+        rule.enabled,
+        rule.labelled_flags,
+        rule.cooldown_s,
+        rule.daily_budget,
+        rows=rule.rows,
+        rules=own.rules_digest,
+    )
     maybe_enqueue(connection, model=model, trigger=trigger, now_us=now_us())

@@ -29,6 +29,12 @@ ASSERTIONS = {
     "image_is_lively": ("warning", "Pixels are not all dark or all bright."),
     "no_bright_column": ("info", "No column of pixels is stuck at full brightness."),
 }
+NO_COUNTS: dict[str, dict[str, int]] = {"parts": {}, "label_sources": {}, "assertions": {}}
+SAMPLED: dict[str, dict[str, int]] = {
+    "parts": {"held_out": 36, "train": 144},
+    "label_sources": {"human": 180},
+    "assertions": {"margin_is_wide": 90, "no_bright_column": 90, "track_agrees": 90},
+}
 DEVICES = ("till-1", "till-2", "till-3")
 
 
@@ -263,6 +269,7 @@ def _reference(connection: Connection, at: int) -> None:
                 "bytes": 64 * rows,
                 "changes": {"added": rows, "relabelled": 0, "removed": 0},
                 "columns": {"id": "string", "label.label": "int64"},
+                "counts": SAMPLED if name == "digits-flagged" else NO_COUNTS,
                 "validation": {"success": True},
             },
             created_us=at + 40_000_000,

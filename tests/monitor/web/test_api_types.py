@@ -49,6 +49,7 @@ GETS = {
     "/v2/health/ready": "/v2/health/ready",
     "/v2/models/{name}": "/v2/models/digits",
     "/v2/models/{name}/ready": "/v2/models/digits/ready",
+    "/v1/quarantine": "/v1/quarantine?model=digits",
     "/v1/columns": "/v1/columns?model=digits",
     "/v1/records": "/v1/records?model=digits",
     "/v1/flags": "/v1/flags?model=digits&limit=1000",

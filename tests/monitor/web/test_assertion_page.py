@@ -219,6 +219,23 @@ def test_incidents_are_acknowledged_muted_and_resolved_by_buttons(own: Sample, b
     assert "inc_2" not in browser.page(f"/m/{MODEL}")
 
 
+def test_quarantined_records_are_retried_and_dropped_by_buttons(own: Sample, browser: Browser) -> None:
+    path, state = f"/m/{MODEL}/datasets", "SELECT state FROM quarantine ORDER BY id"
+    assert rows(own, state) == [("held",)]
+    assert browser.press(path, f"/m/{MODEL}/quarantine", "Retry").headers["location"] == path
+    assert rows(own, state) == [("retried",)]
+    assert "Quarantined rows" not in browser.page(path)
+    form = {"csrf_token": csrf_token(browser.session), "action": "drop"}
+    assert browser.ask("POST", f"/m/{MODEL}/quarantine", form).status_code == 422
+    form |= {"record": "card-00001-f1"}
+    assert browser.ask("POST", f"/m/{MODEL}/quarantine", form).status_code == 404
+    assert rows(own, state) == [("retried",)]
+    with write(own.engine) as connection:
+        connection.execute(text("UPDATE quarantine SET state = 'held'"))
+    browser.press(path, f"/m/{MODEL}/quarantine", "Drop")
+    assert rows(own, state) == [("dropped",)]
+
+
 def test_a_form_leads_back_to_this_host_only(browser: Browser) -> None:
     token = csrf_token(browser.session)
     for there in ("https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example", ""):

@@ -91,7 +91,8 @@ def test_no_page_reads_a_big_table_from_end_to_end(app: FastAPI, sample: Sample)
 
     event.listen(sample.engine, "before_cursor_execute", note)
     try:
-        for page in ("", "/flags", "/flags?level=info", "/lineage", "/retrains", "/records/card-00200-f0"):
+        pages = ("", "/flags", "/flags?level=info", "/lineage", "/datasets", "/retrains")
+        for page in (*pages, "/records/card-00200-f0"):
             get(app, f"/m/{MODEL}{page}")
     finally:
         event.remove(sample.engine, "before_cursor_execute", note)

@@ -1,0 +1,181 @@
+"""Quarantine: records that a dataset refused, why, and the ways out.
+
+A refusal holds for the label and the rules that it was made with: a later label, or other rules, let the next
+commit look at the record again. ``retry`` does so at once, ``drop`` leaves it out for good.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
+
+from outrider.dataops.state.improvement_tables import Quarantine
+from outrider.dataops.state.tables import table_of
+from outrider.errors import NotFound
+
+from .versions import Provenance
+
+State = Literal["held", "retried", "taken", "dropped"]
+Action = Literal["retry", "drop"]
+_BECOMES: Mapping[Action, State] = {"retry": "retried", "drop": "dropped"}
+_QUARANTINE = table_of(Quarantine)
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRow:
+    """A record that a dataset refused."""
+
+    id: int
+    dataset: str
+    record_id: str
+    reasons: str
+    state: str
+    at_us: int
+
+
+def refused(dataset: str, label: Any, *, rules: str) -> ColumnElement[bool]:
+    """Condition of labels whose record is out.
+
+    It was dropped, or refused with this very label and these rules.
+
+    Parameters
+    ----------
+    label
+        Columns with ``record_id``, ``seq`` and ``row``.
+    """
+    of_label = and_(
+        _QUARANTINE.c.label_seq.is_not_distinct_from(label.c.seq),
+        _QUARANTINE.c.label_row.is_not_distinct_from(label.c.row),
+    )
+    return _out(dataset, label.c.record_id, rules, of_label)
+
+
+def refused_unlabelled(dataset: str, record_id: Any, *, rules: str) -> ColumnElement[bool]:
+    """Condition of records that are out without a label of a person."""
+    return _out(dataset, record_id, rules, _QUARANTINE.c.label_seq.is_(None))
+
+
+def _out(dataset: str, record_id: Any, rules: str, same: ColumnElement[bool]) -> ColumnElement[bool]:
+    held = and_(_QUARANTINE.c.state == "held", _QUARANTINE.c.rules == rules, same)
+    return exists(
+        select(1).where(
+            _QUARANTINE.c.dataset == dataset,
+            _QUARANTINE.c.record_id == record_id,
+            or_(_QUARANTINE.c.state == "dropped", held),
+        )
+    )
+
+
+def hold(
+    connection: Connection,
+    dataset: str,
+    reasons: Mapping[str, str],
+    *,
+    rules: str,
+    labels: Mapping[str, tuple[int, int]],
+    now_us: int,
+) -> None:
+    """Hold records that a dataset refused, in the place of earlier refusals.
+
+    Parameters
+    ----------
+    reasons
+        By record; they name field and rule, never a value.
+    rules
+        Digest of the rules.
+    labels
+        Block and row of the label that each was refused with; a weak one has none.
+    """
+    _leave(connection, dataset, reasons, "retried")
+    nothing = (None, None)
+    rows = [
+        {"dataset": dataset, "record_id": record, "reasons": reason, "at_us": now_us, "rules": rules}
+        | dict(zip(("label_seq", "label_row"), labels.get(record, nothing), strict=True))
+        for record, reason in reasons.items()
+    ]
+    if rows:
+        connection.execute(insert(_QUARANTINE), rows)
+
+
+def take(connection: Connection, dataset: str, rows: Iterable[Provenance]) -> None:
+    """Let records leave the quarantine that a version has now."""
+    _leave(connection, dataset, [row.record_id for row in rows], "taken")
+
+
+def _leave(connection: Connection, dataset: str, records: Iterable[str], state: State) -> None:
+    query = select(_QUARANTINE.c.record_id).where(
+        _QUARANTINE.c.dataset == dataset, _QUARANTINE.c.state.in_(("held", "retried"))
+    )
+    inside = list(set(connection.scalars(query)) & set(records))
+    for start in range(0, len(inside), _CHUNK):
+        connection.execute(
+            update(_QUARANTINE)
+            .where(
+                _QUARANTINE.c.dataset == dataset,
+                _QUARANTINE.c.record_id.in_(inside[start : start + _CHUNK]),
+                _QUARANTINE.c.state.in_(("held", "retried")),
+            )
+            .values(state=state)
+        )
+
+
+def list_quarantine(
+    connection: Connection,
+    *,
+    datasets: Sequence[str] | None = None,
+    state: State | None = "held",
+    limit: int = 1000,
+) -> list[QuarantinedRow]:
+    """Refused records, newest first; with ``state`` None, of every state."""
+    query = select(*(_QUARANTINE.c[name] for name in QuarantinedRow.__slots__))
+    if datasets is not None:
+        query = query.where(_QUARANTINE.c.dataset.in_(datasets))
+    if state is not None:
+        query = query.where(_QUARANTINE.c.state == state)
+    rows = connection.execute(query.order_by(_QUARANTINE.c.id.desc()).limit(limit))
+    return [QuarantinedRow(**row._mapping) for row in rows]
+
+
+def settle(
+    connection: Connection, action: Action, *, dataset: str | None, records: Sequence[str]
+) -> list[QuarantinedRow]:
+    """Retry or drop quarantined records, in the caller's write transaction.
+
+    Parameters
+    ----------
+    dataset
+        Of one dataset; None for all.
+    records
+        Ids; empty for all that are held. Dropped ones are retried by their ids alone.
+
+    Returns
+    -------
+    list of QuarantinedRow
+        As they are now.
+
+    Raises
+    ------
+    NotFound
+        If one of the ids is not in quarantine: nothing is changed.
+    """
+    states = ("held", "dropped") if action == "retry" and records else ("held",)
+    where: list[ColumnElement[bool]] = [_QUARANTINE.c.state.in_(states)]
+    if dataset is not None:
+        where.append(_QUARANTINE.c.dataset == dataset)
+    if records:
+        where.append(_QUARANTINE.c.record_id.in_(records))
+    query = select(*(_QUARANTINE.c[name] for name in QuarantinedRow.__slots__)).where(*where)
+    found = [QuarantinedRow(**row._mapping) for row in connection.execute(query.order_by(_QUARANTINE.c.id))]
+    if missing := sorted(set(records) - {row.record_id for row in found}):
+        there = "" if dataset is None else f" of dataset {dataset!r}"
+        raise NotFound(
+            f"record {missing[0]!r} is not in quarantine{there}; `outrider dataset quarantine list` shows "
+            "which are"
+        )
+    connection.execute(update(_QUARANTINE).where(*where).values(state=_BECOMES[action]))
+    return [
+        QuarantinedRow(row.id, row.dataset, row.record_id, row.reasons, _BECOMES[action], row.at_us)
+        for row in found
+    ]

@@ -54,11 +54,6 @@ class Collected:
     labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Block and row of the label of each record, rejected ones too; a weak label has none."""
 
-    @property
-    def is_empty(self) -> bool:
-        """True where nothing changes the dataset."""
-        return self.batch is None and not self.removed
-
 
 @dataclass(frozen=True, slots=True)
 class _Place:

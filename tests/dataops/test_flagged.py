@@ -223,7 +223,7 @@ def test_inputs_of_another_type_reject_only_their_block(engine: Engine, blocks: 
     found = collect(engine, blocks)
     assert found.batch is not None
     assert found.batch.keys.tolist() == ["a"]
-    assert found.rejected == {"y": "inputs.x is string, but double in other rows"}
+    assert found.rejected == {"y": "inputs.x: string, but double in other rows"}
 
 
 def test_an_entity_is_held_out_as_a_whole() -> None:
@@ -251,6 +251,10 @@ def test_labels_are_the_classes_they_equal_and_others_are_refused_with_the_reaso
     rows = dict(zip(found.batch.keys.tolist(), found.batch.column("label.label").tolist(), strict=True))
     assert rows == {"a": 1, "b": 1, "c": 0}
     assert found.rejected == {"d": "label.label: one of 0, 1 expected, got another number"}
+
+
+def is_empty(found: flagged.Collected) -> bool:
+    return found.batch is None and not found.removed
 
 
 def rows_of(engine: Engine) -> dict[str, tuple[int, str | None, str]]:
@@ -297,7 +301,7 @@ def test_corrected_labels_relabel_their_rows_and_withdrawn_ones_remove_them(
     assert difference == datasets.Diff(added=[], removed=["c"], changed=["a", "b"])
     assert parents == [("d@1", "parent")]
     assert count_new(engine) == 0
-    assert collect(engine, blocks).is_empty
+    assert is_empty(collect(engine, blocks))
 
 
 def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_back(
@@ -313,7 +317,7 @@ def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_ba
     assert rows_of(engine) == {}
     with engine.connect() as connection:
         assert datasets.read(connection, objects_of(engine), version, part="train").rows == 0
-    assert collect(engine, blocks).is_empty
+    assert is_empty(collect(engine, blocks))
     add_label(engine, 30, "b", 0, source="expert")
     found = collect(engine, blocks)
     assert found.corrected == frozenset()
@@ -344,14 +348,14 @@ def test_a_label_that_says_the_same_changes_no_row_and_neither_does_one_of_other
     with write(engine) as connection:
         connection.execute(text('UPDATE label SET label = \'{"note": "blurred"}\' WHERE seq = 21'))
     assert count_new(engine) == 0
-    assert collect(engine, blocks).is_empty
+    assert is_empty(collect(engine, blocks))
 
 
 def test_a_job_of_earlier_labels_takes_no_correction_back(engine: Engine, blocks: Blocks) -> None:
     spammed(engine, blocks)
     add_label(engine, 20, "a", 0, source="expert")
     commit(engine, collect(engine, blocks))
-    assert collect(engine, blocks, upto_seq=15).is_empty
+    assert is_empty(collect(engine, blocks, upto_seq=15))
 
 
 def test_a_correction_that_is_no_class_is_held_and_the_next_one_is_taken(
@@ -420,7 +424,7 @@ def test_quarantined_records_are_retried_dropped_and_leave_when_taken(engine: En
         (out,) = quarantine.settle(connection, "drop", dataset=None, records=["b"])
     assert (out.record_id, out.state) == ("b", "dropped")
     assert count_new(engine, rules="other") == 1
-    assert collect(engine, blocks).is_empty
+    assert is_empty(collect(engine, blocks))
     with write(engine) as connection:
         assert [r.record_id for r in quarantine.settle(connection, "retry", dataset="d", records=[])] == ["a"]
     again = collect(engine, blocks)
@@ -457,7 +461,7 @@ def test_counting_what_is_new_takes_work_in_proportion_to_the_labels(tmp_path: P
             connection.execute(
                 insert(improvement_tables.DatasetRow),
                 [
-                    {"dataset": "d", "number": 1 + row // 10, "position": row, "record_id": f"r{row}"}
+                    {"dataset": "d", "file": 1, "number": 1, "position": row, "record_id": f"r{row}"}
                     | {"label_seq": 1, "label_row": row}
                     for row in range(rows // 2)
                 ],
@@ -476,3 +480,31 @@ def test_counting_what_is_new_takes_work_in_proportion_to_the_labels(tmp_path: P
         taken[rows] = steps
         engine.dispose()
     assert taken[3_000] < 15 * taken[300]
+
+
+def test_wider_numbers_and_new_fields_go_on_and_other_types_alone_are_refused(engine: Engine) -> None:
+    whole = Block(
+        Batch.from_columns(
+            {"id": ["i", "j"], "inputs.x": np.array([1, 2]), "inputs.new": ["n", None]}, model="m"
+        ).to_ipc()
+    )
+    text_in_place = Block(Batch.from_columns({"id": ["y"], "inputs.x": ["ten"]}, model="m").to_ipc())
+    blocks = Blocks({1: whole, 2: block("abcd"), 3: text_in_place})
+    for seq, names in ((1, "ij"), (2, "ab"), (3, "y")):
+        for row, name in enumerate(names):
+            add_record(engine, seq, row, name)
+            add_label(engine, 10 * seq + row, name, 1)
+    found = collect(engine, blocks, upto_seq=15)
+    first = commit(engine, found)
+    assert first.manifest["columns"]["inputs.x"] == "int64"
+    found = collect(engine, blocks)
+    assert found.rejected == {"y": "inputs.x: string, but int64 in d@1"}
+    add_label(engine, 90, "i", 0, source="expert")
+    second = commit(engine, collect(engine, blocks))
+    assert second.manifest["columns"]["inputs.x"] == "double"
+    assert second.manifest["changes"] == {"added": 2, "relabelled": 1, "removed": 0}
+    with engine.connect() as connection:
+        table = datasets.read(connection, objects_of(engine), second).to_arrow()
+    wanted = {"i": (1.0, "n", 0), "j": (2.0, None, 1), "a": (97.0, None, 1), "b": (98.0, None, 1)}
+    columns = [table.column(name).to_pylist() for name in ("id", "inputs.x", "inputs.new", "label.label")]
+    assert {key: tuple(row) for key, *row in zip(*columns, strict=True)} == wanted

@@ -135,6 +135,10 @@ def _old_file(objects: LocalObjects, ids: str, number: int) -> dict[str, object]
     return {"sha256": objects.put(data), "rows": len(ids), "bytes": len(data), "added": number}
 
 
+def file_of(number: int) -> dict[str, object]:
+    return {"sha256": "ab" * 32, "rows": 4, "bytes": 1, "added": number}
+
+
 def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_for(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'other.db'}")
     config = Config()
@@ -149,7 +153,7 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
                 (seq, name, value),
             )
         for number, upto in ((1, 3), (2, 5)):  # the second version has the rows of the first again
-            manifest = json.dumps({"files": [{"added": number}], "labels": {"rows": 2}})
+            manifest = json.dumps({"files": [file_of(number)], "labels": {"rows": 2}})
             connection.exec_driver_sql(
                 "INSERT INTO dataset_version (dataset, number, model, digest, rows, manifest, created_us)"
                 f" VALUES ('d', {number}, 'm', '', 2, ?, 0)",
@@ -181,7 +185,7 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
         stored = connection.exec_driver_sql("SELECT manifest FROM dataset_version").scalars().all()
         assert [json.loads(text) for text in stored] == [
             {
-                "files": [{"added": number}],
+                "files": [file_of(number)],
                 "labels": {"rows": 2},
                 "counts": {
                     "parts": {"train": 4},

@@ -475,6 +475,30 @@ def test_corrections_and_withdrawals_make_a_version_that_tells_of_them(context: 
     assert events(context)[-1] == "dataset.committed"
 
 
+def test_a_withdrawal_is_committed_though_no_other_row_passes(context: JobContext) -> None:
+    names = flagged_and_labelled(context, rows=10)
+    model = context.settings.models["sign"]
+    add_job(context, "dataset")
+    assert run(context).status == "done"
+    relabelled(context, {names[0]: 1, names[1]: 0, names[2]: None}, seq=50, source="expert")
+    bounds = {"column": "inputs.value", "min_value": 1e9, "max_value": 2e9}
+    never = {"type": "expect_column_values_to_be_between", "kwargs": bounds}
+    strict = model.model_copy(update={"expectations": (never,)})
+    settings = context.settings.model_copy(update={"models": {"sign": strict}})
+    add_job(context, "dataset")
+    job = run(dataclasses.replace(context, settings=settings))
+    assert job.status == "failed"
+    assert "none of" in job.result["error"]
+    with context.engine.connect() as connection:
+        version = datasets.get(connection, "sign-flagged")
+        told = datasets.provenance(connection, version)
+    assert version.number == 2
+    assert {row.record_id for row in told} == {*names} - {names[2]}
+    add_job(context, "dataset")  # under the rules that its rows passed before
+    job = run(context)
+    assert (job.status, job.result.get("number")) == ("done", 3)
+
+
 def test_no_seed_of_a_training_moves_an_entity_to_the_other_part(context: JobContext) -> None:
     flagged_and_labelled(context, rows=40)
     model = context.settings.models["sign"]

@@ -4,7 +4,7 @@ Records that were flagged and labelled, their payloads read back from the journa
 label was corrected since, with the new label; and records whose label was withdrawn.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
-from outrider.assertions.columns import as_type, common_type
+from outrider.assertions.columns import as_type, common_type, wider_type
 from outrider.assertions.matching import class_numbers
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
@@ -30,7 +30,8 @@ from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
-from .versions import Provenance, newest, read
+from .row_files import conform, merged_schema
+from .versions import Provenance, newest, read, schema_of
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -53,11 +54,6 @@ class Collected:
     """Records of the dataset that ``batch`` has with another label."""
     labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Block and row of the label of each record, rejected ones too; a weak label has none."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True where nothing changes the dataset."""
-        return self.batch is None and not self.removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,9 @@ def collect(
     if weak_confidence:
         fresh += _weak_places(connection, scope, target, weak_confidence)
     found, rejected = _read(connection, blocks, fresh, target, payloads)
-    batches, kept, odd = _one_schema(found)
+    version = newest(connection, scope.dataset)
+    schema = None if version is None else schema_of(connection, objects, version)
+    batches, kept, odd = _one_schema(found, schema, "" if version is None else version.id)
     if known:
         batches.append(_stored_rows(connection, objects, scope, known))
         kept += known
@@ -337,36 +335,41 @@ def _flags(connection: Connection, scope: LabelScope, records: set[str]) -> dict
 
 
 def _one_schema(
-    found: list[tuple[Batch, list[_Place]]],
+    found: list[tuple[Batch, list[_Place]]], known: pa.Schema | None, name: str
 ) -> tuple[list[Batch], list[_Place], dict[str, str]]:
-    """Batches whose inputs have the types of most rows, with their places, and the others' reasons."""
+    """Batches whose inputs go with those of the dataset, with their places, and the others' reasons.
+
+    Numbers widen. Where the dataset has no such column, it has the type of most rows.
+    """
     batches: list[Batch] = []
     kept: list[_Place] = []
     rejected: dict[str, str] = {}
     found = [(_without_rare(batch), members) for batch, members in found]
-    weights: Counter[tuple[tuple[str, str], ...]] = Counter()
+    expected = {} if known is None else _kinds(known)
+    weights: dict[str, Counter[pa.DataType]] = defaultdict(Counter)
     for batch, members in found:
-        weights[tuple(_kinds(batch).items())] += len(members)
-    expected = dict(weights.most_common(1)[0][0]) if weights else {}
+        for column, kind in _kinds(batch.to_arrow().schema).items():
+            weights[column][kind] += len(members)
+    expected = {column: kinds.most_common(1)[0][0] for column, kinds in weights.items()} | expected
     for batch, members in found:
-        kinds = _kinds(batch)
-        if kinds == expected:
+        kinds = _kinds(batch.to_arrow().schema)
+        wider = {column: wider_type(expected[column], kind) for column, kind in kinds.items()}
+        odd = next((column for column, kind in wider.items() if kind is None), None)
+        if odd is None:
+            expected |= wider
             batches.append(batch)
             kept += members
             continue
-        name = next(n for n in dict.fromkeys([*expected, *kinds]) if expected.get(n) != kinds.get(n))
-        reason = f"{name} is {kinds.get(name, 'absent')}, but {expected.get(name, 'absent')} in other rows"
+        reason = (
+            f"{odd}: {kinds[odd]}, but {expected[odd]} in {name if odd in (known or ()) else 'other rows'}"
+        )
         rejected |= {place.id: reason for place in members}
     return batches, kept, rejected
 
 
-def _kinds(batch: Batch) -> dict[str, str]:
-    """Types of the inputs; whether lists agree is seen where they are put together."""
-    return {
-        f.name: "list" if pa.types.is_list(f.type) else str(f.type)
-        for f in batch.to_arrow().schema
-        if f.name.startswith("inputs.")
-    }
+def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Types of the inputs."""
+    return {f.name: f.type for f in schema if f.name.startswith("inputs.")}
 
 
 def _without_rare(batch: Batch) -> Batch:
@@ -378,29 +381,12 @@ def _without_rare(batch: Batch) -> Batch:
 def _concat(batches: Sequence[Batch]) -> Batch:
     """Rows of all; columns that some lack are null there (``attrs.*`` and ``outputs.*`` come and go)."""
     tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
-    kinds: dict[str, pa.DataType] = {}
-    for table in tables:
-        for f in table.schema:
-            kinds[f.name] = common_type(kinds.get(f.name, f.type), f.type) or kinds[f.name]
-    shared = [n for n, kind in kinds.items() if all(_fits(table.schema, n, kind) for table in tables)]
-    columns: dict[str, Any] = {}
-    for name in shared:
-        parts = [
-            table.column(name)
-            if name in table.column_names
-            else pa.chunked_array([pa.nulls(len(table), kinds[name])])
-            for table in tables
-        ]
-        chunks = [as_type(chunk, kinds[name]) for part in parts for chunk in part.chunks]
-        columns[name] = pa.chunked_array(chunks, kinds[name])
-    return Batch.from_columns(columns, model=batches[0].model, rows=sum(len(table) for table in tables))
-
-
-def _fits(schema: pa.Schema, name: str, kind: pa.DataType) -> bool:
-    if name not in schema.names:
-        return True
-    given = schema.field(name).type
-    return bool(given.equals(kind) or common_type(kind, given) == kind)
+    schema = tables[0].schema
+    for table in tables[1:]:
+        schema, _ = merged_schema(schema, table.schema, "other rows")
+    return Batch.from_arrow(
+        pa.concat_tables([conform(table, schema) for table in tables]), model=batches[0].model
+    )
 
 
 def _target_values(

@@ -11,7 +11,13 @@ from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select
 
 from outrider.dataops.labels.weak_labels import PREFIX
 from outrider.dataops.labels.withdrawn import decides
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Label, LabelRequest
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetVersion,
+    Label,
+    LabelRequest,
+    of_dataset,
+)
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .quarantine import refused
@@ -58,7 +64,7 @@ def label_fates(scope: LabelScope) -> Select[Any]:
     is_newest = ~exists(
         select(1).where(
             newer.c.record_id == row.c.record_id,
-            newer.c.dataset == scope.dataset,
+            of_dataset(newer, scope.dataset),
             newer.c.number > row.c.number,
         )
     )
@@ -98,7 +104,7 @@ def label_fates(scope: LabelScope) -> Select[Any]:
     )
     joined = (
         label.outerjoin(_RECORD, and_(_RECORD.c.model == scope.model, _RECORD.c.id == label.c.record_id))
-        .outerjoin(row, and_(row.c.record_id == label.c.record_id, row.c.dataset == scope.dataset, is_newest))
+        .outerjoin(row, and_(row.c.record_id == label.c.record_id, of_dataset(row, scope.dataset), is_newest))
         .outerjoin(held, and_(held.c.seq == row.c.label_seq, held.c.row == row.c.label_row))
     )
     place = _RECORD.c.seq.label("at_seq"), _RECORD.c.row.label("at_row"), _RECORD.c.entity.label("of_entity")

@@ -21,7 +21,13 @@ from sqlalchemy.sql import ColumnElement
 from outrider.assertions import Batch
 from outrider.dataops.models.lineage import node_id
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion, Quarantine
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    Quarantine,
+    of_dataset,
+)
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -196,8 +202,7 @@ def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[s
 def named(dataset: str, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
     """Conditions on the rows of some ids, as one parameter."""
     values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
-    # An expression: else SQLite, which knows nothing of how many rows a dataset has, reads all of them.
-    return _ROW.c.record_id.in_(values), _ROW.c.dataset.concat("") == dataset
+    return _ROW.c.record_id.in_(values), of_dataset(_ROW, dataset)
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:

@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, exists, select
 
 from outrider.dataops.ledger.answers import read_answer
-from outrider.dataops.state.improvement_tables import DatasetRow, Label
+from outrider.dataops.state.improvement_tables import DatasetRow, Label, of_dataset
 from outrider.dataops.state.tables import Record, WeakLabelRow, table_of
 
 from .withdrawn import decides
@@ -97,7 +97,7 @@ def weak_records(
             _WEAK.c.field == f"outputs.{target}",
             _WEAK.c.confidence >= min_confidence,
             ~known(_LABEL, _LABEL.c.model == model, decides(_LABEL)),
-            ~known(_ROW, _ROW.c.dataset == dataset),
+            ~known(_ROW, of_dataset(_ROW, dataset)),
             ~refused,
         )
         .order_by(_RECORD.c.seq, _RECORD.c.row, _WEAK.c.confidence.desc(), _WEAK.c.assertion, _WEAK.c.id)

@@ -1,6 +1,8 @@
 """Tables of labels, datasets, models, shadow tests, jobs and verdicts."""
 
-from sqlalchemy import JSON, Column, Index, text
+from typing import Any
+
+from sqlalchemy import JSON, Column, ColumnElement, Index, text
 from sqlmodel import Field, SQLModel
 
 
@@ -135,6 +137,20 @@ class DatasetRow(SQLModel, table=True):
     """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
     labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))
     """Labels that stand in the place of those in the file."""
+
+
+def of_dataset(rows: Any, dataset: str) -> ColumnElement[bool]:
+    """Condition on rows that are looked up by their record.
+
+    An expression: else SQLite, which does not know how many rows a dataset has, reads all of them each time.
+
+    Parameters
+    ----------
+    rows
+        Table of dataset rows, or an alias of it.
+    """
+    condition: ColumnElement[bool] = rows.c.dataset.concat("") == dataset
+    return condition
 
 
 class Quarantine(SQLModel, table=True):

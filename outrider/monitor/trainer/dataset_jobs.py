@@ -1,6 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import Draft
 from outrider.dataops.datasets.collect import Collected
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
@@ -18,7 +20,7 @@ from outrider.dataops.datasets.validation import Rules, Validated, refuse, valid
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
-from outrider.errors import ValidationRefused
+from outrider.errors import SchemaMismatch, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
@@ -107,7 +109,7 @@ def commit_flagged(
     Raises
     ------
     ValidationRefused
-        If the rows cannot be used as a whole.
+        If the rows cannot be used as a whole. What was withdrawn is removed even so.
     """
     settings = context.model(job.model)
     scope = LabelScope(
@@ -130,42 +132,58 @@ def commit_flagged(
             payloads=open_payloads(context.settings, job.model),
         )
         reference = _replayed_schema(context, connection, settings)
-    rejected, batch, provenance, summary = found.rejected, None, found.provenance, NOT_ASKED
+    passed = _Passed(None, [], found.rejected, NOT_ASKED)
     if found.batch is not None:
         try:
             verdict = validate(found.batch, rules_of(settings), reference=reference)
-        except ValidationRefused:
-            with write(context.engine) as connection:
-                _hold(connection, scope, found, rejected)
+        except ValidationRefused:  # what was withdrawn leaves all the same
+            _commit(context, job, scope, found, passed, lambda *_: None)
             raise
         keys = found.batch.keys
-        rejected = rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
+        rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
         batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-        summary = verdict.summary
+        passed = _Passed(batch, provenance, rejected, verdict.summary)
+    return _commit(context, job, scope, found, passed, then)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """Rows that passed validation, reasons of the others, and its summary."""
+
+    batch: Batch | None
+    provenance: Sequence[Provenance]
+    rejected: Mapping[str, str]
+    summary: Mapping[str, Any]
+
+
+def _commit(
+    context: JobContext,
+    job: JobRow,
+    scope: LabelScope,
+    found: Collected,
+    passed: _Passed,
+    then: Callable[[Connection, Version | None, LabelAccount], None],
+) -> Version | None:
     with context.engine.connect() as connection:  # without the lock, as above
+        try:
+            draft = _draft(context, connection, scope, found, passed)
+        except SchemaMismatch as error:  # refused with that reason, not in the way of every later job
+            refused = dict.fromkeys((origin.record_id for origin in passed.provenance), str(error))
+            passed = _Passed(None, (), {**passed.rejected, **refused}, NOT_ASKED)
+            draft = _draft(context, connection, scope, found, passed)
+        provenance, rejected = passed.provenance, passed.rejected
         account = label_account(connection, scope, found=found, committed=provenance, rejected=rejected)
-        draft = (
-            None
-            if found.is_empty
-            else changes.prepare(
-                connection,
-                context.objects,
-                dataset=scope.dataset,
-                batch=batch,
-                provenance=provenance,
-                append=True,
-                removed=found.removed,
-            )
-        )
     with write(context.engine) as connection:
-        _hold(connection, scope, found, rejected)
+        quarantine.hold(
+            connection, scope.dataset, rejected, rules=scope.rules, labels=found.labels, now_us=now_us()
+        )
         version = None
         if draft is not None:
             quarantine.take(connection, scope.dataset, provenance)
             version = changes.commit(
                 connection,
                 draft,
-                validation=dict(summary),
+                validation=dict(passed.summary),
                 now_us=now_us(),
                 made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
                 targets=context.targets,
@@ -176,9 +194,19 @@ def commit_flagged(
         return version
 
 
-def _hold(connection: Connection, scope: LabelScope, found: Collected, reasons: dict[str, str]) -> None:
-    quarantine.hold(
-        connection, scope.dataset, reasons, rules=scope.rules, labels=found.labels, now_us=now_us()
+def _draft(
+    context: JobContext, connection: Connection, scope: LabelScope, found: Collected, passed: _Passed
+) -> Draft | None:
+    if passed.batch is None and not found.removed:
+        return None
+    return changes.prepare(
+        connection,
+        context.objects,
+        dataset=scope.dataset,
+        batch=passed.batch,
+        provenance=passed.provenance,
+        append=True,
+        removed=found.removed,
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection, Row
 
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
@@ -37,6 +38,8 @@ class DatasetView:
     by_part: tuple[tuple[str, int], ...]
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
+    leaks: LeakReport | None = None
+    """None of a version of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +124,5 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
         by_source=count(dataset_row.c.label_source),
         by_part=count(dataset_row.c.part),
         labels=row.manifest.get("labels"),
+        leaks=row.manifest.get("leaks"),
     )

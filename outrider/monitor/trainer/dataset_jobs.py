@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
@@ -10,6 +11,8 @@ from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
+from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Settled, settle
+from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
 from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
@@ -53,6 +56,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
     ]
     with context.engine.connect() as connection:  # files are written without the worker's lock
+        leaks = _imported_leaks(context, connection, settings, str(job.params["dataset"]), batch)
         draft = datasets.prepare(
             connection,
             context.objects,
@@ -70,6 +74,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             made_from=[("job", job.id, "import")],
             targets=context.targets,
             service=context.service,
+            notes={"leaks": leaks},
         )
 
 
@@ -135,8 +140,16 @@ def commit_flagged(
     keys = found.batch.keys
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-    account = _account(context, job, provenance, rejected)
     with context.engine.connect() as connection:  # without the lock, as above
+        settled = _settled(context, connection, settings, dataset, batch, provenance)
+        batch, provenance = settled.batch, settled.provenance
+    account = _account(context, job, provenance, rejected)
+    if not batch.rows:
+        with write(context.engine) as connection:
+            flagged.quarantine(connection, dataset, rejected, now_us=now_us())
+            then(connection, None, account)
+        return None
+    with context.engine.connect() as connection:
         draft = datasets.prepare(
             connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
@@ -150,10 +163,66 @@ def commit_flagged(
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,
             service=context.service,
-            notes={"labels": account},
+            notes={"labels": account, "leaks": settled.report},
         )
         then(connection, version, account)
         return version
+
+
+def _settled(
+    context: JobContext,
+    connection: Connection,
+    settings: ModelSettings,
+    dataset: str,
+    batch: Batch,
+    provenance: Sequence[Provenance],
+) -> Settled:
+    """New rows, held against the version before, the replayed dataset and the gate's."""
+    learned: dict[str, Batch] = {}
+    judged: dict[str, Batch] = {}
+    before = datasets.newest(connection, dataset)
+    if before is not None:
+        for name, part, among in (("train", "train", learned), ("held out", "held_out", judged)):
+            rows = datasets.read(connection, context.objects, before, part=part)
+            among[f"{before.id} {name}"] = rows.take(~np.isin(rows.keys, batch.keys))  # those come again
+    own = (*learned, *judged)
+    learned |= _newest(context, connection, settings.retrain.replay)
+    judged |= _newest(context, connection, settings.gate.held_out)
+    return settle(
+        batch,
+        provenance,
+        Beside(learned, judged, own),
+        declared=settings.declared_inputs,
+        moves=settings.retrain.move_leaks,
+    )
+
+
+def _imported_leaks(
+    context: JobContext, connection: Connection, settings: ModelSettings, dataset: str, batch: Batch
+) -> LeakReport:
+    """Leaks of a table to be replayed with what judges, or of one that judges with what is learned from.
+
+    They are named: what becomes of the table is up to its sender.
+    """
+    other, part = None, None
+    if dataset == settings.retrain.replay:
+        other, part = settings.gate.held_out, "held_out"
+    elif dataset == settings.gate.held_out:
+        other, part = settings.retrain.replay, "train"
+    beside = {} if other == dataset else _newest(context, connection, other)
+    collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
+    if collected is not None:
+        rows = datasets.read(connection, context.objects, collected, part=part)
+        beside[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
+    own, *others = sides({dataset: batch} | beside, settings.declared_inputs)
+    leaks = [leak for side in others for leak in find_leaks(own, side)]
+    return {"leaks": leaks, "repeats": find_repeats(own), "moved": {}}
+
+
+def _newest(context: JobContext, connection: Connection, dataset: str | None) -> dict[str, Batch]:
+    """Rows of the newest version of a dataset by its name, none where there is none."""
+    found = datasets.newest(connection, dataset) if dataset else None
+    return {} if found is None else {found.id: datasets.read(connection, context.objects, found)}
 
 
 def _account(

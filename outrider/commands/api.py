@@ -44,7 +44,7 @@ class Api:
         return self._ask("GET", path, query)[0]
 
     def download(self, path: str, file: BinaryIO, **query: object) -> None:
-        """Write the body of the answer to a GET into a file, as it comes."""
+        """Write the body of the answer to a GET into a file."""
         self._ask("GET", path, query, sink=file)
 
     def get_page(self, path: str, **query: object) -> tuple[bytes, Mapping[str, str]]:

@@ -44,7 +44,7 @@ def export(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Write a version as Parquet, Hugging Face folder, pictures, chats or preference pairs.
+    """Write a version as Parquet, Hugging Face folder, pictures, chats or preferences.
 
     Train and held-out rows stay apart. The folder appears once it is complete.
     """
@@ -79,7 +79,7 @@ def export(
 
 
 def dataset_card(id: str, version: dict[str, Any], parts: "Sequence[Part]") -> str:
-    """README of a Hugging Face folder: which files are which split, and what the version is."""
+    """README of a Hugging Face folder, with its splits and columns."""
     splits = "".join(f"  - split: {part.name}\n    path: data/{part.name}-*.parquet\n" for part in parts)
     columns = "\n".join(
         f"| `{field.name}` | {str(field.type).replace('|', ' ')} |" for field in parts[0].schema

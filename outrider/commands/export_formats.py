@@ -1,4 +1,4 @@
-"""Formats of ``outrider dataset export``: rows of one part after another, into a folder.
+"""Formats of ``outrider dataset export``.
 
 Every writer takes the rows in small record batches and holds no more of them than one.
 """
@@ -48,7 +48,7 @@ class ExportColumns:
 
 @dataclass(slots=True)
 class Written:
-    """Rows written by part, rows left out by reason, and facts of the format."""
+    """Rows written by part, rows left out by reason, facts."""
 
     rows: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Written:
 
 
 def write_parquet(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:  # noqa: ARG001 - one form
-    """One Parquet file per part, types as they are."""
+    """One Parquet file per part, of unchanged types."""
     written = Written()
     for part in parts:
         with pq.ParquetWriter(folder / f"{part.name}.parquet", part.schema, compression="zstd") as writer:
@@ -142,7 +142,7 @@ def write_chat(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Wr
 
 
 def write_preferences(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:
-    """One ``{"prompt", "chosen", "rejected"}`` a line, where the label corrects the model's answer.
+    """One ``{"prompt", "chosen", "rejected"}`` a line, where a label corrects an answer.
 
     Lists of messages where the question is a conversation, else texts.
     """
@@ -171,7 +171,7 @@ def write_preferences(parts: Sequence[Part], folder: Path, choice: ExportColumns
 
 
 def safe_name(text: str) -> str:
-    """Name of one file or folder for any text, another one for each.
+    """Name of one file or folder for a text, another for each.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""New rows of a dataset held against all that is learned from and all that judges, before their commit.
+"""New rows of a dataset, put on the right side at commit.
 
 A row that leaks goes to the side on which its match stands already: held out where that judges, learned from
 where that is learned from. All new rows of its entity go with it; an entity with rows in an earlier version
@@ -27,7 +27,7 @@ ROUNDS = 4
 
 
 class LeakReport(TypedDict):
-    """Leaks and repeated rows of a dataset version, as found at its commit."""
+    """Leaks and repeated rows, as found at a version's commit."""
 
     leaks: list[Leak]
     repeats: list[Leak]
@@ -40,7 +40,7 @@ class LeakReport(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Rows beside which new ones are put, by the name of their version and part."""
+    """Rows that new ones are held against, by version and part."""
 
     learned: Mapping[str, Batch] = field(default_factory=dict)
     """Learned from: the dataset's own rows so far, the replayed dataset."""
@@ -67,7 +67,7 @@ def settle(
     declared: Sequence[str] = (),
     moves: Moves = "exact",
 ) -> Settled:
-    """Find the leaks of new rows, and move the rows whose leaks ``moves`` names.
+    """Find the leaks of new rows, and move rows as ``moves`` says.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
-"""Leaks between rows that are learned from and rows that judge: entities, equal rows, near-duplicates.
+"""Leaks between rows to learn from and rows to judge by.
 
-Read from inputs and entities alone, never from labels. Where rows match one another within a side about as
-often as they match those of the other, or chance explains it, a match says that such rows repeat by
-themselves (a table of a few coarse columns), not that something leaked: it is called usual.
+Entities of both, equal rows, near-duplicate texts and numbers, read from inputs and entities alone, never
+from labels. Where rows match one another within a side about as often as they match those of the other, or
+chance explains it, a match says that such rows repeat by themselves (a table of a few coarse columns), not
+that something leaked: it is called usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ _SAMPLE_ROWS = 1000
 
 
 class Leak(TypedDict):
-    """Rows of one side with a match of one kind on the other."""
+    """Rows of one side that match the other in one way."""
 
     kind: Kind
     between: list[str]
@@ -60,7 +61,7 @@ class Leak(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """MatchedRows of one kind, a partner for each row of the first side that has one."""
+    """Matched rows of one kind, one partner for each."""
 
     kind: Kind
     pairs: MatchedRows
@@ -69,7 +70,7 @@ class Match:
 
 
 class LeakSide:
-    """Rows under a name, with what is compared of them, made once.
+    """Rows under a name, with sketches to compare, made once.
 
     Parameters
     ----------
@@ -106,13 +107,13 @@ class LeakSide:
 
     @cached_property
     def texts(self) -> TextSketch:
-        """Texts of each row, all columns of it as one."""
+        """Texts of each row, all columns as one."""
         columns = [_texts(self.batch.arrow(name)) for name in sorted(self.prose)]
         return sketch_texts(["\n".join(row) for row in zip(*columns, strict=True)])
 
     @cached_property
     def values(self) -> ValueSketch:
-        """Numbers and tensors of each row, and the rest of it."""
+        """Numbers and tensors of each row, with a hash of the rest."""
         return sketch_values(self.batch, self.inputs)
 
     @cached_property
@@ -121,7 +122,7 @@ class LeakSide:
         return {match.kind: len(match.pairs.rows) / self.batch.rows for match in _matches(self, self)}
 
     def chance_of_equal(self, draws: int) -> float:
-        """Chance that one of so many rows drawn like those of this side equals a given one of it."""
+        """Chance that one of ``draws`` rows like these equals a given one."""
         _, counts = np.unique(self.digests, return_counts=True)
         pairs = float((counts * (counts - 1.0)).sum()) / max(self.batch.rows * (self.batch.rows - 1.0), 1.0)
         return min(1.0, draws * pairs)
@@ -173,7 +174,10 @@ def find_leaks(left: LeakSide, right: LeakSide) -> list[Leak]:
 
 
 def find_repeats(side: LeakSide) -> list[Leak]:
-    """Rows of one side that are alike, each pair once; numbers as alike as chance makes them are left out."""
+    """Rows of one side that are alike, each pair once.
+
+    Numbers that are no more alike than chance makes them are left out.
+    """
     if side.batch.rows < 2:
         return []
     found = [match for match in _matches(side, side) if len(match.pairs.rows)]
@@ -216,7 +220,7 @@ def leak_words(leaks: Sequence[Leak]) -> list[str]:
 
 
 def _is_usual(match: Match, left: LeakSide, right: LeakSide) -> bool:
-    """Whether rows match no more than twice as often as within the second side, or by chance."""
+    """True where rows match about as often within the second side, or by chance."""
     if match.kind == "entity":
         return False
     expected = right.alike[match.kind]
@@ -234,7 +238,7 @@ def _is_chance(match: Match, side: LeakSide) -> bool:
 
 
 def _is_within(match: Match, expected: float, left: LeakSide) -> bool:
-    """Whether no more rows match than twice the expected share and three standard deviations."""
+    """True up to twice the expected share of rows and three standard deviations."""
     rows = min(expected, 1.0) * left.batch.rows
     return bool(len(match.pairs.rows) <= 2 * rows + 3 * rows**0.5)
 

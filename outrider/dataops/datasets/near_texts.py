@@ -1,4 +1,4 @@
-"""Near-duplicate texts: MinHash of character 4-grams, then the exact likeness of the candidates.
+"""Near-duplicate texts, by MinHash of character 4-grams.
 
 Likeness is the Jaccard index of the sets of 4-grams of two texts, once case, punctuation, accents' forms and
 white space are put aside. Signatures and bands follow Broder, "On the resemblance and containment of
@@ -36,7 +36,7 @@ _APOSTROPHES = str.maketrans("", "", "'`\u2019\u02bc")
 
 
 def normalised(text: str) -> str:
-    """Words of a text, in one case and form, a space between them.
+    """Words of a text, in one case and form.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextSketch:
-    """Texts of one side: what is compared of them."""
+    """Texts of one side, with digests and signatures."""
 
     texts: Sequence[str]
     """Normalised."""
@@ -70,7 +70,7 @@ def sketch_texts(texts: Sequence[str]) -> TextSketch:
 
 
 def near_texts(left: TextSketch, right: TextSketch, *, least: float, is_own: bool = False) -> MatchedRows:
-    """One near-duplicate of the right for each text of the left that has one.
+    """One near-duplicate on the right for each text that has any.
 
     Parameters
     ----------

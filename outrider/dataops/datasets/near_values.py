@@ -1,4 +1,4 @@
-"""Near-duplicate rows of numbers: equal but for a little noise, found by random projections.
+"""Near-duplicate rows of numbers, found by random projections.
 
 Two rows are near-duplicates where all inputs that are no numbers are equal, every number differs by at most a
 share of its column's spread, and every tensor by at most that share of its spread, root mean square over its
@@ -28,7 +28,7 @@ _STEP_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ValueSketch:
-    """Rows of one side: what is compared of them."""
+    """Rows of one side, with a hash of equal inputs."""
 
     batch: Batch
     numbers: Sequence[str]
@@ -54,7 +54,7 @@ def sketch_values(batch: Batch, inputs: Sequence[str]) -> ValueSketch:
 
 
 def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: bool = False) -> MatchedRows:
-    """One near-duplicate of the right for each row of the left that has one.
+    """One near-duplicate on the right for each row that has any.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: 
 
 
 def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
-    """Near-duplicates that a row of the left has on the right where columns are independent of each other.
+    """Near-duplicates of a row on the right that chance makes.
 
-    Zero beside tensors, in which chance makes none.
+    As if columns were independent of each other. Zero beside tensors, in which chance makes none.
     """
     scales = _scales(left, right)
     if not scales or left.tensors:

@@ -1,4 +1,4 @@
-"""Candidate pairs from equal keys, in time that grows with the rows alone."""
+"""Candidate pairs from equal keys, a bounded number for each row."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ REACH = 4
 
 
 class MatchedRows(NamedTuple):
-    """Row numbers of one side beside those of the other, and how alike each pair is, in [0, 1]."""
+    """Rows of one side, their partners, and likenesses in [0, 1]."""
 
     rows: Rows
     others: Rows
@@ -34,7 +34,9 @@ def neighbours(
     is_own: bool = False,
     reach: int = REACH,
 ) -> Iterator[tuple[Rows, Rows]]:
-    """MatchedRows of equal keys, each row of ``left`` with at most ``2 * reach`` of ``right``.
+    """Rows of one side beside a few with equal keys.
+
+    At most ``2 * reach`` of ``right`` for each row of ``left``.
 
     Parameters
     ----------
@@ -65,7 +67,10 @@ def neighbours(
 
 
 def equal(left: UInts, right: UInts, *, is_own: bool = False) -> MatchedRows:
-    """One partner for each row of ``left`` whose key is among those of ``right``; key 0 is no key."""
+    """One partner on the right for each row with an equal key.
+
+    Key 0 is none.
+    """
     rows = np.flatnonzero(left != 0).astype(np.intp)
     best = np.full(len(left), -1, dtype=np.intp)
     for found, others in neighbours(left[rows], right, is_own=False, reach=1 + is_own):

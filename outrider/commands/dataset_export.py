@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from outrider.dataset_reference import DatasetPart
 from outrider.errors import ConfigError
 
 from .api import Api, connect
@@ -35,7 +36,7 @@ def export(
         Literal["parquet", "hf", "images", "chat", "preferences"],
         typer.Option("--format", help="What is written into it."),
     ] = "parquet",
-    part: Annotated[Literal["train", "held_out"] | None, typer.Option(help="Only this part.")] = None,
+    part: Annotated[DatasetPart | None, typer.Option(help="Only this part.")] = None,
     image: Annotated[str | None, typer.Option(help="Column of the pictures.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Column of the question.")] = None,

@@ -1,9 +1,10 @@
 """``outrider dataset leaks``: rows that two dataset versions share, or nearly."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outrider.dataset_reference import DatasetPart
 from outrider.errors import ConfigError
 
 from .api import Api, connect
@@ -13,16 +14,14 @@ if TYPE_CHECKING:
     from outrider.assertions import Batch
     from outrider.dataops.datasets.leak_moves import LeakReport
 
-Part = Literal["train", "held_out"]
-
 
 def leaks(
     name: Annotated[str, typer.Argument(help="Dataset, or dataset@version; the newest by default.")],
     other: Annotated[
         str | None, typer.Argument(help="Another one; without it the train and held-out rows of the first.")
     ] = None,
-    part: Annotated[Part | None, typer.Option(help="Only these rows of the first.")] = None,
-    other_part: Annotated[Part | None, typer.Option(help="Only these rows of the other.")] = None,
+    part: Annotated[DatasetPart | None, typer.Option(help="Only these rows of the first.")] = None,
+    other_part: Annotated[DatasetPart | None, typer.Option(help="Only these rows of the other.")] = None,
     column: Annotated[
         list[str] | None, typer.Option(help="Input to compare by; all that both have by default.")
     ] = None,
@@ -74,7 +73,7 @@ def version_of(api: Api, name: str) -> tuple[str, dict[str, Any]]:
     return dataset, api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
 
 
-def _rows(api: Api, name: str, part: Part | None) -> "tuple[str, Batch]":
+def _rows(api: Api, name: str, part: DatasetPart | None) -> "tuple[str, Batch]":
     from outrider.assertions import Batch
     from outrider.commands.tables import from_ipc
 

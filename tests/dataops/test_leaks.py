@@ -23,6 +23,7 @@ from outrider.dataops.datasets.near_values import chance, near_values, sketch_va
 from outrider.dataops.datasets.neighbours import equal, neighbours
 from outrider.dataops.datasets.versions import Provenance
 from tests.requirements import require_data
+from tests.strategies import batches
 
 WORDS = [
     a + b + c for a in ("ba", "ko", "li", "mu", "ste") for b in ("ra", "no", "ti", "pel") for c in "ntskr"
@@ -170,6 +171,19 @@ def test_candidates_grow_with_the_rows_also_where_all_share_a_key() -> None:
     keys = np.ones(5000, dtype=np.uint64)
     pairs = sum(len(rows) for rows, _ in neighbours(keys, keys, reach=3))
     assert 5000 <= pairs <= 2 * 3 * 5000
+
+
+@given(batches(), batches())
+def test_any_two_batches_are_compared_and_one_with_itself_shares_every_row_that_has_inputs(
+    one: Batch, other: Batch
+) -> None:
+    left, right = sides({"a": one, "b": other})
+    for match in find_matches(left, right):
+        assert len(match.pairs.rows) <= one.rows
+        assert set(match.pairs.others.tolist()) <= set(range(other.rows))
+    left, right = sides({"a": one, "b": one.take(np.arange(one.rows)[::-1])})
+    rows = {match.kind: match.pairs.rows for match in find_matches(left, right)}.get("row", [])
+    assert len(rows) == (left.digests != 0).sum()
 
 
 # ---- what is compared ------------------------------------------------------------------------------------

@@ -83,3 +83,15 @@ def test_rows_that_all_stand_in_the_gates_dataset_leave_none_to_learn_from(conte
     add_job(context, "dataset")
     assert run(context).status == "done"
     assert set(parts_of(context).values()) == {"held_out"}
+
+
+def test_a_retraining_without_a_row_to_learn_from_fails_by_name(context: JobContext) -> None:
+    hand_in(context, "sign-heldout", *records(9, 120, faulty=True, prefix="live"))
+    assert run(context).status == "done"
+    flagged_and_labelled(context)
+    add_job(context)
+    job = run(context)
+    assert job.status == "failed"
+    assert "there is nothing to learn from: neither a fresh nor a replayed example" in str(
+        job.result["error"]
+    )

@@ -16,6 +16,7 @@ import pyarrow as pa
 from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
+from outrider.assertions.batch import REST
 from outrider.assertions.columns import plain, row_hashes
 
 from .near_texts import TextSketch, near_texts, sketch_texts
@@ -137,7 +138,7 @@ def sides(batches: Mapping[str, Batch], declared: Sequence[str] = ()) -> list[Le
     for batch in batches.values():
         names = {name for name in batch.names if name.startswith("inputs.")}
         shared = names if shared is None else shared & names
-    found = shared or set()
+    found = (shared or set()) - {f"inputs.{REST}"}
     inputs = sorted(found & set(declared) if declared else found)
     prose = frozenset(
         name for name in inputs if any(_is_prose(batch.arrow(name)) for batch in batches.values())

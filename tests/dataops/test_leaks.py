@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
@@ -173,6 +173,7 @@ def test_candidates_grow_with_the_rows_also_where_all_share_a_key() -> None:
     assert 5000 <= pairs <= 2 * 3 * 5000
 
 
+@settings(max_examples=60)
 @given(batches(), batches())
 def test_any_two_batches_are_compared_and_one_with_itself_shares_every_row_that_has_inputs(
     one: Batch, other: Batch
@@ -182,8 +183,8 @@ def test_any_two_batches_are_compared_and_one_with_itself_shares_every_row_that_
         assert len(match.pairs.rows) <= one.rows
         assert set(match.pairs.others.tolist()) <= set(range(other.rows))
     left, right = sides({"a": one, "b": one.take(np.arange(one.rows)[::-1])})
-    rows = {match.kind: match.pairs.rows for match in find_matches(left, right)}.get("row", [])
-    assert len(rows) == (left.digests != 0).sum()
+    rows = {match.kind: len(match.pairs.rows) for match in find_matches(left, right)}
+    assert rows.get("row", 0) == (left.digests != 0).sum()
 
 
 # ---- what is compared ------------------------------------------------------------------------------------

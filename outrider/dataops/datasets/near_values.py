@@ -23,6 +23,10 @@ TABLES, PROJECTIONS, WIDTH = 8, 4, 6.0
 apart as that share a cell of one grid in 998 of 1,000 cases."""
 SAMPLE_ROWS = 10_000
 """Rows of each side from which spreads are measured."""
+LARGEST = 1e100
+"""Beyond it numbers count as this one: their squares still have a place."""
+FARTHEST = 1e12
+"""Beyond it rows stand at the border of the grids."""
 _STEP_ROWS = 8192
 
 
@@ -143,12 +147,12 @@ def _sample(batch: Batch) -> Batch:
     return batch.take(np.arange(0, batch.rows, step))
 
 
-def _numbers(batch: Batch, name: str) -> NDArray[np.float64]:
-    return batch.column(name, null=0.0).astype(np.float64)
+def _numbers(batch: Batch, name: str, rows: Rows | slice = slice(None)) -> NDArray[np.float64]:
+    return np.clip(batch.column(name, null=0.0)[rows].astype(np.float64), -LARGEST, LARGEST)
 
 
 def _tensors(batch: Batch, name: str) -> NDArray[np.float64]:
-    return batch.tensor(name, null=0).reshape(batch.rows, -1).astype(np.float64)
+    return np.clip(batch.tensor(name, null=0).reshape(batch.rows, -1).astype(np.float64), -LARGEST, LARGEST)
 
 
 def _projected(side: ValueSketch, scales: dict[str, float]) -> NDArray[np.float64]:
@@ -158,14 +162,17 @@ def _projected(side: ValueSketch, scales: dict[str, float]) -> NDArray[np.float6
     for name, scale in scales.items():
         if name in side.numbers:
             directions = rng.normal(0, 1, places.shape[1])
-            values = np.nan_to_num(_numbers(side.batch, name) / scale, posinf=0.0, neginf=0.0)
+            with np.errstate(over="ignore"):
+                values = np.clip(np.nan_to_num(_numbers(side.batch, name) / scale), -FARTHEST, FARTHEST)
             places += values[:, None] * directions
             continue
         size = int(np.prod(side.batch.arrow(name).type.shape, dtype=np.int64))
         directions = rng.normal(0, 1, (size, places.shape[1])) / (scale * size**0.5)
         for start in range(0, side.batch.rows, _STEP_ROWS):
             block = _tensors(side.batch.slice(start, min(_STEP_ROWS, side.batch.rows - start)), name)
-            places[start : start + len(block)] += np.nan_to_num(block) @ directions
+            places[start : start + len(block)] += (
+                np.clip(np.nan_to_num(block), -FARTHEST, FARTHEST) @ directions
+            )
     return places
 
 
@@ -184,8 +191,8 @@ def _distances(
     found = np.where(left.fixed[rows] == right.fixed[others], 0.0, np.inf)
     for name, scale in scales.items():
         if name in left.numbers:
-            ours, theirs = _numbers(left.batch, name)[rows], _numbers(right.batch, name)[others]
-            with np.errstate(invalid="ignore"):
+            ours, theirs = _numbers(left.batch, name, rows), _numbers(right.batch, name, others)
+            with np.errstate(over="ignore"):
                 apart = np.where(ours == theirs, 0.0, np.abs(ours - theirs) / scale)
             found = np.maximum(found, np.nan_to_num(apart, nan=np.inf))
             continue

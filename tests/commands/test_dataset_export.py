@@ -293,6 +293,10 @@ def test_leaks_between_two_datasets_end_with_1_and_are_shown(project: Path) -> N
     assert shown.exit_code == 1
     assert "10 rows of the first have inputs equal to those of a row of the second" in shown.output
     assert CliRunner().invoke(app, ["dataset", "leaks", "final", "apart"]).exit_code == 0
+    assert run("dataset", "leaks", "final") == {
+        "rows": {"final@1 train": 20, "final@1 held out": 0},
+        "leaks": [],
+    }
     shown = CliRunner().invoke(app, ["dataset", "show", "final"])
     assert "repeat" in shown.output
     for arguments, words in (

@@ -144,26 +144,27 @@ def commit_flagged(
         settled = _settled(context, connection, settings, dataset, batch, provenance)
         batch, provenance = settled.batch, settled.provenance
     account = _account(context, job, provenance, rejected)
-    if not batch.rows:
-        with write(context.engine) as connection:
-            flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-            then(connection, None, account)
-        return None
     with context.engine.connect() as connection:
-        draft = datasets.prepare(
-            connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
-        )
+        draft = None
+        if batch.rows:  # all may wait for a human
+            draft = datasets.prepare(
+                connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
+            )
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
-        version = datasets.commit(
-            connection,
-            draft,
-            validation=verdict.summary,
-            now_us=now_us(),
-            made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
-            targets=context.targets,
-            service=context.service,
-            notes={"labels": account, "leaks": settled.report},
+        version = (
+            None
+            if draft is None
+            else datasets.commit(
+                connection,
+                draft,
+                validation=verdict.summary,
+                now_us=now_us(),
+                made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
+                targets=context.targets,
+                service=context.service,
+                notes={"labels": account, "leaks": settled.report},
+            )
         )
         then(connection, version, account)
         return version

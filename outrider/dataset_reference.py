@@ -2,15 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outrider.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
     from outrider.assertions import Batch
 
+DatasetPart: TypeAlias = Literal["train", "held_out"]
 
-def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
+
+def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Path | None = None) -> "Batch":
     """Records of a dataset version, from a service or data folder.
 
     The service at ``OUTRIDER_URL``, or a project's data folder.
@@ -19,6 +21,8 @@ def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
     ----------
     reference
         ``name@3``; ``name`` alone is the newest version.
+    part
+        Only these rows: ``train`` to learn from, ``held_out`` to judge by.
     folder
         The project's, with ``outrider.toml``, where ``OUTRIDER_URL`` is not set; default the current one.
 
@@ -32,21 +36,21 @@ def load_dataset(reference: str, *, folder: Path | None = None) -> "Batch":
         raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
     version = int(number) if number.isdecimal() else None
     if os.environ.get("OUTRIDER_URL"):
-        return _of_service(name, version)
-    return _of_folder(name, version, folder or Path())
+        return _of_service(name, version, part)
+    return _of_folder(name, version, part, folder or Path())
 
 
-def _of_service(name: str, version: int | None) -> "Batch":
+def _of_service(name: str, version: int | None, part: DatasetPart | None) -> "Batch":
     from outrider.connection import connect
 
     service = connect()
     try:
-        return service.dataset_batch(name, "newest" if version is None else version)
+        return service.dataset_batch(name, "newest" if version is None else version, part=part)
     except NotFound as error:
         raise ConfigError(f"{service.url}: {error}") from None
 
 
-def _of_folder(name: str, version: int | None, folder: Path) -> "Batch":
+def _of_folder(name: str, version: int | None, part: DatasetPart | None, folder: Path) -> "Batch":
     from outrider.dataops.datasets import versions as datasets
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
@@ -63,6 +67,7 @@ def _of_folder(name: str, version: int | None, folder: Path) -> "Batch":
             except NotFound as error:
                 known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
                 raise ConfigError(f"{error} in {settings.data_folder}; there is {known or 'none'}") from None
-            return datasets.read(connection, LocalObjects(settings.data_folder / "objects"), found)
+            objects = LocalObjects(settings.data_folder / "objects")
+            return datasets.read(connection, objects, found, part=part)
     finally:
         engine.dispose()

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -111,6 +111,7 @@ class HttpClient:
         max_bytes: int | None = None,
         follows: bool = False,
         address: str | None = None,
+        sink: BinaryIO | None = None,
     ) -> HttpAnswer:
         """Ask once; an answer of any status.
 
@@ -126,6 +127,8 @@ class HttpClient:
             Whether redirects are followed, without the key where they lead to another server.
         address
             Of the host, in place of what its name is resolved to.
+        sink
+            File that takes the body of a 2xx answer as it comes; the answer's own is empty then.
 
         Raises
         ------
@@ -151,7 +154,7 @@ class HttpClient:
             )
             answer = self._client.send(request, stream=True, follow_redirects=follows)
             try:
-                body, is_cut = _body(answer, until, max_bytes)
+                body, is_cut = _body(answer, until, max_bytes, sink if answer.is_success else None)
             finally:
                 answer.close()
         except (httpx.TimeoutException, TimeoutError) as error:
@@ -190,11 +193,16 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
-def _body(answer: "httpx.Response", until: float, max_bytes: int | None) -> tuple[bytes, bool]:
-    """Body, and whether it is longer than wanted."""
+def _body(
+    answer: "httpx.Response", until: float, max_bytes: int | None, sink: BinaryIO | None
+) -> tuple[bytes, bool]:
+    """Body, where it does not go to a file, and whether it is longer than wanted."""
     found = bytearray()
     for part in answer.iter_raw():  # a server that drips must not outlast the deadline
-        found += part
+        if sink is None:
+            found += part
+        else:
+            sink.write(part)
         if max_bytes is not None and len(found) > max_bytes:
             return bytes(found[:max_bytes]), True
         if time.monotonic() > until:

@@ -130,6 +130,8 @@ def test_versions_of_a_dataset_are_read_from_the_data_folder(project: Path, engi
     commit(project, engine, 2)
     commit(project, engine, 3)
     assert load_dataset("train", folder=project).rows == 3
+    assert load_dataset("train", part="train", folder=project).rows == 3
+    assert load_dataset("train", part="held_out", folder=project).rows == 0
     assert load_dataset("train@1", folder=project).column("inputs.text").tolist() == ["text 0", "text 1"]
     with pytest.raises(ConfigError, match=r"no version 5 .* there is train@1, train@2"):
         load_dataset("train@5", folder=project)

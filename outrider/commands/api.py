@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
@@ -42,6 +42,10 @@ class Api:
     def get_bytes(self, path: str, **query: object) -> bytes:
         """Body of the answer to a GET."""
         return self._ask("GET", path, query)[0]
+
+    def download(self, path: str, file: BinaryIO, **query: object) -> None:
+        """Write the body of the answer to a GET into a file."""
+        self._ask("GET", path, query, sink=file)
 
     def get_page(self, path: str, **query: object) -> tuple[bytes, Mapping[str, str]]:
         """Body and headers of the answer to a GET."""
@@ -83,12 +87,14 @@ class Api:
         text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
         return f"{self.url}{quote(path)}" + (f"?{text}" if text else "")
 
-    def _exchange(self, method: str, address: str, body: bytes | None, kind: str) -> HttpAnswer:
+    def _exchange(
+        self, method: str, address: str, body: bytes | None, kind: str, sink: BinaryIO | None = None
+    ) -> HttpAnswer:
         headers = {"content-type": kind} if kind else {}
         headers |= {"authorization": f"Bearer {self.key}"} if self.key else {}
         return self._client.exchange(
             method, address, content=body, headers=headers,
-            deadline_s=TIMEOUT_S, is_whole=False, follows=method == "GET",
+            deadline_s=TIMEOUT_S, is_whole=False, follows=method == "GET", sink=sink,
         )  # fmt: skip
 
     def _ask(
@@ -98,13 +104,14 @@ class Api:
         query: Mapping[str, object],
         body: bytes | None = None,
         kind: str = "",
+        sink: BinaryIO | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
         address, until = self._address(path, query), time.monotonic() + BUSY_S
         try:
-            answer = self._exchange(method, address, body, kind)
+            answer = self._exchange(method, address, body, kind, sink)
             while _is_busy(answer) and time.monotonic() < until:
                 time.sleep(0.5)
-                answer = self._exchange(method, address, body, kind)
+                answer = self._exchange(method, address, body, kind, sink)
         except OSError as error:
             raise ServerError(
                 f"{self._place()} does not answer: {error}; is `outrider serve` running?"

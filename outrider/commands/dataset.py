@@ -1,4 +1,4 @@
-"""``outrider dataset``: import, commit, list, compare and read dataset versions."""
+"""``outrider dataset``: import, commit, list, compare, read and export dataset versions."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +9,8 @@ from outrider.errors import ServerError
 
 from .api import connect
 from .dataset_check import check
+from .dataset_export import export
+from .dataset_leaks import leaks, tell_report
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
 from .quarantine import app as quarantine
@@ -48,7 +50,7 @@ def show(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show a version: files, columns and the result of its validation."""
+    """Show a version: files, columns, validation, and leaks found at its commit."""
     found = connect(config).get(f"/v1/datasets/{name}/versions/{version}")
     if json:
         as_json(found)
@@ -57,6 +59,8 @@ def show(
     columns = found["manifest"]["columns"]
     rows = [{"column": column, "type": kind} for column, kind in columns.items()]
     table(rows, {"column": "column", "type": "type"}, empty="")
+    if "leaks" in found["manifest"]:
+        tell_report(found["manifest"]["leaks"])
 
 
 @app.command("import")
@@ -153,6 +157,10 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
 
 def _from_to(before: str, after: str) -> str:
     return before or after if before == after or not (before and after) else f"{before} → {after}"
+
+
+app.command()(leaks)
+app.command()(export)
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

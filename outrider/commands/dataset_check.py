@@ -8,6 +8,7 @@ import typer
 from outrider.errors import ConfigError
 
 from .api import connect
+from .dataset_leaks import tell_report, version_of
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -40,19 +41,18 @@ def check(
     from outrider.assertions.validate import label_view
     from outrider.commands.tables import from_ipc
 
-    dataset, _, number = name.partition("@")
-    if number and not number.isdigit() and number != "newest":
-        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
     api = connect(config)
-    version = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
+    dataset, version = version_of(api, name)
     whole = Batch.from_arrow(
         from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
     )
     view = label_view(whole)
     flags, errors = judged(_assertions(config, version["model"]), view)
     found = _report(flags, errors, top)
+    report = version["manifest"].get("leaks")
     if json:
         head = {"dataset": dataset, "version": version["number"], "rows": whole.rows, "labelled": view.rows}
+        head["leaks"] = report
         as_json(head | found)
     else:
         typer.echo(f"{dataset}@{version['number']}: {view.rows} of {whole.rows} rows are labelled")
@@ -60,6 +60,8 @@ def check(
         shown = [row | {"count": len(row["assertions"])} for row in found["suspicious"]]
         shown = [row | {"assertions": ", ".join(row["assertions"])} for row in shown]
         table(shown, ROWS, empty="no label is suspicious")
+        if report:
+            tell_report(report)
     if fail and any(row["level"] == "critical" and row["flags"] for row in found["assertions"]):
         raise typer.Exit(1)
 

@@ -360,9 +360,8 @@ def _one_schema(
             batches.append(batch)
             kept += members
             continue
-        reason = (
-            f"{odd}: {kinds[odd]}, but {expected[odd]} in {name if odd in (known or ()) else 'other rows'}"
-        )
+        held = None if known is None or odd not in known.names else known.field(odd).type
+        reason = f"{odd}: {kinds[odd]}, but {held or expected[odd]} in {name if held else 'other rows'}"
         rejected |= {place.id: reason for place in members}
     return batches, kept, rejected
 

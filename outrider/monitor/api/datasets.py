@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
+from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
@@ -76,6 +77,8 @@ class DatasetManifest(TypedDict):
     validation: dict[str, Any]
     labels: NotRequired[LabelAccount]
     """Of a version of flagged and labelled records: where every label went."""
+    leaks: NotRequired[LeakReport]
+    """Leaks and repeated rows that were found at the commit, the first pairs by id."""
 
 
 _UNSAID = ("manifest", "arrow_schema", "state")

@@ -9,6 +9,7 @@ from sqlalchemy import Engine, Row, select
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.quarantine import QuarantinedRow
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.versions import Version
@@ -39,6 +40,8 @@ class DatasetView:
     by_part: tuple[tuple[str, int], ...]
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
+    leaks: LeakReport | None = None
+    """None of a version of an earlier release."""
 
 
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
@@ -94,4 +97,5 @@ def _dataset(row: Row[Any]) -> DatasetView:
         by_source=by_source,
         by_part=by_part,
         labels=row.manifest.get("labels"),
+        leaks=row.manifest.get("leaks"),
     )

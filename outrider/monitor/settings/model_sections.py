@@ -58,6 +58,11 @@ class RetrainSettings(Section):
         le=1,
         description="corrections by assertions of at least this confidence are learned from too; 0 is none",
     )
+    move_leaks: Literal["none", "exact", "all"] = Field(
+        default="exact",
+        description="leaks that move a new row to the side of its match: none, those of entities and equal "
+        "inputs, or near-duplicates too; the others are named",
+    )
     augment: str | None = Field(
         default=None, description="file.py:callable, (inputs, generator) -> inputs, on every training batch"
     )

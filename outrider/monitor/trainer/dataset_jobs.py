@@ -1,7 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
 from .context import JobContext
+from .dataset_leaks import imported_leaks, settled
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
@@ -61,6 +62,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
         for key, (assertion, label_source) in zip(batch.keys, told, strict=True)
     ]
     with context.engine.connect() as connection:  # files are written without the worker's lock
+        leaks = imported_leaks(context, connection, settings, str(job.params["dataset"]), batch)
         draft = changes.prepare(
             connection,
             context.objects,
@@ -78,6 +80,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             made_from=[("job", job.id, "import")],
             targets=context.targets,
             service=context.service,
+            notes={"leaks": leaks},
         )
 
 
@@ -142,7 +145,23 @@ def commit_flagged(
         keys = found.batch.keys
         rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
         batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
-        passed = _Passed(batch, provenance, rejected, verdict.summary)
+        with context.engine.connect() as connection:
+            rows = settled(
+                context,
+                connection,
+                settings,
+                scope.dataset,
+                batch,
+                provenance,
+                corrected=found.corrected,
+            )
+        passed = _Passed(
+            rows.batch if rows.batch.rows else None,  # all may wait for a human
+            rows.provenance,
+            rejected,
+            verdict.summary,
+            {"leaks": rows.report},
+        )
     return _commit(context, job, scope, found, passed, then)
 
 
@@ -154,6 +173,7 @@ class _Passed:
     provenance: Sequence[Provenance]
     rejected: Mapping[str, str]
     summary: Mapping[str, Any]
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _commit(
@@ -188,7 +208,7 @@ def _commit(
                 made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
                 targets=context.targets,
                 service=context.service,
-                notes={"labels": account},
+                notes={"labels": account, **passed.notes},
             )
         then(connection, version, account)
         return version

@@ -29,10 +29,15 @@ def is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and all(LEAST_SIDE <= side <= MOST_SIDE for side in shape)
 
 
-def to_png(values: NDArray[Any]) -> bytes:
+def to_png(values: NDArray[Any], *, scale: tuple[float, float] | None = None) -> bytes:
     """PNG of one tensor.
 
     [0, 1] and [0, 255] keep their scale, other ranges are stretched, NaN is black.
+
+    Parameters
+    ----------
+    scale
+        Values of black and white, for pictures that belong together; default as above.
 
     Raises
     ------
@@ -46,8 +51,10 @@ def to_png(values: NDArray[Any]) -> bytes:
         pixels = pixels.transpose(1, 2, 0)  # (C, H, W) -> (H, W, C)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
-    low, high = float(pixels.min()), float(pixels.max())
-    if low >= 0.0 and high <= 1.0:
+    low, high = scale or (float(pixels.min()), float(pixels.max()))
+    if scale is not None:
+        pixels = np.clip((pixels - low) * (255.0 / max(high - low, 1e-12)), 0.0, 255.0)
+    elif low >= 0.0 and high <= 1.0:
         pixels = pixels * 255.0
     elif low < 0.0 or high > 255.0 or high <= 16.0:
         pixels = (pixels - low) * (255.0 / max(high - low, 1e-12))

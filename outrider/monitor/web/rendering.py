@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
+from outrider.dataops.datasets.leak_moves import report_words
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten
 
@@ -51,6 +52,7 @@ class Pages:
         self._environment.filters |= {
             "clock": clock,
             "account": account_words,
+            "leaks": report_words,
             "count": count,
             "flat": lambda value: list(flatten(value)),
             "iso": iso,

@@ -22,6 +22,21 @@ from tests.databases import migrated
 from .sample_outcomes import add_outcomes
 
 MODEL = "digits"
+LEAKS: dict[str, object] = {
+    "leaks": [
+        {
+            "kind": "row",
+            "between": ["new train rows", "digits-heldout@1"],
+            "rows": 3,
+            "others": 2,
+            "usual": False,
+            "pairs": [["card-00001-f0", "h1"]],
+        }
+    ],
+    "repeats": [],
+    "moved": {"held_out": 3, "train": 0, "left_out": 0},
+    "remaining": [],
+}
 HOSTILE = "<script>alert(1)</script>/../x"
 ASSERTIONS = {
     "track_agrees": ("critical", "Frames of one card get one answer."),
@@ -271,7 +286,8 @@ def _reference(connection: Connection, at: int) -> None:
                 "columns": {"id": "string", "label.label": "int64"},
                 "counts": SAMPLED if name == "digits-flagged" else NO_COUNTS,
                 "validation": {"success": True},
-            },
+            }
+            | ({"leaks": LEAKS} if name == "digits-flagged" else {}),
             created_us=at + 40_000_000,
         )
     for position in range(180):

@@ -111,3 +111,10 @@ def test_an_older_page_does_not_refresh_itself(app: FastAPI) -> None:
 )
 def test_unknown_and_empty(app: FastAPI, path: str, status: int) -> None:
     assert get(app, path).status_code == status
+
+
+def test_the_page_of_datasets_says_what_leaked_and_what_moved(app: FastAPI) -> None:
+    text = get(app, f"/m/{MODEL}/datasets").text
+    assert "3 rows of the first have inputs equal to those of a row of the second" in text
+    assert "3 rows were held out for it" in text
+    assert "not looked for" in text, "of a version of an earlier release"

@@ -1,0 +1,90 @@
+"""``outrider dataset leaks``: rows that two dataset versions share, or nearly."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outrider.dataset_reference import DatasetPart
+from outrider.errors import ConfigError
+
+from .api import Api, connect
+from .output import Config, Json, as_json
+
+if TYPE_CHECKING:
+    from outrider.assertions import Batch
+    from outrider.dataops.datasets.leak_moves import LeakReport
+
+
+def leaks(
+    name: Annotated[str, typer.Argument(help="Dataset, or dataset@version; the newest by default.")],
+    other: Annotated[
+        str | None, typer.Argument(help="Another one; without it the train and held-out rows of the first.")
+    ] = None,
+    part: Annotated[DatasetPart | None, typer.Option(help="Only these rows of the first.")] = None,
+    other_part: Annotated[DatasetPart | None, typer.Option(help="Only these rows of the other.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Input to compare by; all that both have by default.")
+    ] = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Find rows of one dataset version that leak into another.
+
+    Entities of both, equal inputs, near-duplicate texts and numbers. Exit code 1 where any leaks; rows that
+    repeat about as often within a version are named, but are no leak.
+    """
+    from outrider.dataops.datasets.leaks import find_leaks, leak_words, sides
+
+    if other is None and (part or other_part):
+        raise ConfigError("--part and --other-part need two datasets: one alone is split into its own parts")
+    api = connect(config)
+    first = _rows(api, name, part or (None if other else "train"))
+    second = _rows(api, other or name, other_part if other else "held_out")
+    if first[0] == second[0]:
+        raise ConfigError(f"{first[0]} beside itself: two versions or parts expected")
+    left, right = sides(
+        dict([first, second]), tuple(f"inputs.{n.removeprefix('inputs.')}" for n in column or ())
+    )
+    if not left.inputs and column:
+        raise ConfigError(f"--column {', '.join(column)}: an input of both expected")
+    found = find_leaks(left, right)
+    if json:
+        as_json({"rows": {side.name: side.batch.rows for side in (left, right)}, "leaks": found})
+    else:
+        typer.echo("\n".join(leak_words(found)) or f"{left.name} and {right.name}: no leak")
+        _tell_pairs(found)
+    if any(not leak["usual"] for leak in found):
+        raise typer.Exit(1)
+
+
+def tell_report(report: "LeakReport") -> None:
+    """Print the leaks and repeated rows that were found at a commit."""
+    from outrider.dataops.datasets.leak_moves import report_words
+
+    typer.echo("\n".join(report_words(report)) or "no leak and no repeated row was found at the commit")
+    _tell_pairs([*report["leaks"], *report["repeats"]])
+
+
+def version_of(api: Api, name: str) -> tuple[str, dict[str, Any]]:
+    """Dataset and version of ``dataset@version``, the newest by default."""
+    dataset, _, number = name.partition("@")
+    if number and not number.isdigit() and number != "newest":
+        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
+    return dataset, api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
+
+
+def _rows(api: Api, name: str, part: DatasetPart | None) -> "tuple[str, Batch]":
+    from outrider.assertions import Batch
+    from outrider.commands.tables import from_ipc
+
+    dataset, version = version_of(api, name)
+    number = version["number"]
+    data = api.get_bytes(f"/v1/datasets/{dataset}/versions/{number}/rows", part=part)
+    shown = f"{dataset}@{number}" + (f" {part.replace('_', ' ')}" if part else "")
+    return shown, Batch.from_arrow(from_ipc(data))
+
+
+def _tell_pairs(found: Any) -> None:
+    for leak in found:
+        for pair in leak["pairs"]:
+            typer.echo(f"  {leak['kind']}: {pair[0]} and {pair[1]}")

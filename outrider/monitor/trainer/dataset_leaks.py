@@ -1,0 +1,84 @@
+"""Leaks between the rows of a commit and what is learned from or judges beside them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import Connection
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets import collect as flagged
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Settled, settle
+from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
+from outrider.dataops.datasets.versions import Provenance
+from outrider.monitor.settings.model_sections import ModelSettings
+
+from .context import JobContext
+
+
+def settled(
+    context: JobContext,
+    connection: Connection,
+    settings: ModelSettings,
+    dataset: str,
+    batch: Batch,
+    provenance: Sequence[Provenance],
+    *,
+    corrected: frozenset[str],
+) -> Settled:
+    """Hold new rows against the version before, the replayed dataset and the gate's.
+
+    Rows whose labels were corrected stay where they are.
+    """
+    stays = np.isin(batch.keys, list(corrected))
+    fresh = batch.take(~stays)
+    learned: dict[str, Batch] = {}
+    judged: dict[str, Batch] = {}
+    before = datasets.newest(connection, dataset)
+    if before is not None:
+        for name, part, among in (("train", "train", learned), ("held out", "held_out", judged)):
+            rows = datasets.read(connection, context.objects, before, part=part)
+            among[f"{before.id} {name}"] = rows.take(~np.isin(rows.keys, fresh.keys))  # those come again
+    own = (*learned, *judged)
+    learned |= _newest(context, connection, settings.retrain.replay)
+    judged |= _newest(context, connection, settings.gate.held_out)
+    found = settle(
+        fresh,
+        [origin for origin, known in zip(provenance, stays, strict=True) if not known],
+        Beside(learned, judged, own),
+        declared=settings.declared_inputs,
+        moves=settings.retrain.move_leaks,
+    )
+    if not stays.any():
+        return found
+    known = [origin for origin, is_known in zip(provenance, stays, strict=True) if is_known]
+    whole = Batch.concat([batch.take(stays), found.batch])
+    return Settled(whole, [*known, *found.provenance], found.report)
+
+
+def imported_leaks(
+    context: JobContext, connection: Connection, settings: ModelSettings, dataset: str, batch: Batch
+) -> LeakReport:
+    """Leaks of a table to be replayed with what judges, or of one that judges with what is learned from.
+
+    They are named: what becomes of the table is up to its sender.
+    """
+    other, part = None, None
+    if dataset == settings.retrain.replay:
+        other, part = settings.gate.held_out, "held_out"
+    elif dataset == settings.gate.held_out:
+        other, part = settings.retrain.replay, "train"
+    beside = {} if other == dataset else _newest(context, connection, other)
+    collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
+    if collected is not None:
+        rows = datasets.read(connection, context.objects, collected, part=part)
+        beside[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
+    own, *others = sides({dataset: batch} | beside, settings.declared_inputs)
+    leaks = [leak for side in others for leak in find_leaks(own, side)]
+    return {"leaks": leaks, "repeats": find_repeats(own), "moved": {}}
+
+
+def _newest(context: JobContext, connection: Connection, dataset: str | None) -> dict[str, Batch]:
+    """Rows of the newest version of a dataset by its name, none where there is none."""
+    found = datasets.newest(connection, dataset) if dataset else None
+    return {} if found is None else {found.id: datasets.read(connection, context.objects, found)}

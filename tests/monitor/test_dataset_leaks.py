@@ -1,0 +1,97 @@
+"""Leaks at the commit of a dataset, on the trainer's real stores."""
+
+import numpy as np
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.leak_moves import report_words
+from outrider.monitor.queries.improvement import list_datasets
+from outrider.monitor.trainer.context import JobContext
+
+from .test_trainer import add_job, context, flagged_and_labelled, hand_in, records, run
+
+__all__ = ["context"]
+
+
+def parts_of(context: JobContext, number: int | None = None) -> dict[str, str]:
+    with context.engine.connect() as connection:
+        version = datasets.get(connection, "sign-flagged", number)
+        return {row.record_id: row.part for row in datasets.provenance(connection, version)}
+
+
+def test_a_flagged_row_that_stands_in_the_gates_dataset_is_held_out_and_named(context: JobContext) -> None:
+    live, truth = records(9, 120, faulty=True, prefix="live")
+    fresh, _ = records(5, 150, faulty=False, prefix="gate")
+    columns = {
+        name: np.concatenate([live.column(name)[:30], fresh.column(name)])
+        for name in ("inputs.value", "inputs.faulty")
+    }
+    columns["id"] = np.array([f"gate{row}" for row in range(180)], dtype=object)
+    gate = Batch.from_columns(columns, model="sign")
+    hand_in(context, "sign-heldout", gate, truth[:30] + [0, 1] * 75)
+    assert run(context).status == "done"
+    hand_in(context, "sign-train", *records(1, 100, faulty=False, prefix="old"))
+    assert run(context).status == "done"
+    flagged_and_labelled(context)
+    add_job(context, "dataset")
+    assert run(context).status == "done"
+    parts = parts_of(context)
+    assert len(parts) == 120
+    assert all(parts[f"live{row}"] == "held_out" for row in range(30))
+    assert sum(part == "train" for part in parts.values()) > 40
+    (view, *_) = list_datasets(context.engine, "sign")
+    assert view.leaks is not None
+    (leak,) = [found for found in view.leaks["leaks"] if found["kind"] == "row"]
+    assert leak["between"] == ["new train rows", "sign-heldout@1"]
+    moved = view.leaks["moved"]
+    assert (moved["held_out"], moved["train"], moved["left_out"]) == (leak["rows"], 0, 0)
+    assert 15 < leak["rows"] <= 30
+    assert ["live0", "gate0"] in leak["pairs"] or parts["live0"] == "held_out"
+    assert any("were held out for it" in line for line in report_words(view.leaks))
+
+
+def test_an_imported_table_that_is_replayed_is_held_against_what_judges_and_only_named(
+    context: JobContext,
+) -> None:
+    hand_in(context, "sign-heldout", *records(1, 200, faulty=False, prefix="gate"))
+    assert run(context).status == "done"
+    hand_in(context, "sign-train", *records(1, 200, faulty=False, prefix="old"))
+    assert run(context).status == "done"
+    with context.engine.connect() as connection:
+        report = datasets.get(connection, "sign-train").manifest["leaks"]
+        first = datasets.get(connection, "sign-heldout").manifest["leaks"]
+    assert first["leaks"] == []
+    (leak,) = report["leaks"]
+    assert (leak["kind"], leak["rows"], leak["between"]) == ("row", 200, ["sign-train", "sign-heldout@1"])
+    assert report["moved"] == {}
+
+
+def test_a_table_of_any_other_name_is_held_against_nothing(context: JobContext) -> None:
+    for name in ("sign-heldout", "extra"):
+        hand_in(context, name, *records(1, 50, faulty=False, prefix="x"))
+        assert run(context).status == "done"
+    with context.engine.connect() as connection:
+        assert datasets.get(connection, "extra").manifest["leaks"]["leaks"] == []
+
+
+def test_rows_that_all_stand_in_the_gates_dataset_leave_none_to_learn_from(context: JobContext) -> None:
+    """Labelled by humans, they judge beside it."""
+    live, truth = records(9, 120, faulty=True, prefix="live")
+    hand_in(context, "sign-heldout", live, truth)
+    assert run(context).status == "done"
+    flagged_and_labelled(context)
+    add_job(context, "dataset")
+    assert run(context).status == "done"
+    assert set(parts_of(context).values()) == {"held_out"}
+
+
+def test_a_retraining_without_a_row_to_learn_from_fails_by_name(context: JobContext) -> None:
+    hand_in(context, "sign-heldout", *records(9, 120, faulty=True, prefix="live"))
+    assert run(context).status == "done"
+    flagged_and_labelled(context)
+    add_job(context)
+    job = run(context)
+    assert job.status == "failed"
+    assert "there is nothing to learn from: neither a fresh nor a replayed example" in str(
+        job.result["error"]
+    )

@@ -355,6 +355,30 @@ class ShadowSettings(Section):
     )
 
 
+class ValidationSettings(Section):
+    """Gate of dataset versions beside the expectations."""
+
+    checks: tuple[str, ...] = Field(
+        default=(),
+        description="files with expectations of your own, subclasses of Great Expectations' classes; they run "
+        "in a process of their own",
+    )
+    deadline_s: float = Field(
+        default=300.0, gt=0, description="for one validation with checks; then its process is killed"
+    )
+    class_shift: float | None = Field(
+        default=0.2, gt=0, le=1, description="share of rows that may change class against the version before"
+    )
+    range_growth: float | None = Field(
+        default=4.0,
+        gt=0,
+        description="widths of the range of the version before that values of a column may go beyond it",
+    )
+    against_parent: Literal["critical", "warning"] = Field(
+        default="warning", description="critical refuses the version where one of these two is exceeded"
+    )
+
+
 class ModelSettings(SourceSettings):
     """One model under watch."""
 
@@ -376,7 +400,8 @@ class ModelSettings(SourceSettings):
     )
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
-    expectations: tuple[dict[str, Any], ...] = ()
+    expectations: str | tuple[dict[str, Any], ...] = ()
+    validation: ValidationSettings = ValidationSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     live: LiveSettings = LiveSettings()
     intake: ModelIntakeSettings = ModelIntakeSettings()

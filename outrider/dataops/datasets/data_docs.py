@@ -9,33 +9,14 @@ from html.parser import HTMLParser
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
 """Content security policy under which the page is served."""
-_TAGS = frozenset(
-    (
-        "a",
-        "b",
-        "br",
-        "code",
-        "div",
-        "em",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "i",
-        "li",
-        "ol",
-        "p",
-        "pre",
-    )
-    + ("section", "small", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul")
-)
-_SKIPPED = frozenset(
-    ("button", "footer", "form", "head", "iframe", "input", "label", "nav", "noscript", "object", "script")
-    + ("select", "style", "svg", "textarea")
-)
+_TAGS = frozenset({
+    *("a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p"),
+    *("pre", "section", "small", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+})  # fmt: skip
+_SKIPPED = frozenset({
+    *("button", "footer", "form", "head", "iframe", "input", "label", "nav", "noscript", "object", "script"),
+    *("select", "style", "svg", "textarea"),
+})  # fmt: skip
 _VOID = frozenset({"br", "hr", "input", "img", "link", "meta"})
 _ATTRIBUTES = ("class", "id", "colspan", "rowspan")
 _STYLES = """

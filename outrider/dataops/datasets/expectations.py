@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from outrider.errors import ValidationRefused
 
-from .suite_files import Expected, columns_of
+from .suite_files import Expected, columns_of, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +162,13 @@ def decide(item: Expected, metrics: Mapping[str, Any]) -> Outcome:
 def _build(item: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) -> Any:
     """Build one expectation; a suite given the configurations would only log and skip unusable ones."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
 
+    known = list_registered_expectation_implementations()
+    if item["type"] not in known:
+        raise ValidationRefused(
+            f"expectation {item['type']!r} cannot be used: it does not exist{nearest(item['type'], known)}"
+        )
     try:
         return ExpectationConfiguration(
             type=item["type"],
@@ -221,8 +227,8 @@ def rendered(outcomes: Sequence[Outcome], *, name: str, rows: int) -> str:
     with _quiet() as gx:
         from great_expectations.core import ExpectationSuiteValidationResult
         from great_expectations.core.expectation_validation_result import ExpectationValidationResult
-        from great_expectations.render.renderer import ValidationResultsPageRenderer
-        from great_expectations.render.view import DefaultJinjaPageView
+        from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+        from great_expectations.render.view.view import DefaultJinjaPageView
 
         passed = sum(outcome.success for outcome in outcomes)
         results = [
@@ -247,7 +253,8 @@ def rendered(outcomes: Sequence[Outcome], *, name: str, rows: int) -> str:
             statistics=statistics,
             meta={"great_expectations_version": gx.__version__, "run_id": {"run_name": name}},
         )
-        return str(DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result)))
+        view: Any = DefaultJinjaPageView()
+        return str(view.render(ValidationResultsPageRenderer().render(result)))
 
 
 def _exception(outcome: Outcome) -> dict[str, Any]:

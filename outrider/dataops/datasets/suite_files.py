@@ -65,13 +65,14 @@ def _expected(item: Any, place: str) -> Expected:
 def native(name: str, suite: Sequence[Expected], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Suite as Great Expectations writes it."""
     written = {"great_expectations_version": version("great-expectations")} | dict(meta)
-    expectations = [{"meta": {}} | item for item in suite]
+    expectations = [{"meta": {}, **item} for item in suite]
     return {"name": name, "id": None, "expectations": expectations, "meta": written, "notes": None}
 
 
 def columns_of(item: Mapping[str, Any]) -> list[str]:
     """Columns that an expectation names."""
-    kwargs, found = item["kwargs"], []
+    kwargs = item["kwargs"]
+    found: list[str] = []
     for key in _NAMED:
         value = kwargs.get(key, ())
         found += [value] if isinstance(value, str) else [name for name in value if isinstance(name, str)]

@@ -226,7 +226,9 @@ class _Judgement:
     def _sets(self) -> list[tuple[str, Sequence[Any]]]:
         """Columns and the values of them that are counted."""
         counted = [(item["kwargs"].get("column"), named_values(item)) for item in self._added]
-        sets = [(name, values) for name, values in counted if name and values is not None]
+        sets: list[tuple[str, Sequence[Any]]] = [
+            (name, values) for name, values in counted if name and values is not None
+        ]
         if self.rules.classes:
             sets.append((f"label.{self.rules.target}", list(self.rules.classes)))
         return sets

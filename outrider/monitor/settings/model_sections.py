@@ -360,8 +360,8 @@ class ValidationSettings(Section):
 
     checks: tuple[str, ...] = Field(
         default=(),
-        description="files with expectations of your own, subclasses of Great Expectations' classes; they run "
-        "in a process of their own",
+        description="files with expectations of your own, subclasses of Great Expectations' classes; they "
+        "run in a process of their own",
     )
     deadline_s: float = Field(
         default=300.0, gt=0, description="for one validation with checks; then its process is killed"

@@ -1,6 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -9,24 +10,82 @@ from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
-from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
+from outrider.dataops.datasets.suite_files import read_suite
+from outrider.dataops.datasets.validation import Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ValidationRefused
+from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
+from .checks_process import Judged, judged
 from .context import JobContext
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
 
 
-def rules_of(model: ModelSettings) -> Rules:
-    """Validation rules of a model, from its configuration."""
-    return Rules(model.target, model.classes, model.inputs, model.expectations)
+def rules_of(settings: Settings, name: str) -> Rules:
+    """Validation rules of a model, from its configuration and the suite file that this names.
+
+    Raises
+    ------
+    ConfigError
+        If the suite file cannot be used.
+    """
+    model = settings.models[name]
+    return Rules(
+        model.target,
+        model.classes,
+        model.inputs,
+        read_suite(model.expectations, settings.base),
+        class_shift=model.validation.class_shift,
+        range_growth=model.validation.range_growth,
+        against_parent=model.validation.against_parent,
+    )
+
+
+def judge(
+    context: JobContext,
+    model: str,
+    dataset: str,
+    batch: Batch,
+    *,
+    stays: bool,
+    reference: pa.Schema | None = None,
+) -> Judged:
+    """Validate rows for a dataset.
+
+    ``stays`` says whether the rows of the newest version stay beside them.
+
+    Raises
+    ------
+    ValidationRefused
+        If the rows cannot be used as a whole, or none of them passes.
+    """
+    settings = context.model(model)
+    keys = list(map(str, batch.keys))
+    with context.engine.connect() as connection:
+        parent = datasets.newest(connection, dataset)
+    return judged(
+        batch,
+        rules_of(context.settings, model),
+        title=f"{dataset}@{1 if parent is None else parent.number + 1}",
+        reference=reference,
+        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays),
+        checks=[context.settings.path(file) for file in settings.validation.checks],
+        deadline_s=settings.validation.deadline_s,
+        pause=context.check_stop,
+    )
+
+
+def kept_summary(context: JobContext, found: Judged) -> dict[str, Any]:
+    """Summary for the manifest, the Data Docs stored as an object that it names."""
+    return found.verdict.summary | {"data_docs": context.objects.put(found.docs)}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:
@@ -45,8 +104,8 @@ def import_table(context: JobContext, job: JobRow) -> Version:
     if "ts" not in table.column_names:
         table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
-    verdict = validate(batch, rules_of(settings))
-    refuse(_named(batch, verdict)[:5])
+    judgement = judge(context, job.model, str(job.params["dataset"]), batch, stays=False)
+    refuse(_named(batch, judgement.verdict)[:5])
     part = str(job.params.get("part", "train"))
     provenance = [
         Provenance(str(key), assertion, label_source, part)
@@ -61,11 +120,12 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             provenance=provenance,
             append=False,
         )
+    summary = kept_summary(context, judgement)
     with write(context.engine) as connection:
         return datasets.commit(
             connection,
             draft,
-            validation=verdict.summary,
+            validation=summary,
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
             targets=context.targets,
@@ -128,11 +188,11 @@ def commit_flagged(
             then(connection, None, account)
         return None
     try:
-        verdict = validate(found.batch, rules_of(settings), reference=reference)
+        judgement = judge(context, job.model, dataset, found.batch, stays=True, reference=reference)
     except ValidationRefused:
         _quarantine(context, dataset, found.rejected)
         raise
-    keys = found.batch.keys
+    keys, verdict = found.batch.keys, judgement.verdict
     rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
     batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
     account = _account(context, job, provenance, rejected)
@@ -140,12 +200,13 @@ def commit_flagged(
         draft = datasets.prepare(
             connection, context.objects, dataset=dataset, batch=batch, provenance=provenance, append=True
         )
+    summary = kept_summary(context, judgement)
     with write(context.engine) as connection:
         flagged.quarantine(connection, dataset, rejected, now_us=now_us())
         version = datasets.commit(
             connection,
             draft,
-            validation=verdict.summary,
+            validation=summary,
             now_us=now_us(),
             made_from=[("job", job.id, "trigger"), ("records", job.model, "flagged and labelled")],
             targets=context.targets,

@@ -9,6 +9,7 @@ from outrider.errors import ServerError
 
 from .api import connect
 from .dataset_check import check
+from .dataset_validation import expect, validate, warning_line
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
 
@@ -55,6 +56,8 @@ def show(
     columns = found["manifest"]["columns"]
     rows = [{"column": column, "type": kind} for column, kind in columns.items()]
     table(rows, {"column": "column", "type": "type"}, empty="")
+    for warning in found["manifest"]["validation"].get("warnings", ()):
+        typer.echo(warning_line(warning))
 
 
 @app.command("import")
@@ -127,6 +130,8 @@ def rows(
 
 
 app.command()(check)
+app.command()(expect)
+app.command()(validate)
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

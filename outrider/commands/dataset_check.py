@@ -7,7 +7,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .api import connect
+from .api import Api, connect
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -36,18 +36,11 @@ def check(
 
     Its labels take the place of the model's outputs.
     """
-    from outrider.assertions import Batch
     from outrider.assertions.validate import label_view
-    from outrider.commands.tables import from_ipc
 
-    dataset, _, number = name.partition("@")
-    if number and not number.isdigit() and number != "newest":
-        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
     api = connect(config)
-    version = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
-    whole = Batch.from_arrow(
-        from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
-    )
+    version = version_of(api, name)
+    dataset, whole = version["dataset"], rows_of(api, version)
     view = label_view(whole)
     flags, errors = judged(_assertions(config, version["model"]), view)
     found = _report(flags, errors, top)
@@ -62,6 +55,24 @@ def check(
         table(shown, ROWS, empty="no label is suspicious")
     if fail and any(row["level"] == "critical" and row["flags"] for row in found["assertions"]):
         raise typer.Exit(1)
+
+
+def version_of(api: Api, name: str) -> dict[str, Any]:
+    """Dataset version that ``dataset`` or ``dataset@version`` names."""
+    dataset, _, number = name.partition("@")
+    if number and not number.isdigit() and number != "newest":
+        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
+    found: dict[str, Any] = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
+    return found
+
+
+def rows_of(api: Api, version: dict[str, Any]) -> "Batch":
+    """Rows of a dataset version."""
+    from outrider.assertions import Batch
+    from outrider.commands.tables import from_ipc
+
+    path = f"/v1/datasets/{version['dataset']}/versions/{version['number']}/rows"
+    return Batch.from_arrow(from_ipc(api.get_bytes(path)))
 
 
 def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":

@@ -70,6 +70,16 @@ def numbers_of(batch: Batch, also: Iterable[str]) -> "Iterator[tuple[str, pd.Ser
             yield name, pd.Series(values)
 
 
+def values_by_name(batch: Batch, names: Iterable[str]) -> "Iterator[tuple[str, pd.Series[Any]]]":
+    """Values of columns, tensors as their figures."""
+    import pandas as pd
+
+    wanted = set(names)
+    read = {name: True for name in offered(batch) if name in wanted or name.rpartition(".")[0] in wanted}
+    for name, values in _columns(batch, read):
+        yield name, pd.Series(values)
+
+
 def _columns(batch: Batch, read: Mapping[str, bool] | None) -> Iterator[tuple[str, Any]]:
     table = batch.to_arrow()
     for f in table.schema:

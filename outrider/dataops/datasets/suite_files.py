@@ -142,9 +142,10 @@ def unknown_columns(suite: Sequence[Expected], names: Iterable[str]) -> Iterator
 def nearest(name: str, known: Iterable[str]) -> str:
     """End of a message: the known names, the most similar first."""
     there = sorted(known)
-    close = get_close_matches(name, there, n=3, cutoff=0.5)
-    close += [other for other in there if other.endswith(f".{name}") and other not in close]
-    rest = [other for other in there if other not in close][: max(0, 5 - len(close))]
+    # A bare name may mean one with its group: age, inputs.age.
+    called = {other.partition(".")[2] or other: other for other in there} | {other: other for other in there}
+    close = list(dict.fromkeys(called[word] for word in get_close_matches(name, called, n=5, cutoff=0.6)))[:3]
+    rest = [other for other in there if other not in close][:5]
     if close:
         return f"; nearest: {', '.join(close)}"
     return f"; there are {', '.join(rest)}{' …' if len(rest) < len(there) else ''}" if rest else ""

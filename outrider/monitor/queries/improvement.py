@@ -37,6 +37,13 @@ class DatasetView:
     by_part: tuple[tuple[str, int], ...]
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
+    expectations: int = 0
+    """Expectations that it was validated by."""
+    quarantined: int = 0
+    warnings: tuple[dict[str, Any], ...] = ()
+    """Expectations that it does not meet, without being refused."""
+    has_docs: bool = False
+    """True where its Data Docs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,7 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
             tally.update({name: row.rows for name in row.names.split(",") if name})
         return tuple(tally.most_common())
 
+    validation = row.manifest.get("validation", {})
     return DatasetView(
         name=row.dataset,
         number=row.number,
@@ -121,4 +129,8 @@ def _dataset(connection: Connection, row: Row[Any]) -> DatasetView:
         by_source=count(dataset_row.c.label_source),
         by_part=count(dataset_row.c.part),
         labels=row.manifest.get("labels"),
+        expectations=len(validation.get("expectations", ())),
+        quarantined=int(validation.get("quarantined", 0)),
+        warnings=tuple(validation.get("warnings", ())),
+        has_docs="data_docs" in validation,
     )

@@ -1,5 +1,6 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
+import gzip
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ def judge(
 
 def kept_summary(context: JobContext, found: Judged) -> dict[str, Any]:
     """Summary for the manifest, the Data Docs stored as an object that it names."""
-    return found.verdict.summary | {"data_docs": context.objects.put(found.docs)}
+    return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:

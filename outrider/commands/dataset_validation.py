@@ -8,11 +8,12 @@ import typer
 
 from outrider.errors import ConfigError, ValidationRefused
 
-from .api import connect
+from .api import Api, connect
 from .dataset_check import rows_of, version_of
 from .output import Config, Json, as_json, table, tell, write_file
 
 if TYPE_CHECKING:
+    from outrider.assertions import Batch
     from outrider.monitor.settings.config import Settings
     from outrider.monitor.trainer.checks_process import Judged
 
@@ -69,7 +70,7 @@ def validate(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what validation found in a version, or judge all of its rows again.
+    """Show a version's validation result, or judge all rows again.
 
     Exit code 1 when rows, or the version as a whole, do not pass.
     """
@@ -85,7 +86,7 @@ def validate(
         return
     batch = rows_of(api, version)
     try:
-        judgement = _judged(_settings(config, version["model"]), version, batch)
+        judgement = _judged(_settings(config, version["model"]), version, batch, _parent(api, version))
     except ValidationRefused as error:
         _say(of | {"rows": batch.rows, "refused": str(error), "warnings": [], "quarantined": []}, json=json)
         raise typer.Exit(1) from None
@@ -116,7 +117,19 @@ def _settings(config: Path | None, model: str) -> "Settings":
     return settings
 
 
-def _judged(settings: "Settings", version: dict[str, Any], batch: Any) -> "Judged":
+def _parent(api: Api, version: dict[str, Any]) -> dict[str, Any] | None:
+    """Aggregates of the version before, None where there is none."""
+    if version["parent"] is None:
+        return None
+    parent = api.get(f"/v1/datasets/{version['dataset']}/versions/{version['parent']}")
+    found: dict[str, Any] | None = parent["manifest"]["validation"].get("aggregates")
+    return found
+
+
+def _judged(
+    settings: "Settings", version: dict[str, Any], batch: "Batch", parent: dict[str, Any] | None
+) -> "Judged":
+    from outrider.dataops.datasets.validation import Earlier
     from outrider.monitor.trainer.checks_process import judged
     from outrider.monitor.trainer.dataset_jobs import rules_of
 
@@ -125,6 +138,8 @@ def _judged(settings: "Settings", version: dict[str, Any], batch: Any) -> "Judge
         batch,
         rules_of(settings, version["model"]),
         title=f"{version['dataset']}@{version['number']}",
+        # All rows are in hand: the version before is only compared with.
+        earlier=Earlier(parent, lambda: batch, stays=False),
         checks=[settings.path(file) for file in own.checks],
         deadline_s=own.deadline_s,
     )

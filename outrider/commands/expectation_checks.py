@@ -21,7 +21,7 @@ TENSORS = ("tensor", "image", "extension<arrow.fixed_shape_tensor")
 
 
 def expectation_problems(settings: "Settings", name: str) -> Iterator[str]:
-    """Problems of a model's expectations: unknown ones, columns, arguments, and files that fail to load.
+    """Problems of a model's expectations: names, columns, arguments, files.
 
     Names and columns are checked here; what is left is built by Great Expectations, in a process that also
     loads the user's checks.
@@ -49,7 +49,7 @@ def expectation_problems(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def problems_elsewhere(path: Path, settings: "Settings") -> list[str]:
-    """Problems of all models, found by a process that takes what it has loaded with it."""
+    """Problems of all models, found by a short-lived process."""
     if not any(model.expectations or model.validation.checks for model in settings.models.values()):
         return []
     command = [sys.executable, "-m", "outrider.commands.expectation_checks", "--config", str(path)]
@@ -74,7 +74,7 @@ def _column_problems(settings: "Settings", name: str, suite: "list[Expected]") -
 
 
 def known_columns(model: "ModelSettings", stored: dict[str, str]) -> list[str]:
-    """Columns that a model's rows are known to have: declared, or of its stored dataset versions."""
+    """Known columns of a model: declared, or of stored dataset versions."""
     kinds = dict.fromkeys([*model.declared_inputs, f"label.{model.target}"], "")
     kinds |= model.columns | stored
     found: list[str] = ["id", "ts", "entity", "version", "seq", "weight"]

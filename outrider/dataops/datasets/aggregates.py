@@ -1,4 +1,4 @@
-"""Column aggregates that versions hand on, so that an append need not read its parent.
+"""Column aggregates that versions hand on, in place of their rows.
 
 Counts, sums and extremes of rows add up: those of a version are its parent's and the new rows'. Of texts
 nothing is kept but how many rows hold each value that an expectation itself names.
@@ -31,7 +31,7 @@ _OTHERS = "another value"
 
 
 def named_values(item: Mapping[str, Any]) -> list[Any] | None:
-    """Values of the column that an expectation names; None where it counts none."""
+    """Values that an expectation names, or None."""
     kwargs = item["kwargs"]
     if item["type"] in SETS:
         return list(kwargs.get("value_set") or ())
@@ -53,7 +53,7 @@ def aggregates(
     columns: "Iterable[tuple[str, pd.Series[Any]]]",
     sets: Sequence[tuple[str, Sequence[Any]]] = (),
 ) -> Aggregates:
-    """Aggregates of the numeric ones among columns, and the rows of each value of ``sets``."""
+    """Aggregates of numeric columns, and the rows of each value of ``sets``."""
     from pandas.api.types import is_numeric_dtype
 
     found: dict[str, dict[str, Any]] = {}
@@ -91,15 +91,24 @@ def _key(values: Sequence[Any]) -> str:
     return json.dumps(list(values), default=str)
 
 
-def merged(old: Aggregates, new: Aggregates) -> Aggregates:
-    """Aggregates of the rows of both; columns that one of them does not know are left out.
+def merged(old: Aggregates, new: Aggregates, *, absent: Iterable[str] = ()) -> Aggregates:
+    """Aggregates of the rows of both, of the columns that both know.
+
+    ``absent`` are columns that the old rows do not have if their aggregates know nothing of them.
 
     Means and squares after Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
     Sample Variances", 1979, eq. 2.1.
     """
-    shared = old["columns"].keys() & new["columns"].keys()
-    columns = {name: _merged(old["columns"][name], new["columns"][name]) for name in sorted(shared)}
+    before = {name: _nulls(old["rows"], new["columns"][name]) for name in absent} | old["columns"]
+    shared = before.keys() & new["columns"].keys()
+    columns = {name: _merged(before[name], new["columns"][name]) for name in sorted(shared)}
     return {"rows": old["rows"] + new["rows"], "columns": columns}
+
+
+def _nulls(rows: int, like: Mapping[str, Any]) -> dict[str, Any]:
+    """Aggregates of a column that is null throughout."""
+    none = {"nulls": rows, "count": 0} if "count" in like else {"nulls": rows}
+    return none | {"of": {key: [0] * len(found) for key, found in like.get("of", {}).items()}}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +135,7 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def can_judge(state: Aggregates | None, item: Mapping[str, Any]) -> bool:
-    """True where the aggregates hold what an expectation reads."""
+    """True where aggregates suffice for an expectation."""
     if state is None or not adds_up(item):
         return False
     if item["type"] in ROW_COUNTS:
@@ -135,7 +144,11 @@ def can_judge(state: Aggregates | None, item: Mapping[str, Any]) -> bool:
     if column is None:
         return False
     values = named_values(item)
-    return "count" in column if values is None else _key(values) in column.get("of", {})
+    if values is None:
+        return "count" in column
+    counts = column.get("of", {}).get(_key(values))
+    # The library gives each other value its part of the weight: it would have to be known how many there are.
+    return counts is not None and not (item["type"] == DIVERGENCE and counts[-1])
 
 
 def metrics(state: Aggregates, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +178,7 @@ def _set_metrics(kind: str, values: Sequence[Any], counts: Sequence[int]) -> dic
     if kind == DIVERGENCE:
         import pandas as pd
 
-        seen = {value: count for value, count in zip([*values, _OTHERS], counts, strict=True) if count}
+        seen = {value: count for value, count in zip(values, counts, strict=False) if count}
         series = pd.Series(seen, name="count", dtype="int64")
         return {"column.value_counts": series, "column_values.nonnull.count": sum(counts)}
     missing = [value for value, count in zip(values, counts, strict=False) if not count]
@@ -179,19 +192,19 @@ def _set_metrics(kind: str, values: Sequence[Any], counts: Sequence[int]) -> dic
 
 
 def class_mix(state: Aggregates, column: str, classes: Sequence[Any]) -> list[float] | None:
-    """Share of each class among the labelled rows, and of any other value; None where it is unknown."""
+    """Shares of classes and of other values among labelled rows, or None."""
     counts = state["columns"].get(column, {}).get("of", {}).get(_key(classes))
     total = sum(counts or ())
     return [count / total for count in counts] if counts and total else None
 
 
 def class_shift(old: Sequence[float], new: Sequence[float]) -> float:
-    """Share of the rows that would have to change class for the mixes to agree: in [0, 1]."""
+    """Total variation distance between two class mixes, in [0, 1]."""
     return sum(abs(a - b) for a, b in zip(old, new, strict=True)) / 2
 
 
 def range_growth(old: Mapping[str, Any], new: Mapping[str, Any]) -> float | None:
-    """How many widths of the old range values go beyond it; None where there is no width."""
+    """Growth of a range in widths of the old one, or None."""
     if "min" not in old or "min" not in new or old["max"] <= old["min"]:
         return None
     beyond = max(new["max"] - old["max"], old["min"] - new["min"], 0.0)

@@ -33,7 +33,7 @@ text-align:left;vertical-align:top}.badge{border:1px solid var(--line);border-ra
 
 
 def page(drawn: str, title: str) -> str:
-    """What Great Expectations has drawn, as a page that needs nothing else."""
+    """Page of its own from a drawing of Great Expectations."""
     kept = _Kept()
     kept.feed(drawn[max(drawn.find('<div id="section-1"'), 0) :])  # before it: filters that need scripts
     kept.close()

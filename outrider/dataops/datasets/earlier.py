@@ -19,7 +19,7 @@ _AT_ONCE = 500
 def earlier_of(
     engine: Engine, objects: ObjectStore, dataset: str, keys: Sequence[str], *, stays: bool
 ) -> Earlier | None:
-    """Newest version of a dataset, its rows read when they are asked for; None where there is none.
+    """Newest version of a dataset, its rows read on demand, or None.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """The rule that failed, its field among its arguments, and what was observed."""
+        """The failed rule with its field, and the observed figure."""
         text = rule_text(self.item)
         if self.error:
             return f"{text} could not be evaluated: {self.error}"
@@ -104,7 +104,10 @@ def build_problems(suite: Sequence[Expected]) -> Iterator[str]:
 
 
 def scope_of(item: Expected) -> Scope:
-    """Rows that an expectation must read: the new ones, where each row is judged for itself."""
+    """Rows that an expectation must read.
+
+    The new ones where each row is judged for itself.
+    """
     if item["type"] in _ACROSS_ROWS:
         return "all rows"
     if item["type"].startswith(_SCHEMA):
@@ -121,7 +124,7 @@ def scope_of(item: Expected) -> Scope:
 
 
 def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[Outcome]:
-    """Verdicts on a frame, in the suite's order, from a context that is forgotten afterwards."""
+    """Verdicts on a frame, in the suite's order, from a new context."""
     if not suite:
         return []
     with _quiet() as gx:
@@ -223,7 +226,7 @@ def _figures(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rendered(outcomes: Sequence[Outcome], *, name: str, rows: int) -> str:
-    """Data Docs of a validation as Great Expectations draws them, with its scripts and styles."""
+    """Data Docs of a validation as Great Expectations draws them."""
     with _quiet() as gx:
         from great_expectations.core import ExpectationSuiteValidationResult
         from great_expectations.core.expectation_validation_result import ExpectationValidationResult

@@ -1,4 +1,4 @@
-"""Typed frames of records for Great Expectations: scalars by name, tensors as figures."""
+"""Typed frames of records for Great Expectations, tensors as figures."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -56,18 +56,33 @@ def frame_of(batch: Batch, read: Mapping[str, bool] | None) -> "pd.DataFrame":
 
 
 def numbers_of(batch: Batch, also: Iterable[str]) -> "Iterator[tuple[str, pd.Series[Any]]]":
-    """Numeric inputs and labels of a batch, and the columns ``also``, one at a time."""
+    """Numeric inputs and labels, and the columns ``also``, one by one."""
     import pandas as pd
 
     also = set(also)
     wanted = dict.fromkeys(also, True)
     for f in batch.to_arrow().schema:
-        is_number = pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_boolean(f.type)
-        if is_number and f.name.startswith(("inputs.", "label.")):
+        if is_number(f.type) and f.name.startswith(("inputs.", "label.")):
             wanted[f.name] = True
     for name, values in _columns(batch, wanted):
         if name in wanted:
             yield name, pd.Series(values)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """True for the types that have a mean."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def counts(schema: pa.Schema, item: Mapping[str, Any]) -> bool:
+    """True where the column of an expectation holds what aggregates count."""
+    name = item["kwargs"].get("column")
+    if name is None or name not in schema.names:  # the table, or a figure of a tensor
+        return True
+    kind = schema.field(name).type
+    if "value_set" in item["kwargs"] or "partition_object" in item["kwargs"]:
+        return not pa.types.is_nested(kind)
+    return is_number(kind)
 
 
 def values_by_name(batch: Batch, names: Iterable[str]) -> "Iterator[tuple[str, pd.Series[Any]]]":

@@ -1,4 +1,4 @@
-"""Suite of expectations from reference rows, which a fresh sample of the same source passes.
+"""Suites of expectations from reference rows, for fresh samples to pass.
 
 Every bound is a prediction bound for a sample of ``sample_rows`` rows or more, so that each expectation fails
 by chance with at most its part of ``chance``. What an order statistic or a count can say needs no assumption

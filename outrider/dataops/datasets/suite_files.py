@@ -1,4 +1,4 @@
-"""Suites of Great Expectations as its own JSON files, read and written without loading it.
+"""Suites as Great Expectations' JSON files, handled without the library.
 
 A suite is a list of expectations, each with ``type``, ``kwargs`` and ``severity``, as in the file.
 """
@@ -24,7 +24,7 @@ _KEPT = ("meta", "notes", "description")
 
 
 def read_suite(given: str | Sequence[Mapping[str, Any]], folder: Path) -> list[Expected]:
-    """Expectations of a setting: a suite's file, taken relative to ``folder``, or tables.
+    """Expectations of a setting: a file in ``folder``, or tables.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _expected(item: Any, place: str) -> Expected:
 
 
 def native(name: str, suite: Sequence[Expected], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Suite as Great Expectations writes it."""
+    """Suite in the form of a file of Great Expectations."""
     written = {"great_expectations_version": version("great-expectations")} | dict(meta)
     expectations = [{"meta": {}, **item} for item in suite]
     return {"name": name, "id": None, "expectations": expectations, "meta": written, "notes": None}
@@ -80,7 +80,7 @@ def columns_of(item: Mapping[str, Any]) -> list[str]:
 
 
 def resolved(suite: Iterable[Expected], names: Iterable[str], target: str) -> list[Expected]:
-    """Suite under the full names of columns: ``age`` is ``inputs.age`` where there is no column ``age``."""
+    """Suite under full names of columns, ``inputs.age`` for ``age``."""
     known = set(names)
     known |= {name.rpartition(".")[0] for name in known if name.endswith((".min", ".max", ".mean"))}
 
@@ -121,7 +121,7 @@ def _condition(node: Any, full: Callable[[str], str]) -> Any:
 
 
 def unknown_types(suite: Sequence[Expected], more: Iterable[str] = ()) -> Iterator[str]:
-    """Problems of expectations that do not exist. ``more`` are those of a user's own files."""
+    """Problems of expectations that do not exist, ``more`` beside the library's."""
     known = core_types() | set(more)
     for number, item in enumerate(suite):
         if item["type"] not in known:
@@ -153,7 +153,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 @cache
 def core_types() -> frozenset[str]:
-    """Expectations of the installed library, by the names of its files: importing it takes seconds."""
+    """Expectations of the installed library, by names of files alone."""
     spec = find_spec("great_expectations")
     folders = (spec and spec.submodule_search_locations) or ()
     files = (path for folder in folders for path in Path(folder, "expectations", "core").glob("expect_*.py"))

@@ -31,7 +31,7 @@ from .aggregates import (
     range_growth,
 )
 from .expectations import Outcome
-from .frames import columns_read, frame_of, numbers_of, offered
+from .frames import columns_read, counts, frame_of, numbers_of, offered
 from .suite_files import Expected, resolved, unknown_columns
 
 NOT_NULL = "expect_column_values_to_not_be_null"
@@ -108,7 +108,6 @@ def validate(
     *,
     reference: pa.Schema | None = None,
     earlier: Earlier | None = None,
-    full: bool = False,
 ) -> Validated:
     """Judge rows that are about to become a dataset version.
 
@@ -118,28 +117,27 @@ def validate(
         Schema of the dataset these rows will be trained with; inputs and label must have its types.
     earlier
         Version that they are added to, or that they replace.
-    full
-        Read the rows of ``earlier`` even where its aggregates would do.
 
     Raises
     ------
     ValidationRefused
         If the rows cannot be used as a whole, or none of them passes.
     """
-    return _Judgement(batch, rules, reference, earlier, full).result()
+    return _Judgement(batch, rules, reference, earlier).result()
 
 
 class _Judgement:
     """One validation, step by step."""
 
     def __init__(
-        self, batch: Batch, rules: Rules, reference: pa.Schema | None, earlier: Earlier | None, full: bool
+        self, batch: Batch, rules: Rules, reference: pa.Schema | None, earlier: Earlier | None
     ) -> None:
-        self.batch, self.rules, self.earlier, self.full = batch, rules, earlier, full
+        self.batch, self.rules, self.earlier = batch, rules, earlier
         self.grows = earlier is not None and earlier.stays
         self.suite = expectations(batch, rules)
         refuse(floor_problems(batch, rules, self.suite, reference))
-        refuse([f"expectations{problem}" for problem in unknown_columns(self.suite, offered(batch))])
+        own = self.suite[len(self.suite) - len(rules.expectations) :]
+        refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
         self.outcomes: list[Outcome] = []
         self.problems: list[str] = []
         self.warnings: list[dict[str, Any]] = []
@@ -147,7 +145,7 @@ class _Judgement:
 
     def result(self) -> Validated:
         """Judge rows first, then the version that the good ones make."""
-        own = [item for item in self.suite if not adds_up(item)]
+        own = [item for item in self.suite if item not in self._added]
         scopes = [gx.scope_of(item) for item in own]
         of_rows = [item for item, scope in zip(own, scopes, strict=True) if scope == "new rows"]
         of_all = [item for item, scope in zip(own, scopes, strict=True) if scope == "all rows"]
@@ -155,26 +153,29 @@ class _Judgement:
         for outcome in gx.ask(frame, of_rows):
             self._take(outcome, first=0)
         del frame
-        self._ask_all(of_all)
+        self._ask_all(of_all, self.batch)
         self._refuse()
         good = np.ones(self.batch.rows, dtype=np.bool_)
         good[list(self.reasons)] = False
         if not good.any():
             first = "; ".join(self.reasons[min(self.reasons)])
             refuse([f"none of {self.batch.rows} rows passes; the first: {first}"])
-        state = self._state(good)
-        for item in self._added:
-            self._take(self._decided(item, state), first=0)
+        kept = self.batch if good.all() else self.batch.take(good)
+        state = self._state(kept)
+        judged = [item for item in self._added if can_judge(state, item)]
+        for item in judged:
+            self._take(gx.decide(item, metrics(state, item)), first=0)
+        self._ask_all([item for item in self._added if item not in judged], kept)
         self._against_parent(state)
         self._refuse()
         return self._validated(good, state)
 
-    def _ask_all(self, suite: list[Expected]) -> None:
+    def _ask_all(self, suite: list[Expected], batch: Batch) -> None:
         """Expectations that need every row of the version, the earlier ones first."""
         if not suite:
             return
         read = columns_read(suite)
-        frame, first = frame_of(self.batch, read), 0
+        frame, first = frame_of(batch, read), 0
         if self.grows and self.earlier is not None:
             import pandas as pd
 
@@ -219,8 +220,9 @@ class _Judgement:
 
     @cached_property
     def _added(self) -> list[Expected]:
-        """Expectations of what adds up."""
-        return [item for item in self.suite if adds_up(item)]
+        """Expectations of what adds up, in columns whose values do."""
+        schema = self.batch.to_arrow().schema
+        return [item for item in self.suite if adds_up(item) and counts(schema, item)]
 
     @cached_property
     def _sets(self) -> list[tuple[str, Sequence[Any]]]:
@@ -238,10 +240,14 @@ class _Judgement:
         read = {item["kwargs"].get("column") for item in self._added} | {name for name, _ in self._sets}
         return aggregates(batch.rows, numbers_of(batch, read - {None}), self._sets)
 
-    def _state(self, good: NDArray[np.bool_]) -> Aggregates:
+    def _state(self, kept: Batch) -> Aggregates:
         """Aggregates of the version as it will be."""
-        new = self._aggregates(self.batch if good.all() else self.batch.take(good))
-        return merged(self._parent, new) if self.grows and self._parent is not None else new
+        new = self._aggregates(kept)
+        if not self.grows or self._parent is None:
+            return new
+        # Handed on are all numeric inputs and labels: one that is not there was no column of the parent.
+        absent = [name for name in new["columns"] if name.startswith(("inputs.", "label."))]
+        return merged(self._parent, new, absent=new["columns"] if self._is_read else absent)
 
     @cached_property
     def _parent(self) -> Aggregates | None:
@@ -251,16 +257,17 @@ class _Judgement:
         known = self.earlier.aggregates
         if not self.earlier.stays:
             return known
-        is_known = not self.full and not self.earlier.replaced
-        if is_known and all(can_judge(known, item) for item in self._added):
+        if not self._is_read:
             return known
         return self._aggregates(self.earlier.rows())
 
-    def _decided(self, item: Expected, state: Aggregates) -> Outcome:
-        if can_judge(state, item):
-            return gx.decide(item, metrics(state, item))
-        column = item["kwargs"].get("column")
-        return Outcome(item, False, error=f"{column} holds no numbers")
+    @cached_property
+    def _is_read(self) -> bool:
+        """True where the earlier rows are read: their aggregates do not do."""
+        if self.earlier is None or not self.earlier.stays:
+            return False
+        known = self.earlier.aggregates
+        return bool(self.earlier.replaced) or not all(can_judge(known, item) for item in self._added)
 
     def _against_parent(self, state: Aggregates) -> None:
         """Class mix and ranges, held against the earlier version."""
@@ -270,11 +277,9 @@ class _Judgement:
         label = f"label.{rules.target}"
         old, new = (class_mix(each, label, list(rules.classes)) for each in (parent, state))
         if rules.class_shift is not None and old and new:
-            shift = class_shift(old, new)
+            told = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
             if shift > rules.class_shift:
-                self._differs(
-                    "class_shift", label, f"{shift:.2f} of the rows change class", rules.class_shift
-                )
+                self._differs("class_shift", label, told, rules.class_shift)
         for name in sorted(parent["columns"].keys() & state["columns"].keys()):
             growth = range_growth(parent["columns"][name], state["columns"][name])
             if rules.range_growth is not None and growth is not None and growth > rules.range_growth:
@@ -308,7 +313,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def expectations(batch: Batch, rules: Rules) -> list[Expected]:
-    """Expectations from the model's declaration, then the user's own, under full names of columns."""
+    """Expectations from the model's declaration, then the user's own."""
     target = f"label.{rules.target}"
     suite: list[Expected] = []
     if batch.has(target):

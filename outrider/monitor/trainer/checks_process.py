@@ -1,4 +1,4 @@
-"""Validation in a process of its own, where a user's expectations may hang, crash or eat memory.
+"""Validation in a killable process, for expectations of a user's files.
 
 ``python -m outrider.monitor.trainer.checks_process --fd N --parent PID``. It lives for one validation: what
 Great Expectations has registered from a user's file is gone with it, and so the next one takes an edit up.
@@ -51,12 +51,11 @@ def judged(
     title: str,
     reference: pa.Schema | None = None,
     earlier: Earlier | None = None,
-    full: bool = False,
     checks: Sequence[Path] = (),
     deadline_s: float = BUILD_S,
     pause: Callable[[], None] = lambda: None,
 ) -> Judged:
-    """Validate rows: here, or where ``checks`` name a user's files, in a process of its own.
+    """Validate rows, in a process of its own where there are ``checks``.
 
     Raises
     ------
@@ -64,12 +63,11 @@ def judged(
         If the rows cannot be used as a whole, or the user's expectations give no verdict.
     """
     if not checks:
-        verdict = validate(batch, rules, reference=reference, earlier=earlier, full=full)
+        verdict = validate(batch, rules, reference=reference, earlier=earlier)
         return Judged(verdict, _docs(verdict, title))
     asked = {
         "rules": dataclasses.asdict(rules),
         "title": title,
-        "full": full,
         "earlier": None if earlier is None else _told(earlier),
         "has_reference": reference is not None,
     }
@@ -83,7 +81,7 @@ def judged(
 def build_problems(
     suite: Sequence[Expected], checks: Sequence[Path], *, deadline_s: float = BUILD_S
 ) -> list[str]:
-    """Reasons that expectations cannot be used, from the library itself and a user's files."""
+    """Reasons that the library cannot use expectations."""
     try:
         answer, _ = _asked({"suite": list(suite)}, [], checks, deadline_s, lambda: None, None)
     except ValidationRefused as error:
@@ -209,7 +207,6 @@ def _answer(
         Rules(**asked["rules"]),
         reference=pa.ipc.read_schema(pa.py_buffer(buffers[1])) if asked["has_reference"] else None,
         earlier=None if told is None else Earlier(told["aggregates"], read, told["stays"], told["replaced"]),
-        full=asked["full"],
     )
     return {"summary": verdict.summary}, [
         json.dumps(verdict.quarantined).encode(),

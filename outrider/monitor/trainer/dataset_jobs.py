@@ -31,7 +31,7 @@ PROVENANCE = ("provenance.assertion", "provenance.label_source")
 
 
 def rules_of(settings: Settings, name: str) -> Rules:
-    """Validation rules of a model, from its configuration and the suite file that this names.
+    """Validation rules of a model, from configuration and suite file.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def judge(
 
 
 def kept_summary(context: JobContext, found: Judged) -> dict[str, Any]:
-    """Summary for the manifest, the Data Docs stored as an object that it names."""
+    """Summary for the manifest, with the digest of the stored Data Docs."""
     return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
 
 

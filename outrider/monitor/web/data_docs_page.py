@@ -1,4 +1,4 @@
-"""Data Docs of dataset versions, as Great Expectations drew them when each was validated."""
+"""Data Docs of dataset versions."""
 
 import gzip
 

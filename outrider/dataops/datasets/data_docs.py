@@ -37,6 +37,7 @@ def page(drawn: str, title: str) -> str:
     kept = _Kept()
     kept.feed(drawn[max(drawn.find('<div id="section-1"'), 0) :])  # before it: filters that need scripts
     kept.close()
+    kept.parts += [f"</{tag}>" for tag in reversed(kept.open)]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLES}</style></head>'
@@ -51,6 +52,7 @@ class _Kept(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self._skipped: list[str] = []
+        self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Keep a known element, skip all of an unsafe one."""
@@ -61,13 +63,17 @@ class _Kept(HTMLParser):
         if tag in _TAGS:
             kept = "".join(f' {key}="{escape(value or "")}"' for key, value in attrs if key in _ATTRIBUTES)
             self.parts.append(f"<{tag}{kept}>")
+            if tag not in _VOID:
+                self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         """Close what was kept."""
         if self._skipped:
             while tag in self._skipped and self._skipped.pop() != tag:
                 pass
-        elif tag in _TAGS and tag not in _VOID:
+        elif tag in self.open:
+            while (last := self.open.pop()) != tag:
+                self.parts.append(f"</{last}>")
             self.parts.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:

@@ -1,6 +1,7 @@
 """Severities, rows and versions: what blocks, what annotates, and on which rows it is judged."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -140,7 +141,7 @@ def test_classes_and_ranges_are_held_against_the_version_before() -> None:
     ]
     with pytest.raises(ValidationRefused, match="class_shift"):
         validate(new, rules(against_parent="critical"), earlier=earlier(before, rules()))
-    loose = rules(class_shift=None, range_growth=None)
+    loose = rules(class_shift=1.0, range_growth=math.inf)
     assert texts(validate(new, loose, earlier=earlier(before, loose))) == []
     replacing = earlier(before, rules(), stays=False)
     found = validate(new, rules(), earlier=replacing)

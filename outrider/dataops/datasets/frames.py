@@ -75,7 +75,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def counts(schema: pa.Schema, item: Mapping[str, Any]) -> bool:
-    """True where the column of an expectation holds what aggregates count."""
+    """True where aggregates can count the column of an expectation."""
     name = item["kwargs"].get("column")
     if name is None or name not in schema.names:  # the table, or a figure of a tensor
         return True

@@ -52,10 +52,10 @@ class Rules:
     expectations: Sequence[Mapping[str, Any]] = ()
     """The user's own: ``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``. A tensor column
     ``inputs.image`` is offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
-    class_shift: float | None = 0.2
-    """Share of rows that may change class against the parent; None is any."""
-    range_growth: float | None = 4.0
-    """Widths of the parent's range that values may go beyond it; None is any."""
+    class_shift: float = 0.2
+    """Share of rows that may change class against the parent."""
+    range_growth: float = 4.0
+    """Widths of the parent's range that values may go beyond it."""
     against_parent: Literal["critical", "warning"] = "warning"
     """Severity of both."""
 
@@ -276,13 +276,13 @@ class _Judgement:
             return
         label = f"label.{rules.target}"
         old, new = (class_mix(each, label, list(rules.classes)) for each in (parent, state))
-        if rules.class_shift is not None and old and new:
+        if old and new:
             told = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
             if shift > rules.class_shift:
                 self._differs("class_shift", label, told, rules.class_shift)
         for name in sorted(parent["columns"].keys() & state["columns"].keys()):
             growth = range_growth(parent["columns"][name], state["columns"][name])
-            if rules.range_growth is not None and growth is not None and growth > rules.range_growth:
+            if growth is not None and growth > rules.range_growth:
                 told = f"values reach {growth:.1f} widths beyond the range"
                 self._differs("range_growth", name, told, rules.range_growth)
 

@@ -366,13 +366,17 @@ class ValidationSettings(Section):
     deadline_s: float = Field(
         default=300.0, gt=0, description="for one validation with checks; then its process is killed"
     )
-    class_shift: float | None = Field(
-        default=0.2, gt=0, le=1, description="share of rows that may change class against the version before"
+    class_shift: float = Field(
+        default=0.2,
+        gt=0,
+        le=1,
+        description="share of rows that may change class against the version before; 1 is any",
     )
-    range_growth: float | None = Field(
+    range_growth: float = Field(
         default=4.0,
         gt=0,
-        description="widths of the range of the version before that values of a column may go beyond it",
+        description="widths of the range of the version before that values of a column may go beyond it; inf "
+        "is any",
     )
     against_parent: Literal["critical", "warning"] = Field(
         default="warning", description="critical refuses the version where one of these two is exceeded"

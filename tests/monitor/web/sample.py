@@ -262,7 +262,21 @@ def _reference(connection: Connection, at: int) -> None:
             manifest={
                 "files": [{"sha256": "ab" * 32, "rows": rows, "bytes": 64 * rows, "added": 1}],
                 "columns": {"id": "string", "label.label": "int64"},
-                "validation": {"success": True},
+                "validation": {
+                    "expectations": [{}] * 3,
+                    "quarantined": 2,
+                    "warnings": [
+                        {
+                            "rule": "expect_column_max_to_be_between",
+                            "field": "inputs.x",
+                            "severity": "warning",
+                            "text": "expect_column_max_to_be_between(column='inputs.x', max_value=1)",
+                            "rows": 1,
+                            "ids": [HOSTILE],
+                        }
+                    ],
+                    "data_docs": "ab" * 32,
+                },
             },
             created_us=at + 40_000_000,
         )

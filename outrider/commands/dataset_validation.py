@@ -15,7 +15,7 @@ from .output import Config, Json, as_json, table, tell, write_file
 if TYPE_CHECKING:
     from outrider.assertions import Batch
     from outrider.monitor.settings.config import Settings
-    from outrider.monitor.trainer.checks_process import Judged
+    from outrider.monitor.trainer.checks_process import JudgedRows
 
 Name = Annotated[str, typer.Argument(help="Dataset, or dataset@version; the newest by default.")]
 QUARANTINED = {"row": "row", "id": "id", "reason": "reason"}
@@ -128,7 +128,7 @@ def _parent(api: Api, version: dict[str, Any]) -> dict[str, Any] | None:
 
 def _judged(
     settings: "Settings", version: dict[str, Any], batch: "Batch", parent: dict[str, Any] | None
-) -> "Judged":
+) -> "JudgedRows":
     from outrider.dataops.datasets.validation import Earlier
     from outrider.monitor.trainer.checks_process import judged
     from outrider.monitor.trainer.dataset_jobs import rules_of

@@ -89,7 +89,7 @@ SUITE = [
 
 
 @cache
-def verdicts() -> list[gx.Outcome]:
+def verdicts() -> list[gx.ExpectationVerdict]:
     """The library's, on all rows."""
     return gx.ask(TABLE, SUITE)
 

@@ -68,9 +68,9 @@ def holds(item: Expected, column: "pd.Series[Any]") -> bool:
     if name in figures:
         return bool(low <= figures[name]() <= high)
     if name == "values_to_be_in_type_list":
-        return str(column.dtype) in kwargs["type_list"]
+        return bool(str(column.dtype) in kwargs["type_list"])
     assert name == "kl_divergence_to_be_less_than"
-    return divergence(kwargs, present) <= kwargs["threshold"]
+    return bool(divergence(kwargs, present) <= kwargs["threshold"])
 
 
 def divergence(kwargs: dict[str, Any], present: "pd.Series[Any]") -> float:

@@ -24,13 +24,14 @@ def test_a_suite_that_the_library_wrote_is_read_and_one_that_we_write_is_read_by
     import great_expectations as gx
 
     context = gx.get_context(mode="ephemeral")
+    library: Any = gx.expectations
     own = gx.ExpectationSuite(
         name="churn",
         expectations=[
-            gx.expectations.ExpectColumnValuesToBeBetween(
+            library.ExpectColumnValuesToBeBetween(
                 column="age", min_value=0, max_value=120, severity="warning", notes="years"
             ),
-            gx.expectations.ExpectColumnValuesToNotBeNull(column="age", mostly=0.9),
+            library.ExpectColumnValuesToNotBeNull(column="age", mostly=0.9),
         ],
     )
     (tmp_path / "suite.json").write_text(json.dumps(context.suites.add(own).to_json_dict()))

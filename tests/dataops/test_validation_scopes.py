@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,9 +22,11 @@ from outrider.errors import ValidationRefused
 SECRET = "hunter2"
 
 
-def batch(x: Sequence[float | None], label: Sequence[int], *, first: int = 0, **more: Any) -> Batch:
+def batch(
+    x: Sequence[float | None], label: Sequence[int], more: Mapping[str, Any] | None = None, *, first: int = 0
+) -> Batch:
     ids = [f"r{first + row}" for row in range(len(x))]
-    columns = {"id": ids, "inputs.x": list(x), "label.label": list(label)} | more
+    columns = {"id": ids, "inputs.x": list(x), "label.label": list(label)} | dict(more or {})
     return Batch.from_columns(columns, model="m", rows=len(x))
 
 
@@ -73,14 +75,14 @@ def test_critical_quarantines_rows_and_refuses_versions() -> None:
 
 def test_aggregates_are_those_of_the_version_and_no_earlier_row_is_read() -> None:
     own = rules(
-        expected("column_mean_to_be_between", column="x", min_value=0.9, max_value=1.1),
-        expected("table_row_count_to_be_between", min_value=102),
-        expected("column_distinct_values_to_equal_set", column="label", value_set=[0, 1]),
+        mean := expected("column_mean_to_be_between", column="x", min_value=0.9, max_value=1.1),
+        count := expected("table_row_count_to_be_between", min_value=102),
+        both := expected("column_distinct_values_to_equal_set", column="label", value_set=[0, 1]),
     )
     before = earlier(batch([1.0] * 100, [0, 1] * 50), rules())
     with pytest.raises(ValidationRefused, match="row_count"):
-        validate(batch([5.0], [0], first=100), rules(own.expectations[1]), earlier=before)
-    parent = validate(batch([1.0] * 100, [0, 1] * 50), rules(own.expectations[0], own.expectations[2]))
+        validate(batch([5.0], [0], first=100), rules(count), earlier=before)
+    parent = validate(batch([1.0] * 100, [0, 1] * 50), rules(mean, both))
     kept = Earlier(parent.summary["aggregates"], lambda: pytest.fail("read"))
     found = validate(batch([5.0, 1.0], [0, 0], first=100), own, earlier=kept)
     assert found.summary["aggregates"]["rows"] == 102
@@ -151,7 +153,7 @@ def test_classes_and_ranges_are_held_against_the_version_before() -> None:
 
 def test_a_new_column_is_null_in_the_earlier_rows() -> None:
     before = batch([1.0] * 4, [0, 1, 0, 1])
-    new = batch([1.0] * 2, [0, 1], first=4, **{"inputs.new": [5.0, 7.0]})
+    new = batch([1.0] * 2, [0, 1], {"inputs.new": [5.0, 7.0]}, first=4)
     own = rules(expected("column_mean_to_be_between", column="new", min_value=6, max_value=6))
     for kept in (earlier(before, rules()).aggregates, None):
         found = validate(new, own, earlier=Earlier(kept, lambda: before))
@@ -160,7 +162,7 @@ def test_a_new_column_is_null_in_the_earlier_rows() -> None:
 
 
 def test_no_reason_quotes_a_record() -> None:
-    given = batch([1.0, 2.0], [0, 1], **{"inputs.name": [SECRET, "b"], "inputs.number": [4711.0, 1.0]})
+    given = batch([1.0, 2.0], [0, 1], {"inputs.name": [SECRET, "b"], "inputs.number": [4711.0, 1.0]})
     own = [
         expected("column_values_to_be_in_set", "warning", column="name", value_set=["b"]),
         expected("column_values_to_match_regex", "warning", column="name", regex="^.$"),
@@ -220,7 +222,7 @@ def test_data_docs_are_one_page_that_loads_and_runs_nothing() -> None:
         expected("column_values_to_be_in_set", "warning", column="name", value_set=[hostile]),
         expected("column_mean_to_be_between", column="x", max_value=9) | {"notes": hostile},
     ]
-    found = validate(batch([1.0, 2.0], [0, 1], **{"inputs.name": ["a", hostile]}), rules(*own))
+    found = validate(batch([1.0, 2.0], [0, 1], {"inputs.name": ["a", hostile]}), rules(*own))
     html = page(gx.rendered(found.outcomes, name=hostile, rows=2), f"churn@1 {hostile}")
     assert not re.findall(
         r"<(?:script|img|link|iframe|form|a)\b[^>]*(?:src|href|on\w+)=", html, re.IGNORECASE

@@ -43,7 +43,7 @@ _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExpectationVerdict:
     """Verdict of one expectation, without values of records."""
 
     item: Expected
@@ -123,7 +123,7 @@ def scope_of(item: Expected) -> Scope:
         return "new rows" if isinstance(_build(item), maps) else "all rows"
 
 
-def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[Outcome]:
+def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVerdict]:
     """Verdicts on a frame, in the suite's order, from a new context."""
     if not suite:
         return []
@@ -140,7 +140,7 @@ def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[Outcome]:
         result = definition.get_batch({"dataframe": frame}).validate(
             gx.ExpectationSuite(name="rows", expectations=built), result_format="COMPLETE"
         )
-    found: dict[int, Outcome] = {}
+    found: dict[int, ExpectationVerdict] = {}
     for each in result.results:
         number = int(each.expectation_config.meta["number"])
         found[number] = _outcome(suite[number], each, frame)
@@ -150,7 +150,7 @@ def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[Outcome]:
     return [found[number] for number in range(len(suite))]
 
 
-def decide(item: Expected, metrics: Mapping[str, Any]) -> Outcome:
+def decide(item: Expected, metrics: Mapping[str, Any]) -> ExpectationVerdict:
     """Verdict of an expectation on metrics that are known already."""
     with _quiet():
         built = _build(item)
@@ -158,8 +158,8 @@ def decide(item: Expected, metrics: Mapping[str, Any]) -> Outcome:
         try:
             found = built._validate(dict(metrics), runtime_configuration=settings)
         except Exception:  # noqa: BLE001 - of the library: its verdict is that there is none
-            return Outcome(item, False, error=_raised(traceback.format_exc(), ""))
-    return Outcome(item, bool(found["success"]), figures=_figures(found.get("result") or {}))
+            return ExpectationVerdict(item, False, error=_raised(traceback.format_exc(), ""))
+    return ExpectationVerdict(item, bool(found["success"]), figures=_figures(found.get("result") or {}))
 
 
 def _build(item: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) -> Any:
@@ -186,17 +186,19 @@ def _build(item: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) ->
         raise ValidationRefused(f"expectation {item['type']!r} cannot be used: {said}") from error
 
 
-def _outcome(item: Expected, found: Any, frame: "pd.DataFrame") -> Outcome:
+def _outcome(item: Expected, found: Any, frame: "pd.DataFrame") -> ExpectationVerdict:
     info, result = found.exception_info or {}, found.result or {}
     # Either one exception, or one for each metric that could not be computed.
     for raised in (info, *info.values()):
         if isinstance(raised, Mapping) and raised.get("raised_exception"):
             kinds = {name: str(frame[name].dtype) for name in columns_of(item) if name in frame.columns}
             holds = ", ".join(f"{name} holds {kind}" for name, kind in kinds.items())
-            return Outcome(item, False, error=_raised(str(raised.get("exception_traceback") or ""), holds))
+            return ExpectationVerdict(
+                item, False, error=_raised(str(raised.get("exception_traceback") or ""), holds)
+            )
     if found.success:
-        return Outcome(item, True, figures=_figures(result))
-    return Outcome(
+        return ExpectationVerdict(item, True, figures=_figures(result))
+    return ExpectationVerdict(
         item, False, list(map(int, result.get("unexpected_index_list") or ())), "", _figures(result)
     )
 
@@ -225,7 +227,7 @@ def _figures(result: Mapping[str, Any]) -> dict[str, Any]:
     return figures | {"observed_value": int(observed) if isinstance(observed, Integral) else float(observed)}
 
 
-def rendered(outcomes: Sequence[Outcome], *, name: str, rows: int) -> str:
+def rendered(outcomes: Sequence[ExpectationVerdict], *, name: str, rows: int) -> str:
     """Data Docs of a validation as Great Expectations draws them."""
     with _quiet() as gx:
         from great_expectations.core import ExpectationSuiteValidationResult
@@ -260,6 +262,6 @@ def rendered(outcomes: Sequence[Outcome], *, name: str, rows: int) -> str:
         return str(view.render(ValidationResultsPageRenderer().render(result)))
 
 
-def _exception(outcome: Outcome) -> dict[str, Any]:
+def _exception(outcome: ExpectationVerdict) -> dict[str, Any]:
     said = outcome.error
     return {"raised_exception": bool(said), "exception_message": said, "exception_traceback": said}

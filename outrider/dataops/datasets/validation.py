@@ -30,7 +30,7 @@ from .aggregates import (
     named_values,
     range_growth,
 )
-from .expectations import Outcome
+from .expectations import ExpectationVerdict
 from .frames import columns_read, counts, frame_of, numbers_of, offered
 from .suite_files import Expected, resolved, unknown_columns
 
@@ -98,7 +98,7 @@ class Validated:
     rows: list[int]
     quarantined: dict[int, str]
     summary: dict[str, Any]
-    outcomes: list[Outcome] = field(default_factory=list, repr=False)
+    outcomes: list[ExpectationVerdict] = field(default_factory=list, repr=False)
     """Of every expectation, for Data Docs."""
 
 
@@ -138,7 +138,7 @@ class _Judgement:
         refuse(floor_problems(batch, rules, self.suite, reference))
         own = self.suite[len(self.suite) - len(rules.expectations) :]
         refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ExpectationVerdict] = []
         self.problems: list[str] = []
         self.warnings: list[dict[str, Any]] = []
         self.reasons = non_finite(batch)
@@ -185,7 +185,7 @@ class _Judgement:
         for outcome in gx.ask(frame, suite):
             self._take(outcome, first=first)
 
-    def _take(self, outcome: Outcome, *, first: int) -> None:
+    def _take(self, outcome: ExpectationVerdict, *, first: int) -> None:
         """Count a verdict; rows before ``first`` are in an earlier version, and stay there."""
         self.outcomes.append(outcome)
         if outcome.success:

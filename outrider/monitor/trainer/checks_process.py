@@ -37,7 +37,7 @@ _STEP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRows:
     """Verdict on rows with its Data Docs."""
 
     verdict: Validated
@@ -54,7 +54,7 @@ def judged(
     checks: Sequence[Path] = (),
     deadline_s: float = BUILD_S,
     pause: Callable[[], None] = lambda: None,
-) -> Judged:
+) -> JudgedRows:
     """Validate rows, in a process of its own where there are ``checks``.
 
     Raises
@@ -64,7 +64,7 @@ def judged(
     """
     if not checks:
         verdict = validate(batch, rules, reference=reference, earlier=earlier)
-        return Judged(verdict, _docs(verdict, title))
+        return JudgedRows(verdict, _docs(verdict, title))
     asked = {
         "rules": dataclasses.asdict(rules),
         "title": title,
@@ -75,7 +75,7 @@ def judged(
     answer, parts = _asked(asked, buffers, checks, deadline_s, pause, earlier)
     quarantined = {int(row): why for row, why in json.loads(bytes(parts[0])).items()}
     rows = [row for row in range(batch.rows) if row not in quarantined]
-    return Judged(Validated(rows, quarantined, answer["summary"]), bytes(parts[1]))
+    return JudgedRows(Validated(rows, quarantined, answer["summary"]), bytes(parts[1]))
 
 
 def build_problems(

@@ -23,7 +23,7 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
-from .checks_process import Judged, judged
+from .checks_process import JudgedRows, judged
 from .context import JobContext
 
 PROVENANCE = ("provenance.assertion", "provenance.label_source")
@@ -58,7 +58,7 @@ def judge(
     *,
     stays: bool,
     reference: pa.Schema | None = None,
-) -> Judged:
+) -> JudgedRows:
     """Validate rows for a dataset.
 
     ``stays`` says whether the rows of the newest version stay beside them.
@@ -84,7 +84,7 @@ def judge(
     )
 
 
-def kept_summary(context: JobContext, found: Judged) -> dict[str, Any]:
+def kept_summary(context: JobContext, found: JudgedRows) -> dict[str, Any]:
     """Summary for the manifest, with the digest of the stored Data Docs."""
     return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
 

@@ -1,11 +1,14 @@
 """Suites of Great Expectations as files: in, out, and what is wrong with them."""
 
 import json
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from outrider.assertions import Batch
 from outrider.dataops.datasets.suite_files import (
     core_types,
     native,
@@ -15,8 +18,12 @@ from outrider.dataops.datasets.suite_files import (
     unknown_columns,
     unknown_types,
 )
+from outrider.dataops.datasets.validation import Rules, validate
 from outrider.errors import ConfigError
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning"
+)  # the library's
 BETWEEN = "expect_column_values_to_be_between"
 
 
@@ -79,6 +86,18 @@ def test_a_file_that_is_no_suite_names_the_place(tmp_path: Path, content: str, t
 
 def expected(kind: str, **kwargs: Any) -> dict[str, Any]:
     return {"type": kind, "kwargs": kwargs, "severity": "critical"}
+
+
+def test_times_of_the_configuration_are_texts_with_their_zone(tmp_path: Path) -> None:
+    bounds = {"min_value": date(2026, 1, 2), "max_value": datetime(2026, 1, 3, 4)}  # noqa: DTZ001 - as TOML has it
+    (item,) = read_suite([{"type": BETWEEN, "kwargs": {"column": "t"} | bounds}], tmp_path)
+    assert item["kwargs"]["min_value"] == "2026-01-02T00:00:00+00:00"
+    assert item["kwargs"]["max_value"] == "2026-01-03T04:00:00+00:00"
+    for zone in (None, "UTC"):
+        times = [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 4, tzinfo=UTC)]
+        column = pa.array(times, pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us", tz=zone))
+        batch = Batch.from_arrow(pa.table({"inputs.t": column, "label.label": [0, 1]}), model="m")
+        assert validate(batch, Rules(expectations=[item])).rows == [0]
 
 
 def test_bare_names_of_columns_are_found_under_inputs_and_the_label() -> None:

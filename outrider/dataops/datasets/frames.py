@@ -136,6 +136,8 @@ def _values(column: pa.Array) -> Any:
         return (pd.arrays.IntegerArray if values.dtype.kind in "iu" else pd.arrays.BooleanArray)(values, null)
     if pa.types.is_floating(kind):
         return column.to_numpy(zero_copy_only=False)
+    if pa.types.is_timestamp(kind):  # suites write times with their zone
+        return (column if kind.tz else column.cast(pa.timestamp(kind.unit, tz="UTC"))).to_pandas()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_temporal(kind):
         return column.to_pandas()
     return pd.Series(column.to_pylist(), dtype=object).infer_objects()

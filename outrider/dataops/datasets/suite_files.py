@@ -5,6 +5,7 @@ A suite is a list of expectations, each with ``type``, ``kwargs`` and ``severity
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import version
@@ -59,7 +60,17 @@ def _expected(item: Any, place: str) -> Expected:
     if severity not in SEVERITIES:
         raise ConfigError(f"{place}.severity: one of {', '.join(SEVERITIES)} expected, got {severity!r}")
     more = {key: item[key] for key in _KEPT if item.get(key)}
-    return {"type": kind, "kwargs": dict(kwargs), "severity": severity} | more
+    plain = json.loads(json.dumps(dict(kwargs), default=_time_text))
+    return {"type": kind, "kwargs": plain, "severity": severity} | more
+
+
+def _time_text(value: Any) -> str:
+    """A time of the configuration as suites have it, UTC where it names no zone."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return str(value)
 
 
 def native(name: str, suite: Sequence[Expected], meta: Mapping[str, Any]) -> dict[str, Any]:

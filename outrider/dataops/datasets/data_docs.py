@@ -18,14 +18,14 @@ _SKIPPED = frozenset({
     *("select", "style", "svg", "textarea"),
 })  # fmt: skip
 _VOID = frozenset({"br", "hr", "input", "img", "link", "meta"})
-_ATTRIBUTES = ("class", "id", "colspan", "rowspan")
+_ATTRIBUTES = ("class", "id", "colspan", "rowspan", "hidden")
 _STYLES = """
 :root{color-scheme:light dark;--line:#8885;--bad:#b3261e;--good:#1b7f3b}
 @media(prefers-color-scheme:dark){:root{--bad:#ff8a80;--good:#7ad69a}}
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;padding:0 1rem;max-width:70rem}
 h1{font-size:1.4rem}h5{font-size:1.05rem;margin:1.5rem 0 .3rem}h6{font-size:.95rem;margin:.8rem 0 .2rem}
 table{border-collapse:collapse;width:100%}td,th{border-top:1px solid var(--line);padding:.35rem .5rem;
-text-align:left;vertical-align:top}.badge{border:1px solid var(--line);border-radius:.3rem;padding:0 .3rem}
+text-align:left;vertical-align:top}td{overflow-wrap:anywhere}th{white-space:nowrap}.badge{border:1px solid var(--line);border-radius:.3rem;padding:0 .3rem}
 .text-danger{color:var(--bad)}.text-success{color:var(--good)}i{font-style:normal}
 .fa-times::before{content:"\\2717"}.fa-check-circle::before{content:"\\2713"}
 .fa-exclamation-triangle::before{content:"\\26A0"}
@@ -78,5 +78,5 @@ class _Kept(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Keep text."""
-        if not self._skipped and data.strip():
-            self.parts.append(escape(data))
+        if not self._skipped:
+            self.parts.append(escape(data) if data.strip() else " ")

@@ -104,7 +104,8 @@ def validate(
 
 def warning_line(warning: dict[str, Any]) -> str:
     """A warning of a version's validation in one line."""
-    rows = f", {warning['rows']} rows such as {', '.join(warning['ids'])}" if warning["rows"] else ""
+    count = f"{warning['rows']} row{'' if warning['rows'] == 1 else 's'}"
+    rows = f", {count} such as {', '.join(warning['ids'])}" if warning["rows"] else ""
     return f"{warning['severity']}: {warning['text']}{rows}"
 
 

@@ -26,7 +26,8 @@ body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;padding:0 1rem;max-widt
 h1{font-size:1.4rem}h5{font-size:1.05rem;margin:1.5rem 0 .3rem}h6{font-size:.95rem;margin:.8rem 0 .2rem}
 table{border-collapse:collapse;width:100%}td,th{border-top:1px solid var(--line);padding:.35rem .5rem;
 text-align:left;vertical-align:top}
-td{overflow-wrap:anywhere}th{white-space:nowrap}.badge{border:1px solid var(--line);border-radius:.3rem;padding:0 .3rem}
+td{overflow-wrap:anywhere}th{white-space:nowrap}
+.badge{border:1px solid var(--line);border-radius:.3rem;padding:0 .3rem}
 .text-danger{color:var(--bad)}.text-success{color:var(--good)}i{font-style:normal}
 .fa-times::before{content:"\\2717"}.fa-check-circle::before{content:"\\2713"}
 .fa-exclamation-triangle::before{content:"\\26A0"}

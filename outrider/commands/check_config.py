@@ -16,6 +16,7 @@ import typer
 from outrider.errors import ConfigError
 
 from .check_sample import Rehearsal, rehearsed
+from .expectation_checks import expectation_problems
 from .model_checks import (
     base_problem,
     callable_problems,
@@ -72,6 +73,7 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, name, model))
         problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
         problems += (f"{path}: models.{name}.{problem}" for problem in registered_problems(settings, name))
+        problems += (f"{path}: models.{name}.{problem}" for problem in expectation_problems(settings, name))
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd

@@ -11,6 +11,7 @@ from .api import connect
 from .dataset_check import check
 from .dataset_export import export
 from .dataset_leaks import leaks, tell_report
+from .dataset_validation import expect, validate, warning_line
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
 from .quarantine import app as quarantine
@@ -61,6 +62,8 @@ def show(
     table(rows, {"column": "column", "type": "type"}, empty="")
     if "leaks" in found["manifest"]:
         tell_report(found["manifest"]["leaks"])
+    for warning in found["manifest"]["validation"].get("warnings", ()):
+        typer.echo(warning_line(warning))
 
 
 @app.command("import")
@@ -161,6 +164,8 @@ def _from_to(before: str, after: str) -> str:
 
 app.command()(leaks)
 app.command()(export)
+app.command()(expect)
+app.command()(validate)
 
 
 def _committed(found: dict[str, Any], *, json: bool) -> None:

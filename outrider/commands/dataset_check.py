@@ -8,7 +8,8 @@ import typer
 from outrider.errors import ConfigError
 
 from .api import connect
-from .dataset_leaks import tell_report, version_of
+from .dataset_leaks import tell_report
+from .dataset_rows import rows_of, version_of
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -37,15 +38,11 @@ def check(
 
     Its labels take the place of the model's outputs.
     """
-    from outrider.assertions import Batch
     from outrider.assertions.validate import label_view
-    from outrider.commands.tables import from_ipc
 
     api = connect(config)
-    dataset, version = version_of(api, name)
-    whole = Batch.from_arrow(
-        from_ipc(api.get_bytes(f"/v1/datasets/{dataset}/versions/{version['number']}/rows"))
-    )
+    version = version_of(api, name)
+    dataset, whole = version["dataset"], rows_of(api, version)
     view = label_view(whole)
     flags, errors = judged(_assertions(config, version["model"]), view)
     found = _report(flags, errors, top)

@@ -15,7 +15,7 @@ from outrider.dataset_reference import DatasetPart
 from outrider.errors import ConfigError
 
 from .api import Api, connect
-from .dataset_leaks import version_of
+from .dataset_rows import version_of
 from .output import Config, Json, tell
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def export(
 
     _check_target(to, force=force)
     api = connect(config)
-    dataset, version = version_of(api, name)
+    version = version_of(api, name)
+    dataset = version["dataset"]
     id = f"{dataset}@{version['number']}"
     to.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

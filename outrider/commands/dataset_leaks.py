@@ -8,6 +8,7 @@ from outrider.dataset_reference import DatasetPart
 from outrider.errors import ConfigError
 
 from .api import Api, connect
+from .dataset_rows import rows_of, version_of
 from .output import Config, Json, as_json
 
 if TYPE_CHECKING:
@@ -65,23 +66,10 @@ def tell_report(report: "LeakReport") -> None:
     _tell_pairs([*report["leaks"], *report["repeats"]])
 
 
-def version_of(api: Api, name: str) -> tuple[str, dict[str, Any]]:
-    """Dataset and version of ``dataset@version``, the newest by default."""
-    dataset, _, number = name.partition("@")
-    if number and not number.isdigit() and number != "newest":
-        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3")
-    return dataset, api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
-
-
 def _rows(api: Api, name: str, part: DatasetPart | None) -> "tuple[str, Batch]":
-    from outrider.assertions import Batch
-    from outrider.commands.tables import from_ipc
-
-    dataset, version = version_of(api, name)
-    number = version["number"]
-    data = api.get_bytes(f"/v1/datasets/{dataset}/versions/{number}/rows", part=part)
-    shown = f"{dataset}@{number}" + (f" {part.replace('_', ' ')}" if part else "")
-    return shown, Batch.from_arrow(from_ipc(data))
+    version = version_of(api, name)
+    shown = f"{version['dataset']}@{version['number']}" + (f" {part.replace('_', ' ')}" if part else "")
+    return shown, rows_of(api, version, part)
 
 
 def _tell_pairs(found: Any) -> None:

@@ -14,6 +14,8 @@ import typer
 
 from outrider.errors import ConfigError
 
+from .expectation_checks import problems_elsewhere
+
 if TYPE_CHECKING:
     from outrider.monitor.settings.config import Settings
 
@@ -41,7 +43,8 @@ def serve(
     settings = load_settings(path)
     if not settings.models:
         raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
-    if problems := [f"{path}: {problem}" for problem in secret_problems(settings)]:
+    wrong = problems_elsewhere(path, settings)
+    if problems := [f"{path}: {problem}" for problem in (*secret_problems(settings), *wrong)]:
         raise ConfigError("\n".join(problems))
     set_up("supervisor", settings.server.log_format)
     supervisor = Supervisor(

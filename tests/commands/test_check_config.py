@@ -268,3 +268,43 @@ def test_names_that_nothing_has_are_said_before_a_model_is_loaded(project: Path)
     assert "tenant.options.max_token: classification of a folder knows max_tokens, dtype" in told
     assert "tenant.adapted_from: no model 'other'; there are m, tenant" in told
     assert "fine.adapted_from" not in told
+
+
+ODD_SUITE = {
+    "name": "s",
+    "expectations": [
+        {"type": "expect_column_values_to_be_between", "kwargs": {"column": "agee"}},
+        {"type": "expect_column_mean_to_be_betwen", "kwargs": {"column": "age"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("command", [["check-config", "--no-run"], ["serve", "--port", "0"]])
+def test_expectations_that_cannot_hold_stop_a_start_with_the_nearest_name(
+    tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "model.py").write_text("def predict(batch):\n    return {}\n")
+    (tmp_path / "suite.json").write_text(json.dumps(ODD_SUITE))
+    (tmp_path / "outrider.toml").write_text(
+        '[models.m]\npredictor = "model.py:predict"\ninputs = ["age"]\nexpectations = "suite.json"\n'
+    )
+    with forks():
+        result = CliRunner().invoke(app, [*command, "--config", str(tmp_path / "outrider.toml")])
+    told = str(result.exception)
+    assert "[0] expect_column_values_to_be_between: no column 'agee'; nearest: inputs.age" in told
+    assert (
+        "no expectation 'expect_column_mean_to_be_betwen'; nearest: expect_column_mean_to_be_between" in told
+    )
+
+
+def test_arguments_of_expectations_are_checked_by_the_library(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("def predict(batch):\n    return {}\n")
+    path = tmp_path / "outrider.toml"
+    own = '{type = "expect_column_mean_to_be_between", kwargs = {column = "x", max_valu = 1}}'
+    path.write_text(f'[models.m]\npredictor = "model.py:predict"\nexpectations = [{own}]\n')
+    with forks("great_expectations"):
+        result = CliRunner().invoke(app, ["check-config", "--no-run", "--config", str(path)])
+    assert "expectations[0]: expectation 'expect_column_mean_to_be_between' cannot be used" in str(
+        result.exception
+    )
+    assert "max_valu" in str(result.exception)

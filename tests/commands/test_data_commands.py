@@ -36,6 +36,7 @@ from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until
+from outrider.monitor.web.data_docs_page import data_docs_routes
 from tests.databases import migrated_for
 
 CONFIG = """
@@ -75,7 +76,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
     keyring = Keyring.of_folder(folder)
-    application = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
+    application = build_app(
+        fault=lambda: None,
+        routers=[data_routes(engine, settings, objects), data_docs_routes(engine, objects)],
+    )
     gated: Any = KeyGate(application, keyring, routes=RouteScopes())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
@@ -241,6 +245,59 @@ def test_a_dataset_version_is_checked_with_its_labels_as_outputs(project: Path) 
     assert "contradicts_neighbours" in CliRunner().invoke(app, ["dataset", "check", "digits"]).output
     with pytest.raises(ConfigError, match="dataset@version expected"):
         run("dataset", "check", "digits@first")
+
+
+def drawn(rows: int, *, seed: int, shift: float = 0.0) -> pd.DataFrame:
+    """Rows of one source, or of one that is shifted."""
+    x = np.random.default_rng(seed).normal(5 + shift, 1, rows)
+    return pd.DataFrame({"id": [f"r{row}" for row in range(rows)], "x": x, "label": (x > 5).astype(int)})
+
+
+def test_a_suite_learned_from_a_version_lets_its_like_in_and_refuses_another(project: Path) -> None:
+    """As a file of Great Expectations, from `expect` into the configuration."""
+    drawn(400, seed=1).to_parquet("reference.parquet")
+    drawn(300, seed=2).to_parquet("like.parquet")
+    drawn(300, seed=3, shift=2).to_parquet("shifted.parquet")
+    run("dataset", "import", "kept", "reference.parquet", "--model", "m")
+    assert run("dataset", "expect", "kept@1", "--out", "suite.json")["expectations"] == 9
+    written = json.loads((project / "suite.json").read_text())
+    assert written["meta"]["outrider"]["version"] == 1
+    assert written == run("dataset", "expect", "kept")
+    with (project / "outrider.toml").open("a") as file:
+        file.write('expectations = "suite.json"\n')
+    run("dataset", "import", "like", "like.parquet", "--model", "m")
+    run("dataset", "import", "shifted", "shifted.parquet", "--model", "m")  # the service knows no suite yet
+    good = run("dataset", "validate", "like", "--full", "--docs", "docs.html")
+    assert (good["refused"], good["quarantined"], good["warnings"]) == (None, [], [])
+    assert "Great Expectations Version" in (project / "docs.html").read_text()
+    bad = run("dataset", "validate", "shifted@1", "--full", code=1)
+    assert "expect_column_mean_to_be_between(column='inputs.x'" in bad["refused"]
+    assert "refused: " in CliRunner().invoke(app, ["dataset", "validate", "shifted", "--full"]).output
+    written["expectations"] = [each | {"severity": "warning"} for each in written["expectations"]]
+    (project / "suite.json").write_text(json.dumps(written))
+    found = run("dataset", "validate", "shifted", "--full")
+    fields = {(each["rule"], each["field"]) for each in found["warnings"]}
+    assert ("expect_column_mean_to_be_between", "inputs.x") in fields
+    kept = run("dataset", "validate", "shifted")
+    assert (kept["rows"], kept["kept_out"], kept["warnings"]) == (300, 0, [])
+    assert "300 rows judged" in CliRunner().invoke(app, ["dataset", "validate", "shifted"]).output
+    with pytest.raises(ConfigError, match="--docs needs --full"):
+        run("dataset", "validate", "like", "--docs", "x.html")
+
+
+def test_the_data_docs_of_a_version_are_a_page_of_their_own(project: Path) -> None:
+    drawn(40, seed=1).to_parquet("reference.parquet")
+    run("dataset", "import", "kept", "reference.parquet", "--model", "m")
+    api = connect()
+    content, headers = api.get_page("/m/m/datasets/kept/1/data-docs")
+    assert b"values must never be null" in content
+    policy = {name.lower(): value for name, value in headers.items()}["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+    assert "sandbox" in policy
+    with pytest.raises(NotFound):
+        api.get_page("/m/other/datasets/kept/1/data-docs")
+    with pytest.raises(NotFound):
+        api.get_page("/m/m/datasets/kept/2/data-docs")
 
 
 def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:

@@ -83,9 +83,11 @@ def test_not_a_number_is_quarantined() -> None:
         (
             rows(),
             Rules(
-                expectations=[{"type": "expect_column_max_to_be_between", "kwargs": {"column": "inputs.x"}}]
+                expectations=[
+                    {"type": "expect_column_max_to_be_between", "kwargs": {"column": "inputs.agee"}}
+                ]
             ),
-            "could not be evaluated",
+            r"no column 'inputs.agee'; nearest: inputs.age",
         ),
     ],
 )

@@ -647,7 +647,7 @@ def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(context: Jo
     assert run(context).status == "done"
     add_job(context, "dataset")
     assert run(context).status == "done"
-    assert objects.stored == 2
+    assert objects.stored == 4  # its rows and its Data Docs, twice
 
 
 def kept(context: JobContext) -> list[tuple[str, str, str, str]]:

@@ -1,15 +1,14 @@
 """Validation of dataset rows: own checks, then Great Expectations decides.
 
 Great Expectations passes an empty suite, an empty frame and a column that is null throughout: our floor
-checks refuse those before it is asked. The only file that imports it (3 to 6 seconds).
+checks refuse those before it is asked. Expectations of rows are judged on the new rows, aggregates of columns
+and rules of the table on the version as it will be.
 """
 
-import logging
-import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +17,26 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.errors import ValidationRefused
 
-if TYPE_CHECKING:
-    import pandas as pd
+from . import expectations as gx
+from .aggregates import (
+    Aggregates,
+    adds_up,
+    aggregates,
+    can_judge,
+    class_mix,
+    class_shift,
+    merged,
+    metrics,
+    named_values,
+    range_growth,
+)
+from .expectations import ExpectationVerdict
+from .frames import columns_read, counts, frame_of, numbers_of, offered
+from .suite_files import Expected, resolved, unknown_columns
 
 NOT_NULL = "expect_column_values_to_not_be_null"
-EXTREMES: Mapping[str, Callable[..., Any]] = {"min": np.min, "max": np.max, "mean": np.mean}
-"""Figures that stand for a tensor."""
-BLOCK_ROWS = 4096
-# The library keeps the current context in a global: two calls at once would mix their verdicts up.
-_ONE_AT_A_TIME = threading.Lock()
+MOST_IDS = 5
+"""Ids that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,45 @@ class Rules:
     inputs: Sequence[str] = ()
     """Input fields that may not be null."""
     expectations: Sequence[Mapping[str, Any]] = ()
-    """The user's own: ``{"type": "expect_…", "kwargs": {…}}``. A tensor column ``inputs.image`` is offered as
-    ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
+    """The user's own: ``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``. A tensor column
+    ``inputs.image`` is offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
+    class_shift: float = 0.2
+    """Share of rows that may change class against the parent."""
+    range_growth: float = 4.0
+    """Widths of the parent's range that values may go beyond it."""
+    against_parent: Literal["critical", "warning"] = "warning"
+    """Severity of both."""
+
+
+@dataclass(slots=True)
+class Earlier:
+    """Version that the rows are compared with.
+
+    Attributes
+    ----------
+    aggregates
+        What its validation handed on; None of versions that did not.
+    read
+        Its rows.
+    stays
+        Whether its rows stay in the new version.
+    replaced
+        Ids of its rows that come again.
+    """
+
+    aggregates: Aggregates | None
+    read: Callable[[], Batch]
+    stays: bool = True
+    replaced: Sequence[str] = ()
+    _rows: Batch | None = field(default=None, init=False, repr=False)
+
+    def rows(self) -> Batch:
+        """Rows that stay; read once."""
+        if self._rows is None:
+            rows = self.read()
+            gone = np.isin(np.asarray(rows.keys, dtype=str), np.asarray(self.replaced, dtype=str))
+            self._rows = rows.take(~gone) if gone.any() else rows
+        return self._rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +98,212 @@ class Validated:
     rows: list[int]
     quarantined: dict[int, str]
     summary: dict[str, Any]
+    outcomes: list[ExpectationVerdict] = field(default_factory=list, repr=False)
+    """Of every expectation, for Data Docs."""
 
 
-def validate(batch: Batch, rules: Rules, *, reference: pa.Schema | None = None) -> Validated:
+def validate(
+    batch: Batch,
+    rules: Rules,
+    *,
+    reference: pa.Schema | None = None,
+    earlier: Earlier | None = None,
+) -> Validated:
     """Judge rows that are about to become a dataset version.
 
     Parameters
     ----------
     reference
         Schema of the dataset these rows will be trained with; inputs and label must have its types.
+    earlier
+        Version that they are added to, or that they replace.
 
     Raises
     ------
     ValidationRefused
         If the rows cannot be used as a whole, or none of them passes.
     """
-    suite = expectations(batch, rules)
-    refuse(floor_problems(batch, rules, suite, reference))
-    reasons = non_finite(batch)
-    verdict = _ask(_frame(batch, columns_read(suite)), suite)
-    refuse(verdict.problems)
-    for row, why in verdict.rows.items():
-        reasons.setdefault(row, []).extend(why)
-    good = [row for row in range(batch.rows) if row not in reasons]
-    quarantined = {row: "; ".join(why) for row, why in sorted(reasons.items())}
-    if not good:
-        first = next(iter(quarantined.values()))
-        refuse([f"none of {batch.rows} rows passes; the first: {first}"])
-    summary = {
-        "great_expectations": verdict.version,
-        "expectations": suite,
-        "rows": batch.rows,
-        "quarantined": len(quarantined),
-    }
-    return Validated(good, quarantined, summary)
+    return _Judgement(batch, rules, reference, earlier).result()
+
+
+class _Judgement:
+    """One validation, step by step."""
+
+    def __init__(
+        self, batch: Batch, rules: Rules, reference: pa.Schema | None, earlier: Earlier | None
+    ) -> None:
+        self.batch, self.rules, self.earlier = batch, rules, earlier
+        self.grows = earlier is not None and earlier.stays
+        self.suite = expectations(batch, rules)
+        refuse(floor_problems(batch, rules, self.suite, reference))
+        own = self.suite[len(self.suite) - len(rules.expectations) :]
+        refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
+        self.outcomes: list[ExpectationVerdict] = []
+        self.problems: list[str] = []
+        self.warnings: list[dict[str, Any]] = []
+        self.reasons = non_finite(batch)
+
+    def result(self) -> Validated:
+        """Judge rows first, then the version that the good ones make."""
+        own = [item for item in self.suite if item not in self._added]
+        scopes = [gx.scope_of(item) for item in own]
+        of_rows = [item for item, scope in zip(own, scopes, strict=True) if scope == "new rows"]
+        of_all = [item for item, scope in zip(own, scopes, strict=True) if scope == "all rows"]
+        frame = frame_of(self.batch, columns_read(of_rows))
+        for outcome in gx.ask(frame, of_rows):
+            self._take(outcome, first=0)
+        del frame
+        self._ask_all(of_all, self.batch)
+        self._refuse()
+        good = np.ones(self.batch.rows, dtype=np.bool_)
+        good[list(self.reasons)] = False
+        if not good.any():
+            first = "; ".join(self.reasons[min(self.reasons)])
+            refuse([f"none of {self.batch.rows} rows passes; the first: {first}"])
+        kept = self.batch if good.all() else self.batch.take(good)
+        state = self._state(kept)
+        judged = [item for item in self._added if can_judge(state, item)]
+        for item in judged:
+            self._take(gx.decide(item, metrics(state, item)), first=0)
+        self._ask_all([item for item in self._added if item not in judged], kept)
+        self._against_parent(state)
+        self._refuse()
+        return self._validated(good, state)
+
+    def _ask_all(self, suite: list[Expected], batch: Batch) -> None:
+        """Expectations that need every row of the version, the earlier ones first."""
+        if not suite:
+            return
+        read = columns_read(suite)
+        frame, first = frame_of(batch, read), 0
+        if self.grows and self.earlier is not None:
+            import pandas as pd
+
+            old = self.earlier.rows()
+            first = old.rows
+            frame = pd.concat([frame_of(old, read), frame], ignore_index=True)
+        for outcome in gx.ask(frame, suite):
+            self._take(outcome, first=first)
+
+    def _take(self, outcome: ExpectationVerdict, *, first: int) -> None:
+        """Count a verdict; rows before ``first`` are in an earlier version, and stay there."""
+        self.outcomes.append(outcome)
+        if outcome.success:
+            return
+        new = [row - first for row in outcome.rows if row >= first]
+        severity = outcome.item["severity"]
+        if severity != "critical":
+            self._warn(outcome.item, severity, outcome.reason, new)
+        elif new:
+            for row in new:
+                self.reasons.setdefault(row, []).append(outcome.reason)
+        elif outcome.rows:
+            self.problems.append(f"{outcome.reason}: rows of the version before it do not pass")
+        else:
+            self.problems.append(outcome.reason)
+
+    def _warn(self, item: Mapping[str, Any], severity: str, text: str, rows: Sequence[int] = ()) -> None:
+        keys = self.batch.keys
+        self.warnings.append(
+            {
+                "rule": item["type"],
+                "field": item["kwargs"].get("column"),
+                "severity": severity,
+                "text": text,
+                "rows": len(rows),
+                "ids": [str(keys[row]) for row in rows[:MOST_IDS]],
+            }
+        )
+
+    def _refuse(self) -> None:
+        refuse(self.problems)
+
+    @cached_property
+    def _added(self) -> list[Expected]:
+        """Expectations of what adds up, in columns whose values do."""
+        schema = self.batch.to_arrow().schema
+        return [item for item in self.suite if adds_up(item) and counts(schema, item)]
+
+    @cached_property
+    def _sets(self) -> list[tuple[str, Sequence[Any]]]:
+        """Columns and the values of them that are counted."""
+        counted = [(item["kwargs"].get("column"), named_values(item)) for item in self._added]
+        sets: list[tuple[str, Sequence[Any]]] = [
+            (name, values) for name, values in counted if name and values is not None
+        ]
+        if self.rules.classes:
+            sets.append((f"label.{self.rules.target}", list(self.rules.classes)))
+        return sets
+
+    def _aggregates(self, batch: Batch) -> Aggregates:
+        """Aggregates of inputs and labels, and of what an expectation reads."""
+        read = {item["kwargs"].get("column") for item in self._added} | {name for name, _ in self._sets}
+        return aggregates(batch.rows, numbers_of(batch, read - {None}), self._sets)
+
+    def _state(self, kept: Batch) -> Aggregates:
+        """Aggregates of the version as it will be."""
+        new = self._aggregates(kept)
+        if not self.grows or self._parent is None:
+            return new
+        # Handed on are all numeric inputs and labels: one that is not there was no column of the parent.
+        absent = [name for name in new["columns"] if name.startswith(("inputs.", "label."))]
+        return merged(self._parent, new, absent=new["columns"] if self._is_read else absent)
+
+    @cached_property
+    def _parent(self) -> Aggregates | None:
+        """Aggregates of the earlier rows: handed on, or read where that does not do."""
+        if self.earlier is None:
+            return None
+        known = self.earlier.aggregates
+        if not self.earlier.stays:
+            return known
+        if not self._is_read:
+            return known
+        return self._aggregates(self.earlier.rows())
+
+    @cached_property
+    def _is_read(self) -> bool:
+        """True where the earlier rows are read: their aggregates do not do."""
+        if self.earlier is None or not self.earlier.stays:
+            return False
+        known = self.earlier.aggregates
+        return bool(self.earlier.replaced) or not all(can_judge(known, item) for item in self._added)
+
+    def _against_parent(self, state: Aggregates) -> None:
+        """Class mix and ranges, held against the earlier version."""
+        parent, rules = self._parent, self.rules
+        if parent is None:
+            return
+        label = f"label.{rules.target}"
+        old, new = (class_mix(each, label, list(rules.classes)) for each in (parent, state))
+        if old and new:
+            told = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
+            if shift > rules.class_shift:
+                self._differs("class_shift", label, told, rules.class_shift)
+        for name in sorted(parent["columns"].keys() & state["columns"].keys()):
+            growth = range_growth(parent["columns"][name], state["columns"][name])
+            if growth is not None and growth > rules.range_growth:
+                told = f"values reach {growth:.1f} widths beyond the range"
+                self._differs("range_growth", name, told, rules.range_growth)
+
+    def _differs(self, rule: str, column: str, told: str, limit: float) -> None:
+        text = f"{column}: {told} against the version before, at most {limit:g} expected ({rule})"
+        if self.rules.against_parent == "critical":
+            self.problems.append(text)
+        else:
+            self._warn({"type": rule, "kwargs": {"column": column}}, "warning", text)
+
+    def _validated(self, good: NDArray[np.bool_], state: Aggregates) -> Validated:
+        quarantined = {row: "; ".join(why) for row, why in sorted(self.reasons.items())}
+        summary = {
+            "great_expectations": gx.library_version(),
+            "expectations": self.suite,
+            "rows": self.batch.rows,
+            "quarantined": len(quarantined),
+            "warnings": self.warnings,
+            "aggregates": state,
+        }
+        return Validated(np.flatnonzero(good).tolist(), quarantined, summary, self.outcomes)
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -93,30 +312,26 @@ def refuse(problems: Sequence[str]) -> None:
         raise ValidationRefused("; ".join(problems))
 
 
-def expectations(batch: Batch, rules: Rules) -> list[dict[str, Any]]:
+def expectations(batch: Batch, rules: Rules) -> list[Expected]:
     """Expectations from the model's declaration, then the user's own."""
     target = f"label.{rules.target}"
-    suite: list[dict[str, Any]] = []
+    suite: list[Expected] = []
     if batch.has(target):
         suite.append(_expect(NOT_NULL, target))
         if rules.classes:
-            suite.append(
-                _expect("expect_column_values_to_be_in_set", target)
-                | {"kwargs": {"column": target, "value_set": list(rules.classes)}}
-            )
+            suite.append(_expect("expect_column_values_to_be_in_set", target, value_set=rules.classes))
     schema = batch.to_arrow().schema
     for name in rules.inputs:
         if batch.has(f"inputs.{name}"):
             tensor = isinstance(schema.field(f"inputs.{name}").type, pa.FixedShapeTensorType)
-            column = f"inputs.{name}.min" if tensor else f"inputs.{name}"
-            suite.append(_expect(NOT_NULL, column))
-    return suite + [
-        {"type": str(own["type"]), "kwargs": dict(own.get("kwargs", {}))} for own in rules.expectations
-    ]
+            suite.append(_expect(NOT_NULL, f"inputs.{name}.min" if tensor else f"inputs.{name}"))
+    own = [{"kwargs": {}, "severity": "critical", **item} for item in rules.expectations]
+    return suite + resolved(own, offered(batch), rules.target)
 
 
-def _expect(kind: str, column: str) -> dict[str, Any]:
-    return {"type": kind, "kwargs": {"column": column}}
+def _expect(kind: str, column: str, *, value_set: Sequence[int | str] | None = None) -> Expected:
+    values = {} if value_set is None else {"value_set": list(value_set)}
+    return {"type": kind, "kwargs": {"column": column} | values, "severity": "critical"}
 
 
 def floor_problems(
@@ -138,13 +353,11 @@ def floor_problems(
         for name in batch.names
         if name.startswith(("inputs.", "label.")) and bool(batch.is_null(name).all())
     ]
-    for field in reference or ():
-        if field.name.startswith("inputs.") or field.name == f"label.{rules.target}":
-            kind = schema.field(field.name).type if field.name in schema.names else None
-            if kind != field.type:
-                problems.append(
-                    f"{field.name} is {kind or 'absent'}, but {field.type} in the replayed dataset"
-                )
+    for f in reference or ():
+        if f.name.startswith("inputs.") or f.name == f"label.{rules.target}":
+            kind = schema.field(f.name).type if f.name in schema.names else None
+            if kind != f.type:
+                problems.append(f"{f.name} is {kind or 'absent'}, but {f.type} in the replayed dataset")
     return problems
 
 
@@ -172,131 +385,7 @@ def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:
     """Mask of the lists with NaN or infinity in an element."""
     elements = batch.explode(name)
     bad = np.zeros(elements.rows, dtype=np.bool_)
-    for field in elements.to_arrow().schema:
-        if field.name.startswith(name) and pa.types.is_floating(field.type):
-            bad |= ~np.isfinite(elements.column(field.name, null=0.0))
+    for f in elements.to_arrow().schema:
+        if f.name.startswith(name) and pa.types.is_floating(f.type):
+            bad |= ~np.isfinite(elements.column(f.name, null=0.0))
     return elements.reduce(bad, "any")
-
-
-def columns_read(suite: Sequence[Mapping[str, Any]]) -> dict[str, bool] | None:
-    """Columns that expectations read, True for more than nulls.
-
-    None where one of them may read any column.
-    """
-    read: dict[str, bool] = {}
-    for item in suite:
-        kind, kwargs = str(item["type"]), item["kwargs"]
-        if not kind.startswith("expect_column_") or "row_condition" in kwargs:
-            return None
-        named = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
-        for name in (*named, *kwargs.get("column_list", ())):
-            read[name] = read.get(name, False) or kind != NOT_NULL
-    return read
-
-
-def _frame(batch: Batch, read: Mapping[str, bool] | None) -> "pd.DataFrame":
-    """Frame of scalars under their names, tensors as minimum, maximum and mean.
-
-    Great Expectations copies the frame for each expectation: it holds what they read, and zeros for values of
-    which only nulls count.
-    """
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    table = batch.to_arrow()
-    for f in table.schema:
-        is_tensor = isinstance(f.type, pa.FixedShapeTensorType)
-        names = [f"{f.name}.{extreme}" for extreme in EXTREMES] if is_tensor else [f.name]
-        if read is not None and read.keys().isdisjoint(names):
-            continue
-        if is_tensor:
-            columns |= _extremes(batch, f.name)
-        elif read is None or read[f.name]:
-            columns[f.name] = _values(table.column(f.name))
-        else:
-            columns[f.name] = np.where(batch.is_null(f.name), np.float32(np.nan), np.float32(0.0))
-    return pd.DataFrame(columns, index=pd.RangeIndex(batch.rows))
-
-
-def _extremes(batch: Batch, name: str) -> dict[str, NDArray[np.float64]]:
-    """Minima, maxima and means of a column's tensors, block by block."""
-    found: dict[str, list[NDArray[np.float64]]] = {f"{name}.{extreme}": [] for extreme in EXTREMES}
-    for start in range(0, batch.rows, BLOCK_ROWS):
-        block = batch.slice(start, BLOCK_ROWS)
-        values = block.tensor(name, null=np.nan).reshape(block.rows, -1)
-        for extreme, reduce in EXTREMES.items():
-            found[f"{name}.{extreme}"].append(reduce(values, axis=1).astype(np.float64))
-    return {extreme: np.concatenate(blocks) for extreme, blocks in found.items()}
-
-
-def _values(column: pa.Array) -> Any:
-    """Values for pandas, Python objects only where no type keeps them."""
-    import pandas as pd
-
-    if pa.types.is_floating(column.type) or (pa.types.is_integer(column.type) and not column.null_count):
-        return column.to_numpy(zero_copy_only=False)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return column.to_pandas()
-    return pd.Series(column.to_pylist(), dtype=object).infer_objects()
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    rows: dict[int, list[str]]
-    problems: list[str]
-    version: str
-
-
-def _ask(frame: "pd.DataFrame", suite: Sequence[Mapping[str, Any]]) -> _Verdict:
-    """Great Expectations' verdict, from a context of its own that is forgotten afterwards."""
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
-        # Deprecations inside the library and its own dependencies are not ours to act on.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", FutureWarning)
-        import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
-
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)  # folders that it makes and removes
-        context = gx.get_context(mode="ephemeral")
-        context.enable_analytics(False)
-        context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        source = context.data_sources.add_pandas("rows")
-        definition = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("rows")
-        built = gx.ExpectationSuite(name="rows", expectations=[_build(item) for item in suite])
-        result = definition.get_batch({"dataframe": frame}).validate(built, result_format="COMPLETE")
-    rows: dict[int, list[str]] = {}
-    problems: list[str] = []
-    for item in result.results:
-        if item.success:
-            continue
-        reason = _reason(item)
-        indices = (item.result or {}).get("unexpected_index_list")
-        if indices:
-            for index in indices:
-                rows.setdefault(int(index), []).append(reason)
-        else:
-            problems.append(reason)
-    return _Verdict(rows, problems, str(gx.__version__))
-
-
-def _build(item: Mapping[str, Any]) -> Any:
-    """Build one expectation; a suite given the configurations would only log and skip unusable ones."""
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-
-    try:
-        return ExpectationConfiguration(type=item["type"], kwargs=dict(item["kwargs"])).to_domain_obj()
-    except Exception as error:
-        raise ValidationRefused(f"expectation {item['type']!r} cannot be used: {error}") from error
-
-
-def _reason(item: Any) -> str:
-    config = item.expectation_config
-    kwargs = {key: value for key, value in config.kwargs.items() if key != "batch_id"}
-    text = f"{config.type}({', '.join(f'{key}={value!r}' for key, value in kwargs.items())})"
-    info = item.exception_info or {}
-    # Either one exception, or one for each metric that could not be computed.
-    for raised in (info, *info.values()):
-        if isinstance(raised, Mapping) and raised.get("raised_exception"):
-            return f"{text} could not be evaluated: {raised.get('exception_message')}"
-    observed = (item.result or {}).get("observed_value")
-    return text if observed is None else f"{text}: observed {observed!r}"

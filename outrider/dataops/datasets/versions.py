@@ -121,7 +121,10 @@ def told(version: Version, service: str) -> dict[str, object]:
     """Name, digest and address of a version, for events."""
     rows = f"{service}/v1/datasets/{quote(version.dataset, safe='')}/versions/{version.number}/rows"
     facts = {"name": version.dataset, "version": version.number, "rows": version.rows}
-    return facts | {"digest": version.digest, "url": rows}
+    said = ("rule", "field", "severity", "rows")
+    warnings = version.manifest["validation"].get("warnings", [])
+    told = [{key: warning[key] for key in said} for warning in warnings]
+    return facts | {"digest": version.digest, "url": rows, "warnings": told}
 
 
 def newest(connection: Connection, dataset: str) -> Version | None:

@@ -42,6 +42,13 @@ class DatasetView:
     """Where every label of the model went; None of an imported version."""
     leaks: LeakReport | None = None
     """None of a version of an earlier release."""
+    expectations: int = 0
+    """Expectations that it was validated by."""
+    quarantined: int = 0
+    warnings: tuple[dict[str, Any], ...] = ()
+    """Expectations that it does not meet, without being refused."""
+    has_docs: bool = False
+    """True where its Data Docs are kept."""
 
 
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
@@ -85,6 +92,7 @@ def _dataset(row: Row[Any]) -> DatasetView:
         tuple(Counter({name: rows for name, rows in kind.items() if name}).most_common())
         for kind in (counts["assertions"], counts["label_sources"], counts["parts"])
     )
+    validation = row.manifest.get("validation", {})
     return DatasetView(
         name=row.dataset,
         number=row.number,
@@ -98,4 +106,8 @@ def _dataset(row: Row[Any]) -> DatasetView:
         by_part=by_part,
         labels=row.manifest.get("labels"),
         leaks=row.manifest.get("leaks"),
+        expectations=len(validation.get("expectations", ())),
+        quarantined=int(validation.get("quarantined", 0)),
+        warnings=tuple(validation.get("warnings", ())),
+        has_docs="data_docs" in validation,
     )

@@ -33,6 +33,7 @@ from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.web.data_docs_page import data_docs_routes
 from outrider.monitor.web.label_form import LabelWriter
 from outrider.monitor.web.routes import web_routes
 
@@ -69,6 +70,7 @@ def all_routers(
         proposal_routes(engine, settings, learner),
         suite_routes(cases),
         access_routes(keyring),
+        data_docs_routes(engine, objects),
         web_routes(
             engine,
             journal,

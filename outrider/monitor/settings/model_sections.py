@@ -362,6 +362,34 @@ class ShadowSettings(Section):
     )
 
 
+class ValidationSettings(Section):
+    """Gate of dataset versions beside the expectations."""
+
+    checks: tuple[str, ...] = Field(
+        default=(),
+        description="files with expectations of your own, subclasses of Great Expectations' classes; they "
+        "run in a process of their own",
+    )
+    deadline_s: float = Field(
+        default=300.0, gt=0, description="for one validation with checks; then its process is killed"
+    )
+    class_shift: float = Field(
+        default=0.2,
+        gt=0,
+        le=1,
+        description="share of rows that may change class against the version before; 1 is any",
+    )
+    range_growth: float = Field(
+        default=4.0,
+        gt=0,
+        description="widths of the range of the version before that values of a column may go beyond it; inf "
+        "is any",
+    )
+    against_parent: Literal["critical", "warning"] = Field(
+        default="warning", description="critical refuses the version where one of these two is exceeded"
+    )
+
+
 class ModelSettings(SourceSettings):
     """One model under watch."""
 
@@ -383,7 +411,8 @@ class ModelSettings(SourceSettings):
     )
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
-    expectations: tuple[dict[str, Any], ...] = ()
+    expectations: str | tuple[dict[str, Any], ...] = ()
+    validation: ValidationSettings = ValidationSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
     live: LiveSettings = LiveSettings()
     intake: ModelIntakeSettings = ModelIntakeSettings()

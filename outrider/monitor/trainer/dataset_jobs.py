@@ -1,6 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
-from collections.abc import Callable, Mapping, Sequence
+import gzip
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,16 +15,20 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import Draft
 from outrider.dataops.datasets.collect import Collected
+from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
-from outrider.dataops.datasets.validation import Rules, Validated, refuse, validate
+from outrider.dataops.datasets.suite_files import read_suite
+from outrider.dataops.datasets.validation import Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import SchemaMismatch, ValidationRefused
+from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 
+from .checks_process import JudgedRows, judged
 from .context import JobContext
 from .dataset_leaks import imported_leaks, settled
 
@@ -33,9 +38,64 @@ NOT_ASKED: Mapping[str, Any] = {"rows": 0, "quarantined": 0}
 """Validation of a version that adds no row."""
 
 
-def rules_of(model: ModelSettings) -> Rules:
-    """Validation rules of a model, from its configuration."""
-    return Rules(model.target, model.classes, model.inputs, model.expectations)
+def rules_of(settings: Settings, name: str) -> Rules:
+    """Validation rules of a model, from configuration and suite file.
+
+    Raises
+    ------
+    ConfigError
+        If the suite file cannot be used.
+    """
+    model = settings.models[name]
+    return Rules(
+        model.target,
+        model.classes,
+        model.inputs,
+        read_suite(model.expectations, settings.base),
+        class_shift=model.validation.class_shift,
+        range_growth=model.validation.range_growth,
+        against_parent=model.validation.against_parent,
+    )
+
+
+def judge(
+    context: JobContext,
+    model: str,
+    dataset: str,
+    batch: Batch,
+    *,
+    stays: bool,
+    removed: Collection[str] = (),
+    reference: pa.Schema | None = None,
+) -> JudgedRows:
+    """Validate rows for a dataset.
+
+    ``stays`` says whether the rows of the newest version stay beside them, but for those ``removed``.
+
+    Raises
+    ------
+    ValidationRefused
+        If the rows cannot be used as a whole, or none of them passes.
+    """
+    settings = context.model(model)
+    keys = [*map(str, batch.keys), *removed]
+    with context.engine.connect() as connection:
+        parent = datasets.newest(connection, dataset)
+    return judged(
+        batch,
+        rules_of(context.settings, model),
+        title=f"{dataset}@{1 if parent is None else parent.number + 1}",
+        reference=reference,
+        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays),
+        checks=[context.settings.path(file) for file in settings.validation.checks],
+        deadline_s=settings.validation.deadline_s,
+        pause=context.check_stop,
+    )
+
+
+def kept_summary(context: JobContext, found: JudgedRows) -> dict[str, Any]:
+    """Summary for the manifest, with the digest of the stored Data Docs."""
+    return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:
@@ -54,8 +114,8 @@ def import_table(context: JobContext, job: JobRow) -> Version:
     if "ts" not in table.column_names:
         table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
     batch = Batch.from_arrow(full_names(table, settings), model=job.model)
-    verdict = validate(batch, rules_of(settings))
-    refuse(_named(batch, verdict)[:5])
+    judgement = judge(context, job.model, str(job.params["dataset"]), batch, stays=False)
+    refuse(_named(batch, judgement.verdict)[:5])
     part = str(job.params.get("part", "train"))
     provenance = [
         Provenance(str(key), assertion, label_source, part)
@@ -71,11 +131,12 @@ def import_table(context: JobContext, job: JobRow) -> Version:
             provenance=provenance,
             append=False,
         )
+    summary = kept_summary(context, judgement)
     with write(context.engine) as connection:
         return changes.commit(
             connection,
             draft,
-            validation=verdict.summary,
+            validation=summary,
             now_us=now_us(),
             made_from=[("job", job.id, "import")],
             targets=context.targets,
@@ -138,11 +199,19 @@ def commit_flagged(
     passed = _Passed(None, [], found.rejected, NOT_ASKED)
     if found.batch is not None:
         try:
-            verdict = validate(found.batch, rules_of(settings), reference=reference)
+            judgement = judge(
+                context,
+                job.model,
+                scope.dataset,
+                found.batch,
+                stays=True,
+                removed=found.removed,
+                reference=reference,
+            )
         except ValidationRefused:  # what was withdrawn leaves all the same
             _commit(context, job, scope, found, passed, lambda *_: None)
             raise
-        keys = found.batch.keys
+        keys, verdict = found.batch.keys, judgement.verdict
         rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
         batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
         with context.engine.connect() as connection:
@@ -159,7 +228,7 @@ def commit_flagged(
             rows.batch if rows.batch.rows else None,  # all may wait for a human
             rows.provenance,
             rejected,
-            verdict.summary,
+            kept_summary(context, judgement),
             {"leaks": rows.report},
         )
     return _commit(context, job, scope, found, passed, then)

@@ -285,7 +285,21 @@ def _reference(connection: Connection, at: int) -> None:
                 "changes": {"added": rows, "relabelled": 0, "removed": 0},
                 "columns": {"id": "string", "label.label": "int64"},
                 "counts": SAMPLED if name == "digits-flagged" else NO_COUNTS,
-                "validation": {"success": True},
+                "validation": {
+                    "expectations": [{}] * 3,
+                    "quarantined": 2,
+                    "warnings": [
+                        {
+                            "rule": "expect_column_max_to_be_between",
+                            "field": "inputs.x",
+                            "severity": "warning",
+                            "text": "expect_column_max_to_be_between(column='inputs.x', max_value=1)",
+                            "rows": 1,
+                            "ids": [HOSTILE],
+                        }
+                    ],
+                    "data_docs": "ab" * 32,
+                },
             }
             | ({"leaks": LEAKS} if name == "digits-flagged" else {}),
             created_us=at + 40_000_000,

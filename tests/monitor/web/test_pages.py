@@ -46,6 +46,15 @@ def test_hostile_ids_are_escaped_and_stay_reachable(app: FastAPI, sample: Sample
     assert HOSTILE not in record.text
 
 
+def test_versions_show_their_validation_and_lead_to_their_data_docs(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}/datasets").text
+    assert f'href="/m/{MODEL}/datasets/digits-flagged/1/data-docs">3 expectations</a>' in html
+    assert "2 rows kept out" in html
+    assert "1 warning<" in html
+    assert "expect_column_max_to_be_between(column=&#39;inputs.x&#39;, max_value=1), 1 row such as" in html
+    assert HOSTILE not in html
+
+
 def test_filters_and_paging_meet_every_flag_once(app: FastAPI) -> None:
     seen: list[str] = []
     address = f"/m/{MODEL}/flags?assertion=margin_is_wide&level=warning"

@@ -1,0 +1,230 @@
+"""Validation in a killable process, for expectations of a user's files.
+
+``python -m outrider.monitor.trainer.checks_process --fd N --parent PID``. It lives for one validation: what
+Great Expectations has registered from a user's file is gone with it, and so the next one takes an edit up.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets.data_docs import page
+from outrider.dataops.datasets.suite_files import Expected
+from outrider.dataops.datasets.validation import Earlier, Rules, Validated, validate
+from outrider.errors import OutriderError, ValidationRefused
+from outrider.monitor.process import wire
+from outrider.monitor.process.child import CONTROL_FD, die_with_parent
+
+BUILD_S = 120.0
+"""For the library and the files to load, where no rows are judged."""
+_STEP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """Verdict on rows with its Data Docs."""
+
+    verdict: Validated
+    docs: bytes
+
+
+def judged(
+    batch: Batch,
+    rules: Rules,
+    *,
+    title: str,
+    reference: pa.Schema | None = None,
+    earlier: Earlier | None = None,
+    checks: Sequence[Path] = (),
+    deadline_s: float = BUILD_S,
+    pause: Callable[[], None] = lambda: None,
+) -> JudgedRows:
+    """Validate rows, in a process of its own where there are ``checks``.
+
+    Raises
+    ------
+    ValidationRefused
+        If the rows cannot be used as a whole, or the user's expectations give no verdict.
+    """
+    if not checks:
+        verdict = validate(batch, rules, reference=reference, earlier=earlier)
+        return JudgedRows(verdict, _docs(verdict, title))
+    asked = {
+        "rules": dataclasses.asdict(rules),
+        "title": title,
+        "earlier": None if earlier is None else _told(earlier),
+        "has_reference": reference is not None,
+    }
+    buffers = [batch.to_ipc(), *([] if reference is None else [reference.serialize().to_pybytes()])]
+    answer, parts = _asked(asked, buffers, checks, deadline_s, pause, earlier)
+    quarantined = {int(row): why for row, why in json.loads(bytes(parts[0])).items()}
+    rows = [row for row in range(batch.rows) if row not in quarantined]
+    return JudgedRows(Validated(rows, quarantined, answer["summary"]), bytes(parts[1]))
+
+
+def build_problems(
+    suite: Sequence[Expected], checks: Sequence[Path], *, deadline_s: float = BUILD_S
+) -> list[str]:
+    """Reasons that the library cannot use expectations."""
+    try:
+        answer, _ = _asked({"suite": list(suite)}, [], checks, deadline_s, lambda: None, None)
+    except ValidationRefused as error:
+        return [f": {error}"]
+    return list(map(str, answer["problems"]))
+
+
+def _told(earlier: Earlier) -> dict[str, Any]:
+    return {"aggregates": earlier.aggregates, "stays": earlier.stays, "replaced": list(earlier.replaced)}
+
+
+def _docs(verdict: Validated, title: str) -> bytes:
+    from outrider.dataops.datasets.expectations import rendered
+
+    rows = int(verdict.summary["aggregates"]["rows"])
+    return page(rendered(verdict.outcomes, name=title, rows=rows), title).encode()
+
+
+def _asked(
+    asked: dict[str, Any],
+    buffers: Sequence[bytes | memoryview],
+    checks: Sequence[Path],
+    deadline_s: float,
+    pause: Callable[[], None],
+    earlier: Earlier | None,
+) -> tuple[dict[str, Any], list[memoryview]]:
+    """Answer of a process that is killed at the deadline."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.checks_process"]
+    command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+    inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+    with ours, theirs, tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno(), *inherited],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        theirs.close()
+        until = time.monotonic() + deadline_s
+        try:
+            ours.settimeout(deadline_s)
+            wire.send(ours, asked | {"checks": [str(path) for path in checks]}, buffers)
+            while True:
+                _wait(ours, until, pause)
+                answer, parts = wire.receive(ours)
+                if "ask" not in answer:
+                    break
+                assert earlier is not None
+                wire.send(ours, {}, [earlier.rows().to_ipc()])
+        except TimeoutError:
+            process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+            where = _place(process, said, checks)
+            raise ValidationRefused(
+                f"validation takes longer than {deadline_s:g} s (validation.deadline_s){where}"
+            ) from None
+        except (EOFError, OSError):
+            code = process.wait()
+            where = _place(process, said, checks)
+            raise ValidationRefused(
+                f"the process of {', '.join(path.name for path in checks)} ended (exit code {code}){where}"
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+    if "refused" in answer:
+        raise ValidationRefused(str(answer["refused"]))
+    return answer, parts
+
+
+def _wait(sock: socket.socket, until: float, pause: Callable[[], None]) -> None:
+    """Until there is something to read."""
+    while not select.select([sock], [], [], _STEP_S)[0]:
+        pause()
+        if time.monotonic() >= until:
+            raise TimeoutError
+
+
+def _place(process: subprocess.Popen[bytes], said: IO[bytes], checks: Sequence[Path]) -> str:
+    """Innermost line of a user's file where the process was."""
+    try:
+        process.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        return ""
+    said.seek(0)
+    lines = re.findall(r'File "(.+?)", line (\d+)', said.read().decode(errors="replace"))
+    folders = [path.parent for path in checks]
+    own = [(Path(file), line) for file, line in lines if any(Path(file).is_relative_to(f) for f in folders)]
+    own = [(file, line) for file, line in own if "site-packages" not in file.parts]
+    return f"; it stood at {own[0][0].name}:{own[0][1]}" if own else ""
+
+
+def _serve(sock: socket.socket) -> None:
+    """Load the user's files, answer once."""
+    from outrider.user_code import load_file
+
+    asked, buffers = wire.receive(sock)
+    try:
+        for file in asked["checks"]:
+            load_file(file)
+        answer, parts = _answer(sock, asked, buffers)
+    except OutriderError as error:
+        answer, parts = {"refused": str(error)}, []
+    wire.send(sock, answer, parts)
+
+
+def _answer(
+    sock: socket.socket, asked: dict[str, Any], buffers: Sequence[memoryview]
+) -> tuple[dict[str, Any], list[bytes]]:
+    if "suite" in asked:
+        from outrider.dataops.datasets.expectations import build_problems
+
+        return {"problems": list(build_problems(asked["suite"]))}, []
+
+    def read() -> Batch:
+        wire.send(sock, {"ask": "rows"})
+        return Batch.from_ipc(pa.py_buffer(wire.receive(sock)[1][0]))
+
+    told = asked["earlier"]
+    verdict = validate(
+        Batch.from_ipc(pa.py_buffer(buffers[0])),
+        Rules(**asked["rules"]),
+        reference=pa.ipc.read_schema(pa.py_buffer(buffers[1])) if asked["has_reference"] else None,
+        earlier=None if told is None else Earlier(told["aggregates"], read, told["stays"], told["replaced"]),
+    )
+    return {"summary": verdict.summary}, [
+        json.dumps(verdict.quarantined).encode(),
+        _docs(verdict, asked["title"]),
+    ]
+
+
+def main() -> int:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.checks_process")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args()
+    die_with_parent(parent=options.parent)
+    with socket.socket(fileno=options.fd) as sock:
+        _serve(sock)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """A request of each kind that needs more than names: bodies and addresses that fit what a service holds."""
 
 import contextlib
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from outrider.dataops.learned.proposals import Learned, learned_path, save_learn
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.queries.published_outcomes import OutcomeGiven
+from tests.comparison_reports import report
 from tests.monitor.web.sample import MODEL
 from tests.monitor.web.test_api_types import Api
 from tests.soak import PATIENCE_S
@@ -42,7 +44,8 @@ def complete(api: Api) -> None:
                 connection, objects, dataset=DATASET, batch=_rows(ids), append=True,
                 provenance=[Provenance(one, "none", "human", "train") for one in ids],
             )  # fmt: skip
-            changes.commit(connection, draft, validation={}, now_us=now_us(), made_from=[])
+            docs = {"data_docs": objects.put(gzip.compress(b"<p>docs</p>", mtime=0))}
+            changes.commit(connection, draft, validation=docs, now_us=now_us(), made_from=[])
         connection.execute(
             text("UPDATE model_version SET weights = :to WHERE version = '3'"),
             {"to": objects.put(b"weights")},
@@ -65,6 +68,9 @@ def worked_requests(api: Api) -> list[Request]:
     image = {"image": [[0.0] * 8] * 8}
     record = {"model": MODEL, "id": "new", "inputs": image, "outputs": {"label": 3}}
     assertion = f"/assertions/{MODEL}/{flag['assertion']}"
+    compared = report()
+    comparison = api.ask("POST", "/v1/comparisons", compared).json()["id"]
+    pair = {"candidate": "faulty", "id": compared["candidates"][1]["to_label"][0]["id"], "right": "both"}
     return [
         _form("/login", key=api.key, next="/"),
         _json("/v1/records", [record, record | {"id": "other", "inputs": image | {"learnt": 1.5}}]),
@@ -114,8 +120,13 @@ def worked_requests(api: Api) -> list[Request]:
         _json("/v1/pauses/resume", {"what": "shadow", "model": MODEL}),
         _get(f"/v1/lineage/{MODEL}?start=dataset:digits-flagged@1"),
         _get(f"/v1/quarantine?model={MODEL}&state=all"),
-        _json("/v1/quarantine/retry", {"dataset": "digits-flagged", "records": ["card-00001-f1"]}),
         _form(f"/m/{MODEL}/quarantine", action="retry", record="card-00001-f1"),
+        _json("/v1/quarantine/retry", {"dataset": "digits-flagged", "records": ["card-00001-f1"]}),
+        _get(f"/m/{MODEL}/datasets/{DATASET}/2/data-docs"),
+        _json("/v1/comparisons", compared),
+        _get(f"/v1/comparisons/{comparison}"),
+        _get(f"/compare/{comparison}"),
+        _form(f"/compare/{comparison}/labels", **pair),
         _json("/v1/proposals/accept", {"model": MODEL}),
         _form(f"/m/{MODEL}/proposals/accept"),
     ]

@@ -179,7 +179,9 @@ def schema_of(connection: Connection, objects: ObjectStore, version: Version) ->
     """Columns of a version's rows and their types."""
     if version.arrow_schema is not None:
         return pa.ipc.read_schema(pa.py_buffer(version.arrow_schema))
-    first = connection.execute(_files(version).limit(1)).one()
+    first = connection.execute(_files(version).limit(1)).first()
+    if first is None:
+        raise NotFound(f"{version.id} has no file in the database; restore a backup that has it")
     return schema_of_file(objects.mapped(first.sha256))
 
 
@@ -322,6 +324,8 @@ def _sides(
 def _labels_of(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
+    if not ids:
+        return {}
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
     table = read_table(connection, objects, version, columns=["id", *names])
     table = table.filter(pc.is_in(table.column("id"), pa.array(ids, pa.string())))

@@ -1,4 +1,4 @@
-"""Leaks between the rows of a commit and what is learned from or judges beside them."""
+"""Leaks between rows of a commit and other rows, learned or judging."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def settled(
     *,
     corrected: frozenset[str],
 ) -> Settled:
-    """Hold new rows against the version before, the replayed dataset and the gate's.
+    """Hold new rows against earlier, replayed and judging rows.
 
     Rows whose labels were corrected stay where they are.
     """
@@ -59,7 +59,9 @@ def settled(
 def imported_leaks(
     context: JobContext, connection: Connection, settings: ModelSettings, dataset: str, batch: Batch
 ) -> LeakReport:
-    """Leaks of a table to be replayed with what judges, or of one that judges with what is learned from.
+    """Leaks of an imported table.
+
+    Of one to be replayed, into rows that judge; of one that judges, into rows that are learned from.
 
     They are named: what becomes of the table is up to its sender.
     """

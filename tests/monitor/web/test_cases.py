@@ -133,7 +133,7 @@ def test_a_record_without_a_right_answer_is_refused_with_what_to_do(
         writer.make(MODEL, Wanted(flag=flag))
     assert error.value.problem.status == 409
     assert not (tmp_path / "behavior").exists()
-    with pytest.raises(ProblemError, match=r"one of 0, 1, .* expected, got 12"):
+    with pytest.raises(ProblemError, match=r"one of 0, 1, .* expected, got another number: 12"):
         writer.make(MODEL, Wanted(flag=flag, label=12))
     with pytest.raises(ProblemError, match=r"track_agrees is no live test.*--perturb"):
         writer.make(MODEL, Wanted(flag=flag, mode="inv"))

@@ -1,6 +1,7 @@
 """Commands against a service on loopback: real HTTP, real key, real trainer thread."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -130,6 +131,9 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert [item["number"] for item in run("dataset", "list")["datasets"]] == [1, 1, 2]
     assert run("dataset", "show", "train")["manifest"]["columns"]["inputs.x"] == "double"
     assert run("dataset", "diff", "train", "1", "2")["changed"] == ["r2"]
+    told = CliRunner().invoke(app, ["dataset", "diff", "train", "1", "2"]).output
+    assert told.splitlines()[0] == "0 added, 0 removed, 1 changed"
+    assert re.search(r"r2\W+changed\W+1 → 0\W+train.parquet", told)
     assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3
     assert pq.read_table("rows.parquet").column("label.label").to_pylist() == [0, 1, 1]
     result = CliRunner().invoke(app, ["dataset", "list"])

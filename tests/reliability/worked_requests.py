@@ -122,6 +122,7 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/quarantine?model={MODEL}&state=all"),
         _json("/v1/quarantine/drop", {"dataset": "digits-flagged", "records": ["card-00001-f1"]}),
         _form(f"/m/{MODEL}/quarantine", action="retry", record="card-00001-f1"),
+        _get(f"/m/{MODEL}/datasets/{DATASET}/2"),
         _get(f"/m/{MODEL}/datasets/{DATASET}/2/data-docs"),
         _json("/v1/comparisons", compared),
         _get(f"/v1/comparisons/{comparison}"),

@@ -57,6 +57,13 @@ def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
 
 
+def first_rows(data: memoryview | bytes, rows: int) -> pa.Table:
+    """First rows of a file; the others are not decoded."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    batches = file.iter_batches(batch_size=rows)
+    return pa.Table.from_batches([next(batches)])
+
+
 def read_groups(
     data: memoryview | bytes,
     parts: Sequence[Sequence[object]] | None,

@@ -32,7 +32,7 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 from .digests import digests_of
-from .row_files import conform, read_groups, schema_of_file
+from .row_files import conform, first_rows, read_groups, schema_of_file
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _REFUSED = table_of(Quarantine)
@@ -244,6 +244,24 @@ def read_table(
 
 
 Change = Literal["added", "removed", "changed"]
+
+
+def some_rows(
+    connection: Connection, objects: ObjectStore, version: Version, *, limit: int
+) -> list[dict[str, Any]]:
+    """First rows of a version's newest file with any left."""
+    for file in reversed(connection.execute(_files(version)).all()):
+        living = _lives().where(_ROW.c.dataset == version.dataset, _ROW.c.file == file.file)
+        places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
+        if positions := [_life(row).position for row in connection.execute(places)]:
+            schema = schema_of(connection, objects, version)
+            table = conform(first_rows(objects.mapped(file.sha256), positions[-1] + 1), schema)
+            labels = _relabelled(connection, version)[file.file]
+            found: list[dict[str, Any]] = (
+                _with_labels(table, np.arange(len(table)), labels).take(pa.array(positions)).to_pylist()
+            )
+            return found
+    return []
 
 
 @dataclass(frozen=True, slots=True)

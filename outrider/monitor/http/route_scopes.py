@@ -84,6 +84,7 @@ ROUTES: Mapping[str, str] = {
     "GET /m/{model}/behavior": "read",
     "GET /m/{model}/behavior/{version}/{suite}/{test:path}": "read",
     "GET /m/{model}/datasets": "read",
+    "GET /m/{model}/datasets/{name}/{number}": "read",
     "GET /m/{model}/datasets/{name}/{number}/data-docs": "read",
     "GET /m/{model}/fairness": "read",
     "GET /m/{model}/flags": "read",

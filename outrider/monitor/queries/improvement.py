@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, Row, select
+from sqlalchemy import Engine, select
 
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets.collect import datasets_of
@@ -67,7 +67,7 @@ def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[Datas
     """Newest dataset versions."""
     query = select(dataset).where(dataset.c.model == model).order_by(dataset.c.created_us.desc()).limit(limit)
     with engine.connect() as connection:
-        return tuple(_dataset(row) for row in connection.execute(query))
+        return tuple(dataset_view(Version(**row._mapping)) for row in connection.execute(query))
 
 
 def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> list[QuarantinedRow]:
@@ -86,7 +86,8 @@ def read_lineage(engine: Engine, model: str, *, start: str | None = None) -> dic
             return None
 
 
-def _dataset(row: Row[Any]) -> DatasetView:
+def dataset_view(row: Version) -> DatasetView:
+    """Facts of a version, without its rows."""
     counts: RowCounts = row.manifest["counts"]
     by_assertion, by_source, by_part = (
         tuple(Counter({name: rows for name, rows in kind.items() if name}).most_common())
@@ -99,7 +100,7 @@ def _dataset(row: Row[Any]) -> DatasetView:
         parent=row.parent,
         digest=row.digest,
         rows=row.rows,
-        bytes=Version(**row._mapping).bytes,
+        bytes=row.bytes,
         created_us=row.created_us,
         by_assertion=by_assertion,
         by_source=by_source,

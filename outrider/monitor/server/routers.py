@@ -87,5 +87,6 @@ def all_routers(
             keyring=keyring,
             refused=refused,
             comparisons=comparisons,
+            objects=objects,
         ),
     ]

@@ -15,10 +15,12 @@ from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.flags import quality, stored_incidents
 from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import without_payloads
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.http.common import StoredNumber
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
@@ -28,6 +30,7 @@ from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
+from outrider.monitor.queries.dataset_version import read_dataset_version
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
@@ -84,6 +87,7 @@ class WebPage:
     _payloads: PayloadStore
     _refusals: RefusalBook
     _labels: LabelWriter | None
+    _objects: ObjectStore | None
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
@@ -316,6 +320,13 @@ class WebPage:
         }
         return self._frame.page(request, "datasets.html", model, "/datasets", context)
 
+    def dataset(self, request: Request, model: str, name: str, number: StoredNumber) -> Response:
+        """Dataset version: facts, class mix, sample rows, difference from its parent."""
+        if self._objects is None:
+            return self._frame.message("Not found", "Rows of datasets are not shown here.", model=model)
+        found = read_dataset_version(self._engine, self._objects, model, name, number)
+        return self._frame.page(request, "dataset.html", model, "/datasets", {"v": found, "d": found.version})
+
     def fairness(self, request: Request, model: str, by: str = "", positive: str = "") -> Response:
         """Selection and error rates by group."""
         found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
@@ -408,6 +419,7 @@ def web_routes(
     keyring: Keyring | None = None,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
     comparisons: Comparisons | None = None,
+    objects: ObjectStore | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -435,6 +447,8 @@ def web_routes(
         Copies of requests that were refused lately.
     comparisons
         Kept comparisons; None leaves their pages out.
+    objects
+        Files of dataset versions; None leaves the pages of versions out.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -451,6 +465,7 @@ def web_routes(
         store,
         refusals or RefusalBook(),
         labels,
+        objects,
     )
     forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)
@@ -463,6 +478,7 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+        ("/m/{model}/datasets/{name}/{number}", page.dataset),
         ("/m/{model}/behavior", page.behavior),
         ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),
         ("/m/{model}/fairness", page.fairness),

@@ -1,0 +1,96 @@
+"""Page of one dataset version: what is in it, what changed, and that content is no markup."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from outrider.assertions import Batch
+from outrider.dataops.datasets import changes
+from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.models.lineage import add_edges
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import write
+from outrider.monitor.server.app import build_app
+from outrider.monitor.web.routes import web_routes
+from tests.asgi import get
+
+from .sample import HOSTILE, MODEL, Sample, build
+
+EVIL = "<script>alert(1)</script>"
+MIX = {"rows": 3, "columns": {"label.label": {"of": {"[0, 1]": [1, 2, 0]}}}}
+
+
+def rows(ids: list[str], labels: list[int]) -> Batch:
+    columns = {
+        "id": ids,
+        "ts": np.full(len(ids), np.datetime64("2026-01-05", "us")),
+        "inputs.text": [EVIL] * len(ids),
+        "label.label": labels,
+    }
+    return Batch.from_columns(columns, model=MODEL)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Sample]:
+    """A sample that these tests may change."""
+    made = build(tmp_path / "own", blocks=4)
+    yield made
+    made.engine.dispose()
+    made.journal.close()
+
+
+@pytest.fixture
+def app(own: Sample, tmp_path: Path) -> FastAPI:
+    objects = LocalObjects(tmp_path / "objects")
+    steps: list[tuple[list[str], list[int], str, list[str]]] = [
+        (["a", HOSTILE, "c"], [0, 1, 1], "crowd", []),
+        ([HOSTILE], [0], "expert", ["c"]),
+    ]
+    for ids, labels, source, removed in steps:
+        with write(own.engine) as connection:
+            draft = changes.prepare(
+                connection,
+                objects,
+                dataset="kept",
+                batch=rows(ids, labels),
+                provenance=[Provenance(name, "blurry", source) for name in ids],
+                append=True,
+                removed=removed,
+            )
+            version = changes.commit(connection, draft, validation={"aggregates": MIX}, now_us=1)
+    with write(own.engine) as connection:
+        add_edges(connection, "model", "digits@9", [("dataset", version.id, "fresh")], now_us=1)
+    pages = web_routes(own.engine, own.journal, models=(MODEL,), objects=objects)
+    return build_app(fault=lambda: None, routers=[pages])
+
+
+def test_a_version_shows_what_it_is_what_changed_and_who_learned_from_it(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}/datasets/kept/2").text
+    assert "<h1>kept@2</h1>" in html
+    assert "crowd → expert" in html
+    assert "1 → 0" in html
+    assert "digits@9" in html
+    assert "<td>removed</td>" in html
+    assert 'value="2"></meter>' in html  # rows of class 1
+    assert EVIL not in html
+    assert HOSTILE not in html
+    assert f'href="/m/{MODEL}/datasets/kept/1">its parent 1</a>' in html
+    first = get(app, f"/m/{MODEL}/datasets/kept/1").text
+    assert "Against version" not in first
+    assert f'href="/m/{MODEL}/datasets/kept/2"' in get(app, f"/m/{MODEL}/datasets").text
+
+
+def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, tmp_path: Path) -> None:
+    assert get(app, f"/m/{MODEL}/datasets/kept/7").status_code == 404
+    with own.engine.connect() as connection:
+        digest = str(connection.scalar(text("SELECT sha256 FROM dataset_file WHERE dataset = 'kept'")))
+    (tmp_path / "objects" / digest[:2] / digest).unlink()
+    html = get(app, f"/m/{MODEL}/datasets/kept/2").text
+    assert f"no object {digest}" in html
+    with write(own.engine) as connection:
+        connection.execute(text("UPDATE dataset_version SET model = 'other' WHERE dataset = 'kept'"))
+    assert get(app, f"/m/{MODEL}/datasets/kept/2").status_code == 404

@@ -84,6 +84,19 @@ class FlagPage:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetStay:
+    """Versions of a dataset that have a record, with one label."""
+
+    dataset: str
+    part: str
+    number: int
+    """First version."""
+    removed: int | None
+    """First version without it, or with another label."""
+    label_source: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordView:
     """Record with its location, flags, labels and tests."""
 
@@ -106,8 +119,7 @@ class RecordView:
     """Latest first: it counts."""
     live_answers: tuple[tuple[str, str, str], ...]
     """(test, version, status)."""
-    datasets: tuple[tuple[str, int, str], ...]
-    """(dataset, version, part)."""
+    datasets: tuple[DatasetStay, ...]
     requested_for: str | None
     """Why it was put up for labelling, None when it was not."""
 
@@ -197,8 +209,9 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             .limit(50)
         ).all()
         datasets = connection.execute(
-            select(dataset_row.c.dataset, dataset_row.c.number, dataset_row.c.part)
+            select(*(dataset_row.c[name] for name in DatasetStay.__slots__))
             .where(dataset_row.c.record_id == record_id)
+            .order_by(dataset_row.c.dataset, dataset_row.c.number)
             .limit(50)
         ).all()
         wanted = connection.scalar(
@@ -227,7 +240,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             flags=_with_records(connection, model, flags),
             labels=tuple(_label(row) for row in labels),
             live_answers=tuple((row.test, row.version, row.status) for row in tests),
-            datasets=tuple((row.dataset, row.number, row.part) for row in datasets),
+            datasets=tuple(DatasetStay(*row) for row in datasets),
             requested_for=wanted,
         )
 

@@ -92,6 +92,4 @@ def test_a_retraining_without_a_row_to_learn_from_fails_by_name(context: JobCont
     add_job(context)
     job = run(context)
     assert job.status == "failed"
-    assert "there is nothing to learn from: neither a fresh nor a replayed example" in str(
-        job.result["error"]
-    )
+    assert "there is no row to train on, neither fresh nor replayed" in str(job.result["error"])

@@ -172,8 +172,8 @@ def _near(value: Fraction, written: Fraction, left: str, right: str) -> bool:
     decimals = min(9, len(found[1])) if found else 0
     rounded = decimals or any(sign in left for sign in "/÷.%")
     unit = Fraction(1, 10**decimals) / (100 if "%" in right else 1)
-    allowed = unit if rounded else Fraction(0)
-    return abs(value - written) <= max(allowed, abs(value) / 10**9)
+    allowed = max(unit, abs(value) / 10**9) if rounded else 0
+    return abs(value - written) <= allowed
 
 
 def wrong_annotations(text: str) -> list[str]:

@@ -208,6 +208,8 @@ def test_expressions_agree_with_python(text: str) -> None:
         ("100% - 20%", "70%", True),
         ("1000 / 3", "333.3333333333333", False),
         ("apples", "3", False),
+        ("(37 * 51) * ((10 + 99) * (99 * 99))", "2015899083", False),
+        ("(37 * 51) * ((10 + 99) * (99 * 99))", "2015899085", True),  # whole numbers are exact, however large
     ],
 )
 def test_rounding_and_percent_are_no_errors(left: str, right: str, wrong: bool) -> None:

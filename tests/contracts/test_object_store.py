@@ -71,3 +71,15 @@ def test_no_partial_file_remains_when_writing_fails(tmp_path: Path, monkeypatch:
     with pytest.raises(OSError, match="No space"):
         local.put(b"data")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_large_file_is_verified_again_once_it_has_changed(tmp_path: Path) -> None:
+    objects = LocalObjects(tmp_path)
+    data = bytes(2_000_000)
+    digest = objects.put(data)
+    for _ in range(2):
+        assert objects.mapped(digest) == data
+    with objects.path(digest).open("r+b") as file:
+        file.write(b"1")
+    with pytest.raises(CorruptObject, match=digest):
+        objects.mapped(digest)

@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 from outrider.errors import NotFound, OutriderError
 
 _STEP_BYTES = 1_048_576
+_LARGE_BYTES = 1_048_576
 
 
 class ObjectStore(Protocol):
@@ -44,6 +45,8 @@ class LocalObjects:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._verified: set[tuple[str, int, int, int]] = set()
+        """Digest, inode, time of change and size of files that were mapped and right."""
 
     def put(self, data: bytes) -> str:
         """Store durably; returns the SHA-256 in hex."""
@@ -82,14 +85,23 @@ class LocalObjects:
         return data
 
     def mapped(self, digest: str) -> memoryview:
-        """Bytes of that digest, verified, mapped instead of read."""
+        """Bytes of that digest, mapped instead of read.
+
+        A large file is verified once, as long as it stays as it is.
+        """
         try:
             with self._path(digest).open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+                found = os.fstat(file.fileno())
+                data = memoryview(
+                    mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if found.st_size else b""
+                )
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
-        self._verify(digest, data)
+        state = digest, found.st_ino, found.st_mtime_ns, found.st_size
+        if state not in self._verified:
+            self._verify(digest, data)
+            if found.st_size >= _LARGE_BYTES:  # few are, and small ones cost nothing
+                self._verified.add(state)
         return data
 
     def has(self, digest: str) -> bool:

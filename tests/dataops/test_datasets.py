@@ -263,6 +263,19 @@ def test_other_labels_alone_write_no_file(engine: Engine, objects: LocalObjects)
             ["a"],
             ["b"],
         )  # c: 9 as before
+        changed, removed = datasets.diff(connection, objects, first, second, limit=10).rows
+        assert (changed.id, changed.change) == ("b", "changed")
+        assert (changed.labels_before, changed.labels_after) == ({"label.label": 8}, {"label.label": 3})
+        assert changed.before is not None
+        assert changed.after is not None
+        assert (changed.before.label_source, changed.after.label_source) == ("human", "expert")
+        assert (removed.id, removed.change, removed.after, removed.labels_after) == (
+            "a",
+            "removed",
+            None,
+            None,
+        )
+        assert datasets.diff(connection, objects, first, second, limit=1).rows == [changed]
         back = datasets.diff(connection, objects, second, first)
         assert (back.added, back.removed, back.changed) == (["a"], [], ["b"])
     same = rows("bc").with_columns({"label.label": [3, 9]})
@@ -316,3 +329,4 @@ def test_a_part_is_read_alone(engine: Engine, objects: LocalObjects) -> None:
         assert datasets.read(connection, objects, version, part="train").keys.tolist() == list("acdf")
         whole = datasets.read(connection, objects, version).keys.tolist()
         assert [row.record_id for row in datasets.provenance(connection, version)] == whole
+        assert [row["id"] for row in datasets.some_rows(connection, objects, version, limit=4)] == whole[:4]

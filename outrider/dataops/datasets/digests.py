@@ -50,18 +50,13 @@ def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
     numbers = sorted(name for name in names if _is_number(table.schema.field(name).type))
     others = sorted(set(names).difference(numbers))
     found: list[bytes] = []
-    known: dict[bytes, bytes] = {}
     for start in range(0, table.num_rows, _PART_ROWS):
         part = table.slice(start, _PART_ROWS)
         cells = [_number_cells([part.column(name) for name in numbers], numbers)] if numbers else []
         cells += [_cells(_whole(part.column(name)), name) for name in others]
         rows = pc.binary_join_element_wise(*cells, _bytes(b""), null_handling="skip") if cells else None
         streams = [b""] * part.num_rows if rows is None else rows.to_pylist()
-        if len(names) == 1:  # labels: few values
-            known |= {stream: hashlib.sha256(stream).digest() for stream in set(streams).difference(known)}
-            found += [known[stream] for stream in streams]
-        else:
-            found += [hashlib.sha256(stream).digest() for stream in streams]
+        found += [hashlib.sha256(stream).digest() for stream in streams]
     return found
 
 

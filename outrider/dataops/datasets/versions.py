@@ -284,39 +284,30 @@ class Diff:
     added: list[str]
     removed: list[str]
     changed: list[str]
+    rows: list[RowChange] = field(default_factory=list)
+    """Changed, removed, then added ones, as many as were asked for."""
 
 
-def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version) -> Diff:
-    """Difference between two versions, from the rows that changed in between."""
+def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version, *, limit: int = 0) -> Diff:
+    """Difference between two versions, from the rows that changed in between.
+
+    ``rows`` has provenance and labels of ``limit`` of them.
+    """
     before, after = _sides(connection, objects, old, new)
-    return Diff(
-        added=sorted(after.keys() - before.keys()),
-        removed=sorted(before.keys() - after.keys()),
-        changed=sorted(
-            key for key in before.keys() & after.keys() if before[key].digest != after[key].digest
-        ),
-    )
-
-
-def explain(
-    connection: Connection, objects: ObjectStore, old: Version, new: Version, *, limit: int
-) -> list[RowChange]:
-    """Differing rows and their provenance: changed, removed, then added."""
-    before, after = _sides(connection, objects, old, new)
-    found = diff(connection, objects, old, new)
-    kinds: list[tuple[Change, list[str]]] = [
-        ("changed", found.changed),
-        ("removed", found.removed),
-        ("added", found.added),
-    ]
-    chosen = [(change, key) for change, keys in kinds for key in keys][:limit]
+    both = before.keys() & after.keys()
+    kinds: dict[Change, list[str]] = {
+        "changed": sorted(key for key in both if before[key].digest != after[key].digest),
+        "removed": sorted(before.keys() - after.keys()),
+        "added": sorted(after.keys() - before.keys()),
+    }
+    chosen = [(change, key) for change, keys in kinds.items() for key in keys][:limit]
     ids = [key for _, key in chosen]
-    labels = [_labels_of(connection, objects, version, ids) for version in (old, new)]
+    labels, labels_now = (_labels_of(connection, objects, version, ids) for version in (old, new))
     rows = []
     for change, key in chosen:
         origin, now = (side[key].origin if key in side else None for side in (before, after))
-        rows.append(RowChange(key, change, origin, now, labels[0].get(key), labels[1].get(key)))
-    return rows
+        rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
+    return Diff(**kinds, rows=rows)
 
 
 def _sides(

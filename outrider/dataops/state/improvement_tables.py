@@ -84,7 +84,7 @@ class DatasetVersion(SQLModel, table=True):
     """Columns, counts by provenance, changes, notes and the validation result."""
     created_us: int
     arrow_schema: bytes | None = None
-    """Of its rows, serialized. None: that of its first file, as it was before version 0.2."""
+    """Of its rows, serialized. None: that of its first file, as in earlier releases."""
     state: bytes | None = None
     """Sum of its rows' lanes, from which the next version's digest is made."""
 

@@ -106,16 +106,6 @@ class DatasetRows(TypedDict):
     rows: list[datasets.Provenance]
 
 
-class DatasetDiff(TypedDict):
-    """Rows that differ between two versions of a dataset."""
-
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-    rows: list[datasets.RowChange]
-    """Changed, removed, then added ones, as many as were asked for."""
-
-
 class PendingCommit(TypedDict):
     """A commit that takes longer than the request waited."""
 
@@ -170,13 +160,11 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
     @router.get("/datasets/{name}/diff", tags=["datasets"])
     def get_diff(
         name: str, old: StoredNumber, new: StoredNumber, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
-    ) -> Declared[DatasetDiff]:
+    ) -> Declared[datasets.Diff]:
         """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
         with engine.connect() as connection:
             before, after = (datasets.get(connection, name, number) for number in (old, new))
-            found = datasets.diff(connection, objects, before, after)
-            rows = datasets.explain(connection, objects, before, after, limit=limit) if limit else []
-        return {"added": found.added, "removed": found.removed, "changed": found.changed, "rows": rows}
+            return datasets.diff(connection, objects, before, after, limit=limit)
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:

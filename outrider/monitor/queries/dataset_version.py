@@ -65,7 +65,7 @@ def read_dataset_version(
         try:
             if found.parent is not None:
                 parent = datasets.get(connection, name, found.parent)
-                rows = datasets.explain(connection, objects, parent, found, limit=CHANGED_ROWS)
+                rows = datasets.diff(connection, objects, parent, found, limit=CHANGED_ROWS).rows
             sample = datasets.some_rows(connection, objects, found, limit=SAMPLE_ROWS)
         except (NotFound, CorruptObject) as error:
             fault = str(error)

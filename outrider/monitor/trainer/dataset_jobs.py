@@ -306,7 +306,7 @@ def _replayed_schema(
     version = datasets.newest(connection, name) if name else None
     if version is None:
         return None
-    return datasets.read(connection, context.objects, version).to_arrow().schema
+    return datasets.schema_of(connection, context.objects, version)
 
 
 def _named(batch: Batch, verdict: Validated) -> list[str]:

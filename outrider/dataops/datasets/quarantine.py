@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, update
 
-from outrider.dataops.state.improvement_tables import Quarantine
+from outrider.dataops.state.improvement_tables import DatasetVersion, Quarantine
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -19,7 +19,7 @@ from .versions import Provenance
 State = Literal["held", "retried", "taken", "dropped"]
 Action = Literal["retry", "drop"]
 _BECOMES: Mapping[Action, State] = {"retry": "retried", "drop": "dropped"}
-_QUARANTINE = table_of(Quarantine)
+_QUARANTINE, _VERSION = table_of(Quarantine), table_of(DatasetVersion)
 _CHUNK = 500
 
 
@@ -179,3 +179,12 @@ def settle(
         QuarantinedRow(row.id, row.dataset, row.record_id, row.reasons, _BECOMES[action], row.at_us)
         for row in found
     ]
+
+
+def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
+    """Number of refused rows by model; None: datasets without a version."""
+    owner = (
+        select(_VERSION.c.model).where(_VERSION.c.dataset == _QUARANTINE.c.dataset).limit(1).scalar_subquery()
+    )
+    query = select(owner.label("model"), func.count()).group_by("model")
+    return [(model, count) for model, count in connection.execute(query)]

@@ -25,7 +25,6 @@ from outrider.dataops.state.improvement_tables import (
     DatasetRow,
     DatasetRowFile,
     DatasetVersion,
-    Quarantine,
     of_dataset,
 )
 from outrider.dataops.state.tables import table_of
@@ -35,7 +34,6 @@ from .digests import digests_of
 from .row_files import conform, first_rows, read_groups, schema_of_file
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
-_REFUSED = table_of(Quarantine)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
 """File and position of a row."""
@@ -164,15 +162,6 @@ def made_since(connection: Connection, after_us: int) -> list[Version]:
     """Versions of all datasets made later than ``after_us``, in order."""
     query = select(_VERSION).where(_VERSION.c.created_us > after_us).order_by(_VERSION.c.created_us)
     return [Version(**row._mapping) for row in connection.execute(query)]
-
-
-def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
-    """Number of refused rows by model; None: datasets without a version."""
-    owner = (
-        select(_VERSION.c.model).where(_VERSION.c.dataset == _REFUSED.c.dataset).limit(1).scalar_subquery()
-    )
-    query = select(owner.label("model"), func.count()).group_by("model")
-    return [(model, count) for model, count in connection.execute(query)]
 
 
 def schema_of(connection: Connection, objects: ObjectStore, version: Version) -> pa.Schema:

@@ -7,6 +7,7 @@ from itertools import product
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
+from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.flags.stored_incidents import count_incidents
 from outrider.dataops.improvement import jobs, shadow_tests
@@ -115,7 +116,7 @@ class LoopMetrics:
                 version.added
             )
             self._versions_us = version.created_us
-        for model, count in datasets.count_quarantined(connection):
+        for model, count in quarantine.count_quarantined(connection):
             self._advance("outrider_quarantined_rows_total", count, model=model or OTHER)
 
     def _labels(self, connection: Connection) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.assertions.library import label_differs
+from outrider.commands.model_checks import redaction_problems
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.errors import ConfigError
 from outrider.monitor.compare.redaction import Redaction
@@ -314,3 +315,13 @@ def test_a_slip_in_the_settings_names_the_nearest(tmp_path: Path, redact: str, s
     with pytest.raises(ConfigError) as error:
         load_settings(path)
     assert said in str(error.value)
+
+
+def test_a_column_that_no_record_has_names_the_nearest_that_came(tmp_path: Path) -> None:
+    with running(tmp_path) as target:
+        as_json(target)
+    path = tmp_path / "outrider.toml"
+    named = '"inputs.txet" = ["email"]\n"inputs.later" = ["email"]\n"inputs.text" = ["email"]'
+    path.write_text(CONFIG.format(redact=f"[models.support.redact]\n{named}"), encoding="utf-8")
+    said = "redact.inputs.txet: no record has this column; did you mean 'inputs.text'?"
+    assert list(redaction_problems(load_settings(path), "support")) == [said]

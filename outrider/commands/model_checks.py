@@ -74,8 +74,10 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
     known = {*model.columns, *model.declared_inputs, f"outputs.{model.target}"}
     known |= {column for schema in seen for column in schema.names}
     for column in sorted(model.redact.keys() - known):
-        if not column.endswith(".*") and (near := difflib.get_close_matches(column, known, n=1)):
-            yield f"redact.{column}: no record has this column; did you mean {near[0]!r}?"
+        part, _, field = column.partition(".")
+        beside = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
+        if field != "*" and (near := difflib.get_close_matches(field, beside, n=1)):
+            yield f"redact.{column}: no record has this column; did you mean {beside[near[0]]!r}?"
 
 
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -40,6 +40,15 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class RowFlag:
+    """Flag that brought a row into a dataset."""
+
+    assertion: str
+    revision: str
+    severity: float
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """Provenance and purpose of one row."""
 
@@ -51,6 +60,23 @@ class Provenance:
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
+    model_version: str | None = None
+    """Version of the model whose answer was judged."""
+    flags: str | None = None
+    """JSON: assertion, revision and severity of each flag; None of imported rows."""
+    reviewer: str | None = None
+    """Sources of the reviews of these flags, comma-separated."""
+    weight: float | None = None
+    """Records of the traffic that the row stands for; None of imported rows."""
+
+    @property
+    def flagged_by(self) -> list[RowFlag]:
+        """Flags of the row, the severest first."""
+        return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the flags as objects."""
+        return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +290,11 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the provenance of :meth:`Provenance.told`."""
+        sides = {"before": self.before, "after": self.after}
+        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)

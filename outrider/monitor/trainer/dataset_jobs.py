@@ -150,7 +150,8 @@ def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None
     columns = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
     nothing: list[None] = [None] * table.num_rows
     rows = zip(*(columns.get(name, nothing) for name in PROVENANCE), strict=True)
-    return table.drop_columns(list(columns)), [(assertion, label or source) for assertion, label in rows]
+    own = [name for name in table.column_names if not name.startswith("provenance.")]
+    return table.select(own), [(assertion, label or source) for assertion, label in rows]
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:

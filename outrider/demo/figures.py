@@ -95,7 +95,7 @@ class RunFacts:
 
 
 def leads_back(row: Mapping[str, Any]) -> bool:
-    """True where a training row names its record's own flags and label."""
+    """True where a training row names its record's flags and label."""
     origin, record = row["after"], row["record"]
     if origin is None or origin["part"] != "train" or record["id"] != origin["record_id"]:
         return False

@@ -80,7 +80,7 @@ def late_labels(answers: Iterable[FrameAnswer], seed: int) -> dict[str, int]:
 
 
 def misread(records: Iterable[str], seed: int) -> list[str]:
-    """Records of the queue that get a wrong label, always the same ones."""
+    """Queued records that get a wrong label, the same each time."""
     salt = str(seed).encode()[:16]
 
     def draw(record: str) -> bytes:
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def answer_queue(server: LabellingApi, digits: dict[str, int], seed: int) -> None:
-    """Label all cards in the queue, as one block, a few of them wrongly."""
+    """Label all queued cards as one block, a few of them wrongly."""
     found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
     wanted = [request["record_id"] for request in found["requests"]]
     if wanted:

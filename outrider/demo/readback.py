@@ -65,7 +65,7 @@ def read_facts(
 
 
 def corrected_rows(api: Api) -> list[dict[str, Any]]:
-    """Rows that the second version has with other labels, each with its record."""
+    """Relabelled rows of the second dataset version, with their records."""
     found = api.get(f"/v1/datasets/{MODEL}-flagged/diff", old=1, new=2, limit=10)["rows"]
     rows = [row for row in found if row["labels_before"] != row["labels_after"]]
     for row in rows:

@@ -368,7 +368,7 @@ def floor_problems(
 
 
 def absent(batch: Batch, rules: Rules) -> list[str]:
-    """Reasons that no row passes: what each must have is absent, or null in all of them."""
+    """Faults of every row: needed columns that are missing or null throughout."""
     there = {name: batch.has(name) for name in _needed(rules)}
     told = [f"{name} is missing" for name, known in there.items() if not known]
     return told + [

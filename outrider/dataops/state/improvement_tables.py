@@ -106,7 +106,7 @@ class DatasetRowFile(SQLModel, table=True):
 
 
 class DatasetRow(SQLModel, table=True):
-    """Life of one dataset row: place, versions, record, and where it comes from.
+    """Life of one dataset row: place, versions, record and provenance.
 
     A relabelled row lies where it was; another life begins there with the labels that count.
     """

@@ -1,4 +1,4 @@
-"""Judged version, flags, reviewer and weight of dataset rows, written once with the row."""
+"""Judged version, flags, reviewer and weight of dataset rows."""
 
 import sqlalchemy as sa
 from alembic import op

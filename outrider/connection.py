@@ -160,26 +160,38 @@ class Connection:
     def dataset(
         self,
         name: str,
-        version: int | Literal["newest"] = "newest",
+        version: int | str = "newest",
         *,
         part: Literal["train", "held_out"] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a dataset version."""
-        rows = self._rows(name, version, part)
+        """Rows of a dataset version.
+
+        Parameters
+        ----------
+        version
+            Number, tag, or time such as ``2026-11-01T12:00`` (UTC): the newest version of then.
+        columns
+            The only ones to read, under their full names.
+        """
+        rows = self._rows(name, version, part, columns)
         return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,
         name: str,
-        version: int | Literal["newest"] = "newest",
+        version: int | str = "newest",
         *,
         part: Literal["train", "held_out"] | None = None,
     ) -> Batch:
         """Dataset version's rows as a Batch, for behavioral tests and assertions."""
         return Batch.from_arrow(self._rows(name, version, part))
 
-    def _rows(self, name: str, version: int | str, part: str | None) -> pa.Table:
-        return from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
+    def _rows(
+        self, name: str, version: int | str, part: str | None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        path = f"/v1/datasets/{name}/versions/{version}/rows"
+        return from_ipc(self._api.get_bytes(path, part=part, column=None if columns is None else [*columns]))
 
     def assertions(self, model: str | None = None) -> pd.DataFrame:
         """Assertions and live tests with counts, rates, precision and cost."""

@@ -20,7 +20,8 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
     Parameters
     ----------
     reference
-        ``name@3``; ``name`` alone is the newest version.
+        ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00`` (UTC: the newest of then); ``name`` alone is the
+        newest version.
     part
         Only these rows: ``train`` to learn from, ``held_out`` to judge by.
     folder
@@ -31,27 +32,28 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
     ConfigError
         If there is no such dataset or version; the message names what there is.
     """
-    name, _, number = reference.partition("@")
-    if not name or (number and not number.isdecimal() and number != "newest"):
+    if not reference.partition("@")[0]:
         raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
-    version = int(number) if number.isdecimal() else None
     if os.environ.get("OUTRIDER_URL"):
-        return _of_service(name, version, part)
-    return _of_folder(name, version, part, folder or Path())
+        return _of_service(reference, part)
+    return _of_folder(reference, part, folder or Path())
 
 
-def _of_service(name: str, version: int | None, part: DatasetPart | None) -> "Batch":
+def _of_service(reference: str, part: DatasetPart | None) -> "Batch":
     from outrider.connection import connect
+
+    name, _, selector = reference.partition("@")
 
     service = connect()
     try:
-        return service.dataset_batch(name, "newest" if version is None else version, part=part)
+        return service.dataset_batch(name, selector or "newest", part=part)
     except NotFound as error:
         raise ConfigError(f"{service.url}: {error}") from None
 
 
-def _of_folder(name: str, version: int | None, part: DatasetPart | None, folder: Path) -> "Batch":
+def _of_folder(reference: str, part: DatasetPart | None, folder: Path) -> "Batch":
     from outrider.dataops.datasets import versions as datasets
+    from outrider.dataops.datasets.references import open_version
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
     from outrider.monitor.settings.config import load_settings
@@ -63,7 +65,7 @@ def _of_folder(name: str, version: int | None, part: DatasetPart | None, folder:
     try:
         with engine.connect() as connection:
             try:
-                found = datasets.get(connection, name, version)
+                found = open_version(connection, reference)
             except NotFound as error:
                 known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
                 raise ConfigError(f"{error} in {settings.data_folder}; there is {known or 'none'}") from None

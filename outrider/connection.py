@@ -18,6 +18,7 @@ import pyarrow as pa
 from outrider.assertions import Batch
 from outrider.commands import api
 from outrider.commands.tables import from_ipc
+from outrider.dataops.loaders.frames import frame_of
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
@@ -140,7 +141,7 @@ class Connection:
             after = int(headers["x-outrider-next"])
             if not body:
                 break
-            frames.append(_of_batch(Batch.from_ipc(body)))
+            frames.append(frame_of(Batch.from_ipc(body)))
         found = _joined(frames)
         if len(found):
             found["permalink"] = [self._page(name, "records", key) for key in found["id"]]
@@ -175,7 +176,7 @@ class Connection:
             The only ones to read, under their full names.
         """
         rows = self._rows(name, version, part, columns)
-        return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
+        return frame_of(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,
@@ -272,14 +273,6 @@ def _are_times(column: "pd.Series[Any]") -> bool:
     """True where all values are times as the API writes them; None is the time of no event."""
     known = column.dropna()
     return len(known) > 0 and all(isinstance(each, str) and _TIME.fullmatch(each) for each in known)
-
-
-def _of_batch(batch: Batch) -> pd.DataFrame:
-    frame = batch.to_pandas()
-    for column in ("ts", "received"):
-        if column in frame:
-            frame[column] = pd.to_datetime(frame[column], utc=True).astype("datetime64[us, UTC]")
-    return frame
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -39,6 +39,8 @@ except SystemExit as end:
         ("import outrider.assertions", [*SLOW, "pandas"]),
         ("import outrider.behavioral_tests", [*SLOW, "pandas", "scipy"]),
         (HELP, [*SLOW, "pandas", "pyarrow", "pydantic"]),
+        ("import outrider; outrider.open_dataset", [*SLOW, "pandas", "pyarrow"]),
+        ("import outrider.dataops.loaders.mapped_rows", [*SLOW, "pandas"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
         ("import outrider.monitor.process.supervisor", OUTSIDE),

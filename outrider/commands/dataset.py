@@ -102,7 +102,7 @@ def commit(
 
 @app.command()
 def diff(name: Name, old: str, new: str, config: Config = None, json: Json = False) -> None:
-    """Show which rows two versions, by number, tag or time, do not share, with provenance and labels."""
+    """Show rows that two versions do not share, with provenance and labels."""
     limit = MOST_ROWS if json else SHOWN_ROWS
     found = connect(config).get(f"/v1/datasets/{name}/diff", old=old, new=new, limit=limit)
     if json:

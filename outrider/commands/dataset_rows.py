@@ -37,7 +37,7 @@ def named(name: str, version: str | None) -> str:
 def streamed_rows(
     api: Api, reference: str, *, part: str | None = None, columns: Sequence[str] = ()
 ) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]":
-    """Columns and rows of a dataset version, which come through a file without a name."""
+    """Columns and rows of a dataset version, through a nameless file."""
     import pyarrow as pa
 
     dataset, _, selector = reference.partition("@")

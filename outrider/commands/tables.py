@@ -56,7 +56,7 @@ def from_ipc(data: bytes) -> pa.Table:
 
 
 def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
-    """Write batches by the ending of the file's name; returns the number of rows.
+    """Write batches by the ending of the file's name; count rows.
 
     Parquet keeps types; CSV and JSON lines have values that JSON can carry, lists in CSV as JSON.
     """

@@ -238,7 +238,7 @@ def test_versions_are_tagged_and_opened_by_tag_and_time(
         run("dataset", "rows", "train", "--version", "1", "--output", "x.csv", "--columns", "inputs.y")
     service = connect()
     monkeypatch.setenv("OUTRIDER_URL", service.url)
-    monkeypatch.setenv("OUTRIDER_KEY", service.key)
+    monkeypatch.setenv("OUTRIDER_KEY", str(service.key))
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 1]
     assert run("dataset", "tag", "train", "2", "first-labels", "--move")["version"] == 2
     assert [tag["version"] for tag in run("dataset", "tag", "list", "train")["tags"]] == [2]

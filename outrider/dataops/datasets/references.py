@@ -1,4 +1,4 @@
-"""Dataset references: a version by its number, a tag, or a time; and the tags.
+"""Dataset references: versions by number, tag or time; and the tags.
 
 A reference is ``name``, ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00``. The name alone is the newest
 version, with a time the newest that was committed by then.
@@ -36,7 +36,7 @@ class Tag:
 
 
 class TagTaken(OutriderError):  # noqa: N818 - reads as the state it is
-    """Tag of another version, which it leaves only when asked to."""
+    """Tag that names another version."""
 
 
 def name_of(reference: str) -> str:

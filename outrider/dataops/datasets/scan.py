@@ -1,4 +1,4 @@
-"""Rows of a version as a stream of batches, by column and part, in bounded memory."""
+"""Scans of versions: batches by column and part, in bounded memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,10 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows of a version, read when iterated, as often as wanted; no connection is held meanwhile."""
+    """Rows of a version, read when iterated, as often as wanted.
+
+    No connection is held meanwhile.
+    """
 
     version: Version
     schema: pa.Schema
@@ -72,7 +75,10 @@ def scan(
 
 
 def ipc_stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Arrow IPC stream of batches, a piece for each; without its end where one cannot be read."""
+    """Arrow IPC stream of batches, a piece for each.
+
+    Without its end where a batch cannot be read.
+    """
     sink = BytesIO()
     writer = pa.ipc.new_stream(sink, schema)
     for batch in batches:

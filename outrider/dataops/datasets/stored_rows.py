@@ -1,4 +1,4 @@
-"""Rows of a version in one object: runs of rows of its files, less those that are gone, with other labels.
+"""Rows of versions as stored in objects.
 
 An object holds the rows of one file, or of several that were packed together; there each file's rows of one
 part are one run.
@@ -26,7 +26,7 @@ Labels = Mapping[int, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive rows of a file, and the row of the object where they begin."""
+    """Consecutive rows of a file and their place in an object."""
 
     file: int
     position: int
@@ -37,7 +37,10 @@ class Run:
 def runs_of(
     file: int, rows: int, parts: Sequence[Sequence[object]] | None, packed: Sequence[int] | None
 ) -> list[tuple[str | None, Run]]:
-    """Runs of a file by its row groups, each with its part; None where the file says nothing of parts."""
+    """Runs of a file by its row groups, each with its part.
+
+    The part is None where the file says nothing of parts.
+    """
     if parts is None:
         return [(None, Run(file, 0, 0, rows))]
     counts = [int(str(count)) for _, count in parts]
@@ -49,7 +52,7 @@ def runs_of(
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows of a version in one object, in order of file and position."""
+    """Rows of a version in one object, by file and position."""
 
     sha256: str
     runs: Sequence[Run]
@@ -69,7 +72,7 @@ class StoredRows:
         return self._as_of(reader.read(self.runs), self.runs, schema)
 
     def pieces(self, data: memoryview | bytes, schema: pa.Schema, batch_rows: int) -> Iterator[pa.Table]:
-        """Rows in tables of at most ``batch_rows``, fewer where rows are large; none is empty."""
+        """Rows in tables of bounded size, none of them empty."""
         reader = _Groups(data, schema.names)
         most = reader.batch_rows(batch_rows)
         for table, runs in reader.pieces(self.runs, most):
@@ -102,7 +105,7 @@ class StoredRows:
 
 
 def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
-    """Table with other labels in some rows, by their place in it."""
+    """Table with other labels in some rows, by row."""
     if not labels:
         return table
     places = np.fromiter(labels, np.int64, len(labels))
@@ -117,7 +120,10 @@ def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
 
 
 def rows_at(data: memoryview | bytes, runs: Sequence[Run], positions: Sequence[int]) -> pa.Table:
-    """Rows of one file by their sorted positions, all columns; what lies behind them is not decoded."""
+    """Rows of one file by sorted positions.
+
+    Rows behind the last of them are not decoded.
+    """
     tables, rows = [], 0
     for table, _ in _Groups(data, None).pieces(runs, positions[-1] + 1):
         tables.append(table)

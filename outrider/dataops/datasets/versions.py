@@ -226,7 +226,7 @@ def read_table(
 
 
 def stored_rows(connection: Connection, version: Version, *, part: str | None = None) -> list[StoredRows]:
-    """Rows of a version, or of its part, by object, in :func:`read`'s order."""
+    """Rows of a version or part by object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
     runs: list[tuple[str, list[Run]]] = []
     absent: dict[int, NDArray[np.int64]] = {}

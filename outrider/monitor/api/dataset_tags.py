@@ -34,7 +34,7 @@ class DatasetTags(TypedDict):
 
 
 class TagRequest(RequestBody):
-    """A tag for a dataset version; ``moves`` lets it leave another version."""
+    """A tag for a dataset version, taken from another where ``moves``."""
 
     tag: str
     version: Selector

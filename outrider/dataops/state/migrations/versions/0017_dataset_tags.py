@@ -1,4 +1,4 @@
-"""Tags of dataset versions; where in a shared object the rows of a file begin."""
+"""Tags of dataset versions; places of files in shared objects."""
 
 import sqlalchemy as sa
 from alembic import op

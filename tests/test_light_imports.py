@@ -41,6 +41,7 @@ except SystemExit as end:
         (HELP, [*SLOW, "pandas", "pyarrow", "pydantic"]),
         ("import outrider; outrider.open_dataset", [*SLOW, "pandas", "pyarrow"]),
         ("import outrider.dataops.loaders.mapped_rows", [*SLOW, "pandas"]),
+        ("import outrider.commands.dataset", [*SLOW, "pandas", "pyarrow"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
         ("import outrider.monitor.process.supervisor", OUTSIDE),

@@ -14,6 +14,7 @@ from .dataset_export import export
 from .dataset_leaks import leaks, tell_report
 from .dataset_rows import named, streamed_rows, version_of
 from .dataset_tag import app as tags
+from .dataset_upkeep import compact, gc
 from .dataset_validation import expect, validate, warning_line
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
@@ -169,6 +170,8 @@ def _from_to(before: str, after: str) -> str:
 app.command()(leaks)
 app.command()(export)
 app.command()(expect)
+app.command()(gc)
+app.command()(compact)
 app.command()(validate)
 
 

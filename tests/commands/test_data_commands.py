@@ -1,6 +1,7 @@
 """Commands against a service on loopback: real HTTP, real key, real trainer thread."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
+import outrider
 from outrider import connection
 from outrider.cli import app
 from outrider.commands.api import connect
@@ -246,6 +248,32 @@ def test_versions_are_tagged_and_opened_by_tag_and_time(
     run("dataset", "tag", "remove", "train", "first-labels")
     with pytest.raises(OutriderError, match="has no tag 'first-labels'; it has none"):
         run("dataset", "tag", "remove", "train", "first-labels")
+
+
+def test_small_files_are_packed_and_old_ones_collected(project: Path) -> None:
+    for labels in ([0, 1, 1], [0, 1, 0]):
+        pq.write_table(table(labels), project / "train.parquet")
+        run("dataset", "import", "train", "train.parquet", "--model", "m")
+    assert (project / "outrider-data" / "arrow").exists() is False
+    outrider.open_dataset("train")
+    before = connection.connect().dataset("train", 1)
+    packed = run("dataset", "compact", "train")
+    assert (packed["objects_before"], packed["objects"], packed["packed_rows"]) == (2, 1, 6)
+    assert "nothing to pack" in CliRunner().invoke(app, ["dataset", "compact", "train"]).output
+    with pytest.raises(NotFound, match="no dataset 'trian'; nearest: train"):
+        run("dataset", "compact", "trian")
+    assert run("dataset", "gc", "--dry-run") == {"files": 0, "bytes": 0, "kinds": {}, "dry_run": True}
+    for path in (project / "outrider-data").glob("objects/*/*"):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    dry = run("dataset", "gc", "--dry-run", "--caches-older-than", "0")
+    assert {kind: found["files"] for kind, found in dry["kinds"].items()} == {
+        "caches": 2,  # the version and the lock of who wrote it
+        "row files": 2,
+        "sent tables": 2,
+    }
+    assert run("dataset", "gc", "--caches-older-than", "0") == dry | {"dry_run": False}
+    assert "0 bytes in 0 files were freed" in CliRunner().invoke(app, ["dataset", "gc"]).output
+    pd.testing.assert_frame_equal(connection.connect().dataset("train", 1), before)
 
 
 CHECKS = """

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from io import BytesIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +22,10 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
 
     Parts are consecutive in ``table``. Of each row group, its part and number of rows.
     """
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
-    with pq.ParquetWriter(
-        buffer,
-        table.schema,
-        compression="zstd",
-        use_dictionary=texts,
-        store_schema=True,
-        use_compliant_nested_type=False,  # lists keep the type that they had
-    ) as writer:
+    with writer_of(buffer, table.schema) as writer:
         for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
             end = int(ends[np.searchsorted(ends, start, side="right")])
             for at in range(start, end, GROUP_ROWS):
@@ -40,6 +33,18 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
                 writer.write_table(table.slice(at, rows), row_group_size=rows)
                 groups.append([name, rows])
     return buffer.getvalue(), groups
+
+
+def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writer of a row file."""
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+        store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had
+    )
 
 
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:

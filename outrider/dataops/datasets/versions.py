@@ -7,7 +7,7 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -281,38 +281,56 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
     before, after = _sides(connection, objects, old, new)
     both = before.keys() & after.keys()
     kinds: dict[Change, list[str]] = {
-        "changed": sorted(key for key in both if before[key].digest != after[key].digest),
-        "removed": sorted(before.keys() - after.keys()),
-        "added": sorted(after.keys() - before.keys()),
+        "changed": sorted(key for key in both if before[key] != after[key]),
+        "removed": sorted(key for key in before if key not in both),
+        "added": sorted(key for key in after if key not in both),
     }
-    chosen = [(change, key) for change, keys in kinds.items() for key in keys][:limit]
+    chosen = [(change, key) for change, keys in kinds.items() for key in keys[:limit]][:limit]
     ids = [key for _, key in chosen]
-    labels, labels_now = (_labels_of(connection, objects, version, ids) for version in (old, new))
-    rows = []
+    rows, rows_now = (_told(connection, objects, version, ids) for version in (old, new))
+    nothing = None, None
+    told = []
     for change, key in chosen:
-        origin, now = (side[key].origin if key in side else None for side in (before, after))
-        rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
-    return Diff(**kinds, rows=rows)
+        (origin, labels), (now, labels_now) = rows.get(key, nothing), rows_now.get(key, nothing)
+        told.append(RowChange(key, change, origin, now, labels, labels_now))
+    return Diff(**kinds, rows=told)
+
+
+_Digests = dict[str, bytes | None]
+"""Digest of each row, by id."""
 
 
 def _sides(
     connection: Connection, objects: ObjectStore, old: Version, new: Version
-) -> tuple[dict[str, Life], dict[str, Life]]:
-    """Rows of both versions, by id, that came or went between them, with digests."""
+) -> tuple[_Digests, _Digests]:
+    """Rows of both versions that came or went between them."""
     low, high = sorted((old.number, new.number))
-    sides: dict[int, dict[str, Life]] = {low: {}, high: {}}
-    for life in _changed(connection, old.dataset, low, high):
-        for number, side in sides.items():
-            if life.is_in(number):
-                side[life.origin.record_id] = life
+    between = {"of": old.dataset, "low": low, "high": high}
+    sides: dict[int, _Digests] = {low: {}, high: {}}
+    for number, statement in ((low, _WENT), (high, _CAME), (high, _RELABELLED)):
+        found = connection.execute(statement, between)
+        assert found.cursor is not None  # it has rows
+        sides[number].update(found.cursor.fetchall())  # SQLAlchemy's rows take three times as long
+        found.close()
     for version in (old, new):
         side = sides[version.number]
-        if any(life.digest is None for life in side.values()):  # of an old version
+        if None in side.values():  # of an old version
             table = read_table(connection, objects, version)
-            for key, digest in zip(table.column("id").to_pylist(), digests_of(table), strict=True):
-                if key in side:
-                    side[key] = replace(side[key], digest=digest)
+            known = zip(table.column("id").to_pylist(), digests_of(table), strict=True)
+            side.update((key, digest) for key, digest in known if key in side)
     return sides[old.number], sides[new.number]
+
+
+def _told(
+    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+) -> dict[str, tuple[Provenance, dict[str, Any]]]:
+    """Provenance and labels of some rows of a version, by id."""
+    if not ids:
+        return {}
+    known = connection.execute(_IN_VERSION, named(version.dataset, ids) | {"number": version.number})
+    origins = {life.origin.record_id: life.origin for life in map(_life, known)}
+    labels = _labels_of(connection, objects, version, list(origins))
+    return {key: (origin, labels[key]) for key, origin in origins.items()}
 
 
 def _labels_of(
@@ -350,14 +368,24 @@ def _life(row: Sequence[Any]) -> Life:
     return Life(file, position, number, removed, Provenance(*origin), digest)
 
 
+def _is_in(number: int | BindParameter[int]) -> tuple[ColumnElement[bool], ...]:
+    return _ROW.c.number <= number, or_(_ROW.c.removed.is_(None), _ROW.c.removed > number)
+
+
 # built once: SQLAlchemy takes longer to build a statement than SQLite to run it
 _NEWEST = select(_VERSION).where(_VERSION.c.dataset == bindparam("of"))
 _NEWEST = _NEWEST.order_by(_VERSION.c.number.desc()).limit(1)
 _LIVING = _lives().where(_ROW.c.removed.is_(None), *NAMED)
-
-
-def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:
-    return _ROW.c.number <= number, or_(_ROW.c.removed.is_(None), _ROW.c.removed > number)
+_IN_VERSION = _lives().where(*NAMED, *_is_in(bindparam("number")))
+_LOW: BindParameter[int] = bindparam("low")
+_HIGH: BindParameter[int] = bindparam("high")
+_DIGESTS = select(_ROW.c.record_id, _ROW.c.digest).where(_ROW.c.dataset == bindparam("of"))
+_STAYS = or_(_ROW.c.removed.is_(None), _ROW.c.removed > _HIGH)
+_CAME = _DIGESTS.where(_ROW.c.file > _LOW, _ROW.c.file <= _HIGH, _ROW.c.number <= _HIGH, _STAYS)
+_RELABELLED = _DIGESTS.where(_ROW.c.labels.is_not(None), _ROW.c.number > _LOW, _ROW.c.number <= _HIGH, _STAYS)
+_WENT = _DIGESTS.where(
+    _ROW.c.removed.is_not(None), _ROW.c.removed > _LOW, _ROW.c.removed <= _HIGH, _ROW.c.number <= _LOW
+)
 
 
 def _files(version: Version) -> Select[Any]:
@@ -411,17 +439,3 @@ def _with_labels(
         column = pa.concat_arrays([*table.column(name).chunks, values]).take(pa.array(index))
         table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
     return table
-
-
-def _changed(connection: Connection, dataset: str, low: int, high: int) -> list[Life]:
-    """Rows that came or went in versions above ``low`` up to ``high``."""
-    found: dict[tuple[int, int, int], Life] = {}
-    for changed in (
-        (_ROW.c.file > low, _ROW.c.file <= high),
-        (_ROW.c.labels.is_not(None), _ROW.c.number > low, _ROW.c.number <= high),
-        (_ROW.c.removed.is_not(None), _ROW.c.removed > low, _ROW.c.removed <= high),
-    ):
-        for row in connection.execute(_lives().where(_ROW.c.dataset == dataset, *changed)):
-            life = _life(row)
-            found[life.file, life.position, life.number] = life
-    return list(found.values())

@@ -1,13 +1,12 @@
 """Parquet files of datasets, and columns in a version's types."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from outrider.assertions.columns import as_type, null_column, wider_type
 from outrider.errors import SchemaMismatch
@@ -18,31 +17,15 @@ READ_BY_MODELS = ("inputs.", "label.")
 """Columns whose values a version may not lose."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroups:
-    """Rows of a file with their positions."""
-
-    table: pa.Table
-    positions: NDArray[np.int64]
-
-
 def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[object]]]:
     """Content of a file, part by part, and its row groups.
 
     Parts are consecutive in ``table``. Of each row group, its part and number of rows.
     """
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
-    with pq.ParquetWriter(
-        buffer,
-        table.schema,
-        compression="zstd",
-        use_dictionary=texts,
-        store_schema=True,
-        use_compliant_nested_type=False,  # lists keep the type that they had
-    ) as writer:
+    with writer_of(buffer, table.schema) as writer:
         for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
             end = int(ends[np.searchsorted(ends, start, side="right")])
             for at in range(start, end, GROUP_ROWS):
@@ -52,40 +35,21 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
     return buffer.getvalue(), groups
 
 
+def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writer of a row file."""
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+        store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had
+    )
+
+
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     """Columns of a file and their types."""
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
-
-
-def first_rows(data: memoryview | bytes, rows: int) -> pa.Table:
-    """First rows of a file; the others are not decoded."""
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    batches = file.iter_batches(batch_size=rows)
-    return pa.Table.from_batches([next(batches)])
-
-
-def read_groups(
-    data: memoryview | bytes,
-    parts: Sequence[Sequence[object]] | None,
-    part: str | None,
-    names: Sequence[str],
-) -> RowGroups:
-    """Rows of one part of a file, or all rows.
-
-    All of them where the file says nothing of parts; of the columns named, those that the file has.
-    """
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    columns = [name for name in names if name in file.schema_arrow.names]
-    if part is None or parts is None:
-        table = file.read(columns)
-        return RowGroups(table, np.arange(table.num_rows))
-    ends = np.cumsum([int(str(rows)) for _, rows in parts])
-    chosen = [place for place, (name, _) in enumerate(parts) if name == part]
-    positions = [np.arange(0 if not at else ends[at - 1], ends[at]) for at in chosen]
-    return RowGroups(
-        file.read_row_groups(chosen, columns),
-        np.concatenate(positions) if positions else np.empty(0, np.int64),
-    )
 
 
 def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:

@@ -31,7 +31,8 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 from .digests import digests_of
-from .row_files import conform, first_rows, read_groups, schema_of_file
+from .row_files import conform, schema_of_file
+from .stored_rows import Run, StoredRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _LEFT_OUT = ("received", "partial")
@@ -215,17 +216,29 @@ def read_table(
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-    labels, gone = _relabelled(connection, version), _gone(connection, version)
-    tables = []
-    for file in connection.execute(_files(version)).all():
-        groups = read_groups(objects.mapped(file.sha256), file.parts, part, schema.names)
-        table, positions = conform(groups.table, schema), groups.positions
-        keeps = ~np.isin(positions, [at for at in gone[file.file] if at not in labels[file.file]])
-        if part is not None and file.parts is None:
-            keeps &= np.isin(positions, _of_part(connection, version, file.file, part))
-        table = _with_labels(table, positions, labels[file.file])
-        tables.append(table if keeps.all() else table.filter(pa.array(keeps)))
+    stored = stored_rows(connection, version, part=part)
+    tables = [one.read(objects.mapped(one.sha256), schema) for one in stored]
     return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def stored_rows(connection: Connection, version: Version, *, part: str | None = None) -> list[StoredRows]:
+    """Rows of a version or part by object, in :func:`read`'s order."""
+    labels, gone = _relabelled(connection, version), _gone(connection, version)
+    runs: list[tuple[str, list[Run]]] = []
+    absent: dict[int, NDArray[np.int64]] = {}
+    for file in connection.execute(_files(version)).all():
+        mine = runs_of(file.file, file.rows, file.parts, file.packed)
+        chosen = [run for of, run in mine if part is None or of is None or of == part]
+        drop = set(gone[file.file]) - labels[file.file].keys()
+        if part is not None and file.parts is None:
+            drop |= set(range(file.rows)).difference(_of_part(connection, version, file.file, part))
+        if drop:
+            absent[file.file] = np.array(sorted(drop), np.int64)
+        if chosen and runs and runs[-1][0] == file.sha256:
+            runs[-1][1].extend(chosen)
+        elif chosen:
+            runs.append((file.sha256, chosen))
+    return [StoredRows(sha256, found, absent, labels) for sha256, found in runs]
 
 
 Change = Literal["added", "removed", "changed"]
@@ -240,11 +253,11 @@ def some_rows(
         places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
         if positions := [_life(row).position for row in connection.execute(places)]:
             schema = schema_of(connection, objects, version)
-            table = conform(first_rows(objects.mapped(file.sha256), positions[-1] + 1), schema)
-            labels = _relabelled(connection, version)[file.file]
-            found: list[dict[str, Any]] = (
-                _with_labels(table, np.arange(len(table)), labels).take(pa.array(positions)).to_pylist()
-            )
+            runs = [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+            table = conform(rows_at(objects.mapped(file.sha256), runs, positions), schema)
+            known = _relabelled(connection, version)[file.file]
+            labels = {row: known[at] for row, at in enumerate(positions) if at in known}
+            found: list[dict[str, Any]] = with_labels(table, labels).to_pylist()
             return found
     return []
 
@@ -421,21 +434,3 @@ def _of_part(connection: Connection, version: Version, file: int, part: str) -> 
         _ROW.c.dataset == version.dataset, _ROW.c.file == file, _ROW.c.part == part
     )
     return list(connection.scalars(query))
-
-
-def _with_labels(
-    table: pa.Table, positions: NDArray[np.int64], labels: dict[int, dict[str, Any]]
-) -> pa.Table:
-    """Rows with the labels that count."""
-    places = np.flatnonzero(np.isin(positions, list(labels)))
-    if not len(places):
-        return table
-    given = [labels[int(position)] for position in positions[places]]
-    index = np.arange(table.num_rows)
-    index[places] = table.num_rows + np.arange(len(places))
-    for name in [name for name in table.column_names if name.startswith("label.")]:
-        kind = table.schema.field(name).type
-        values = pa.array([value.get(name) for value in given], kind)
-        column = pa.concat_arrays([*table.column(name).chunks, values]).take(pa.array(index))
-        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
-    return table

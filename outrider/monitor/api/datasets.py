@@ -14,6 +14,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
@@ -22,12 +23,14 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
+from outrider.dataops.datasets.references import find_version, name_of
 from outrider.dataops.datasets.row_counts import RowCounts
+from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, StoredNumber, known_model, timed
+from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -41,6 +44,8 @@ from outrider.monitor.intake.arrow_messages import (
 )
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sections import LimitSettings
+
+from .dataset_tags import Selector
 
 ARROW = "application/vnd.apache.arrow.stream"
 BEHAVIORAL = "behavioral test"
@@ -124,18 +129,18 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetDetail]:
+    def get_dataset(name: str, number: Selector) -> Declared[DatasetDetail]:
         """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
+            found = find_version(connection, name, number)
         manifest = {key: value for key, value in found.manifest.items() if key != "files"}
         return _dataset(found) | {"manifest": manifest | {"bytes": found.bytes}}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
-    def get_provenance(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetRows]:
+    def get_provenance(name: str, number: Selector) -> Declared[DatasetRows]:
         """Record, assertions, label source and part of every row."""
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
+            found = find_version(connection, name, number)
             rows = datasets.provenance(connection, found)
         return {"rows": rows}
 
@@ -146,24 +151,24 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         responses=binary(ARROW),
     )
     def get_rows(
-        name: str, number: StoredNumber | Literal["newest"], part: Literal["train", "held_out"] | None = None
+        name: str,
+        number: Selector,
+        part: Literal["train", "held_out"] | None = None,
+        column: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
-        """The rows as an Arrow IPC stream, without what no dataset keeps, such as the time of receipt."""
+        """The rows as an Arrow IPC stream, sent as they are read; ``column``, repeated, for some columns."""
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
-            rows = datasets.kept_columns(datasets.read(connection, objects, found, part=part))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
+            found = find_version(connection, name, number)
+            rows = scan(connection, objects, found, part=part, columns=column or None)
+        return StreamingResponse(ipc_stream(rows.schema, rows), media_type=ARROW)
 
     @router.get("/datasets/{name}/diff", tags=["datasets"])
     def get_diff(
-        name: str, old: StoredNumber, new: StoredNumber, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
+        name: str, old: Selector, new: Selector, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
     ) -> Declared[datasets.Diff]:
         """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
         with engine.connect() as connection:
-            before, after = (datasets.get(connection, name, number) for number in (old, new))
+            before, after = (find_version(connection, name, number) for number in (old, new))
             return datasets.diff(connection, objects, before, after, limit=limit)
 
 
@@ -236,7 +241,7 @@ def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
     """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
     if not source.startswith(BEHAVIORAL):
         return
-    judged_on = {own.gate.held_out for own in settings.models.values()}
+    judged_on = {name_of(own.gate.held_out or "") for own in settings.models.values()}
     if part != "train" or name in judged_on:
         detail = (
             f"failed cases are learned from; {name!r} is held out to judge candidates: name another dataset"
@@ -319,10 +324,6 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
                 decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
-
-
-def _number(number: int | Literal["newest"]) -> int | None:
-    return None if number == "newest" else number
 
 
 def _dataset(found: datasets.Version) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Records that were flagged and labelled, their payloads read back from the journa
 label was corrected since, with the new label; and records whose label was withdrawn.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from outrider.dataops.state.tables import Flag, Record, table_of
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
 from .row_files import conform, merged_schema
-from .versions import Provenance, newest, read, schema_of
+from .versions import Provenance, newest, schema_of, take
 
 _RECORD = table_of(Record)
 _FLAG = table_of(Flag)
@@ -153,9 +154,8 @@ def _stored_rows(
     """Rows of the newest version in the order of ``places``, their labels null."""
     version = newest(connection, scope.dataset)
     assert version is not None  # its rows are those of the places
-    batch = read(connection, objects, version)
-    row_of = {key: row for row, key in enumerate(batch.keys.tolist())}
-    batch = batch.take(np.array([row_of[place.id] for place in places], dtype=np.intp))
+    rows = take(connection, objects, version, [place.id for place in places])
+    batch = Batch.from_arrow(rows, model=version.model)
     kinds = {f.name: f.type for f in batch.to_arrow().schema if f.name.startswith("label.")}
     return batch.with_columns({name: pa.nulls(batch.rows, kind) for name, kind in kinds.items()})
 
@@ -325,12 +325,13 @@ def _places(
 def _flags(connection: Connection, scope: LabelScope, records: set[str]) -> dict[str, set[str]]:
     """Assertions of the champion that flagged each record."""
     assertions: dict[str, set[str]] = {}
+    asked = select(func.json_each(json.dumps(sorted(records))).table_valued("value").c.value)
+    by_then = _FLAG.c.seq + 0 <= scope.last  # a sum: SQLite would read all flags by their block
     flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
-        _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", _FLAG.c.seq <= scope.last
+        _FLAG.c.model == scope.model, _FLAG.c.record_id.in_(asked), _FLAG.c.slot == "champion", by_then
     )
     for record_id, assertion in connection.execute(flags):
-        if record_id in records:
-            assertions.setdefault(record_id, set()).add(assertion)
+        assertions.setdefault(record_id, set()).add(assertion)
     return assertions
 
 

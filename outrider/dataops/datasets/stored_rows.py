@@ -20,6 +20,8 @@ MOST_BYTES = 33_554_432
 """Of a streamed batch, about."""
 _REGIONS = 2
 """Parts of a packed object, each of which is read from front to back."""
+_TAKEN_ROWS = 8192
+"""Rows that are decoded at once where some of them are wanted."""
 Labels = Mapping[int, dict[str, Any]]
 """Labels in the place of those of a file, by position."""
 
@@ -94,7 +96,8 @@ class StoredRows:
             return table
         keeps = np.ones(at, np.bool_)
         keeps[np.concatenate(drop)] = False
-        return table.filter(pa.array(keeps))
+        mask = pa.array(keeps)  # column by column takes half the time of the table's own way
+        return pa.table([column.filter(mask) for column in table.columns], schema=table.schema)
 
     def _gone_in(self, run: Run) -> NDArray[np.int64]:
         gone = self.gone.get(run.file)
@@ -119,18 +122,23 @@ def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
     return table
 
 
-def rows_at(data: memoryview | bytes, runs: Sequence[Run], positions: Sequence[int]) -> pa.Table:
-    """Rows of one file by sorted positions.
+def rows_at(
+    data: memoryview | bytes,
+    runs: Sequence[Run],
+    positions: Sequence[int],
+    names: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of one file by sorted positions, of some columns or all.
 
-    Rows behind the last of them are not decoded.
+    Row groups without any of them are not decoded, and no row behind the last of a group.
     """
-    tables, rows = [], 0
-    for table, _ in _Groups(data, None).pieces(runs, positions[-1] + 1):
-        tables.append(table)
-        rows += table.num_rows
-        if rows > positions[-1]:
-            break
-    return pa.concat_tables(tables).take(pa.array(positions))
+    reader, wanted = _Groups(data, names), np.asarray(positions, np.int64)
+    tables: list[pa.Table] = []
+    for run in runs:
+        first, last = np.searchsorted(wanted, [run.position, run.position + run.rows])
+        if first < last:
+            tables += reader.taken(wanted[first:last] - run.position + run.start)
+    return pa.concat_tables(tables)
 
 
 class _Groups:
@@ -211,6 +219,20 @@ class _Groups:
             else:
                 begin, stop = max(first, run.start), min(last, end)
                 yield begin, self.rows(begin, stop)
+
+    def taken(self, rows: NDArray[np.int64]) -> Iterator[pa.Table]:
+        """Rows of the object by sorted place."""
+        for group in self._over(int(rows[0]), int(rows[-1]) + 1):
+            at, end = int(self._starts[group]), int(self._starts[group + 1])
+            last = int(np.searchsorted(rows, end))
+            most = self.batch_rows(_TAKEN_ROWS)
+            for batch in self._file.iter_batches(most, row_groups=[group], columns=self._columns):
+                first, after = np.searchsorted(rows[:last], [at, at + batch.num_rows])
+                if first < after:
+                    yield pa.Table.from_batches([batch]).take(pa.array(rows[first:after] - at))
+                at += batch.num_rows
+                if after == last:
+                    break
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Rows of the object, from groups that are kept until others take their place."""

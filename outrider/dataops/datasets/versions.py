@@ -8,12 +8,12 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Connection, Select, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
@@ -221,6 +221,45 @@ def read_table(
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+def take(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    ids: Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of a version by id, in the order of ``ids``.
+
+    Raises
+    ------
+    NotFound
+        If the version lacks one of them.
+    """
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    places: dict[int, list[tuple[int, str, dict[str, Any] | None]]] = defaultdict(list)
+    for key, file, position, labels in connection.execute(
+        _PLACES, named(version.dataset, ids) | {"number": version.number}
+    ):
+        places[file].append((position, key, labels))
+    tables, keys = [], []
+    for file in connection.execute(_files(version)).all() if places else ():
+        if there := sorted(places.get(file.file, ()), key=itemgetter(0)):
+            runs = [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+            positions = [position for position, _, _ in there]
+            found = conform(rows_at(objects.mapped(file.sha256), runs, positions, schema.names), schema)
+            told = {row: labels for row, (_, _, labels) in enumerate(there) if labels is not None}
+            tables.append(with_labels(found, told))
+            keys += [key for _, key, _ in there]
+    row_of = {key: row for row, key in enumerate(keys)}
+    if (lacking := next((key for key in ids if key not in row_of), None)) is not None:
+        raise NotFound(f"{version.id} has no row {lacking[:80]!r}")
+    order = pa.array([row_of[key] for key in ids], pa.int64())
+    return pa.concat_tables(tables).take(order) if tables else schema.empty_table()
+
+
 def stored_rows(connection: Connection, version: Version, *, part: str | None = None) -> list[StoredRows]:
     """Rows of a version or part by object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
@@ -349,11 +388,8 @@ def _told(
 def _labels_of(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    if not ids:
-        return {}
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
-    table = read_table(connection, objects, version, columns=["id", *names])
-    table = table.filter(pc.is_in(table.column("id"), pa.array(ids, pa.string())))
+    table = take(connection, objects, version, ids, columns=["id", *names])
     return {row.pop("id"): row for row in table.to_pylist()}
 
 
@@ -390,6 +426,9 @@ _NEWEST = select(_VERSION).where(_VERSION.c.dataset == bindparam("of"))
 _NEWEST = _NEWEST.order_by(_VERSION.c.number.desc()).limit(1)
 _LIVING = _lives().where(_ROW.c.removed.is_(None), *NAMED)
 _IN_VERSION = _lives().where(*NAMED, *_is_in(bindparam("number")))
+_PLACES = select(_ROW.c.record_id, _ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
+    *NAMED, *_is_in(bindparam("number"))
+)
 _LOW: BindParameter[int] = bindparam("low")
 _HIGH: BindParameter[int] = bindparam("high")
 _DIGESTS = select(_ROW.c.record_id, _ROW.c.digest).where(_ROW.c.dataset == bindparam("of"))

@@ -113,7 +113,7 @@ def diff(name: Name, old: str, new: str, config: Config = None, json: Json = Fal
     typer.echo(", ".join(f"{len(found[kind])} {kind}" for kind in kinds))
     rows = [_told(row) for row in found["rows"]]
     if rows:
-        names = ("row", "change", "labels", "label from", "flagged by", "part")
+        names = ("row", "change", "labels", "label from", "flagged by", "model", "part")
         table(rows, {key: key for key in names}, empty="")
     if (more := sum(len(found[kind]) for kind in kinds) - len(rows)) > 0:
         typer.echo(f"and {more} more: --json has up to {MOST_ROWS}")
@@ -128,6 +128,9 @@ def rows(
     columns: Annotated[
         list[str] | None, typer.Option(help="Only these columns, with commas between; may be repeated.")
     ] = None,
+    provenance: Annotated[
+        bool, typer.Option("--provenance", help="Add columns provenance.*: flags, label, reviewer, weight.")
+    ] = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -141,7 +144,8 @@ def rows(
     check_format(output, "--output")
     chosen = [column for text in columns or () for column in text.split(",") if column]
     api = connect(config)
-    with streamed_rows(api, named(name, version), part=part, columns=chosen) as (schema, batches):
+    asked = streamed_rows(api, named(name, version), part=part, columns=chosen, provenance=provenance)
+    with asked as (schema, batches):
         written = write_batches(schema, batches, output)
     tell({"file": str(output), "rows": written}, f"{written} rows written to {output}", json=json)
 
@@ -158,9 +162,16 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
         ", ".join(f"{value}" for value in (row[f"labels_{side}"] or {}).values())
         for side in ("before", "after")
     ]
-    columns = {"label from": "label_source", "flagged by": "assertion", "part": "part"}
+    columns = {"label from": "label_source", "model": "model_version", "part": "part"}
     told = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
+    told["flagged by"] = _flags(row["after"] or row["before"])
     return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | told
+
+
+def _flags(origin: dict[str, Any]) -> str:
+    """Assertions with their severity; of rows of earlier releases and imported ones the names."""
+    told = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
+    return ", ".join(told) or origin["assertion"] or ""
 
 
 def _from_to(before: str, after: str) -> str:

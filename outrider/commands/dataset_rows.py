@@ -35,7 +35,12 @@ def named(name: str, version: str | None) -> str:
 
 @contextmanager
 def streamed_rows(
-    api: Api, reference: str, *, part: str | None = None, columns: Sequence[str] = ()
+    api: Api,
+    reference: str,
+    *,
+    part: str | None = None,
+    columns: Sequence[str] = (),
+    provenance: bool = False,
 ) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]":
     """Columns and rows of a dataset version, through a nameless file."""
     import pyarrow as pa
@@ -43,7 +48,7 @@ def streamed_rows(
     dataset, _, selector = reference.partition("@")
     path = f"/v1/datasets/{dataset}/versions/{selector or 'newest'}/rows"
     with tempfile.TemporaryFile() as file:
-        api.download(path, file, part=part, column=list(columns) or None)
+        api.download(path, file, part=part, column=list(columns) or None, provenance=provenance or None)
         file.seek(0)
         with pa.ipc.open_stream(pa.PythonFile(file, "r")) as reader:
             yield reader.schema, iter(reader)

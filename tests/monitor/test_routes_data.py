@@ -130,6 +130,10 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
         "part": "train",
         "label_seq": None,
         "label_row": None,
+        "model_version": None,
+        "flags": [],
+        "reviewer": None,
+        "weight": None,
     }
     again = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 0]), headers=ARROW)
     assert again.json()["number"] == 2
@@ -140,7 +144,10 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
 def test_rows_are_streamed_in_batches_of_some_columns(engine: Engine, tmp_path: Path) -> None:
     rows = 20_000
     objects = LocalObjects(tmp_path / "objects")
-    columns = {"id": [f"r{row:05}" for row in range(rows)], "inputs.x": np.arange(float(rows))}
+    columns: dict[str, Any] = {
+        "id": [f"r{row:05}" for row in range(rows)],
+        "inputs.x": np.arange(float(rows)),
+    }
     batch = Batch.from_columns(columns | {"label.label": [0] * rows}, model="m")
     origin = [Provenance(key, part="held_out" if row % 4 else "train") for row, key in enumerate(batch.keys)]
     with write(engine) as connection:

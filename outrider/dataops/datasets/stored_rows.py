@@ -4,8 +4,9 @@ An object holds the rows of one file, or of several that were packed together; t
 part are one run.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from .row_files import conform
 
 MOST_BYTES = 33_554_432
 """Of a streamed batch, about."""
+_MOST_ROWS = 65_536
+"""Decoded at once where single rows are looked up."""
 _REGIONS = 2
 """Parts of a packed object, each of which is read from front to back."""
 Labels = Mapping[int, dict[str, Any]]
@@ -119,18 +122,18 @@ def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
     return table
 
 
-def rows_at(data: memoryview | bytes, runs: Sequence[Run], positions: Sequence[int]) -> pa.Table:
-    """Rows of one file by sorted positions.
+def rows_at(
+    data: memoryview | bytes, runs: Iterable[Run], places: Sequence[tuple[int, int]], names: Sequence[str]
+) -> pa.Table:
+    """Some rows of an object by file and position.
 
-    Rows behind the last of them are not decoded.
+    In the order of ``places``; columns that the object does not have are left out.
     """
-    tables, rows = [], 0
-    for table, _ in _Groups(data, None).pieces(runs, positions[-1] + 1):
-        tables.append(table)
-        rows += table.num_rows
-        if rows > positions[-1]:
-            break
-    return pa.concat_tables(tables).take(pa.array(positions))
+    ordered = sorted(runs, key=lambda run: (run.file, run.position))
+    begins = [(run.file, run.position) for run in ordered]
+    found = [(ordered[bisect_right(begins, place) - 1], place[1]) for place in places]
+    rows = [run.start + position - run.position for run, position in found]
+    return _Groups(data, names).take(np.array(rows, np.int64))
 
 
 class _Groups:
@@ -197,6 +200,23 @@ class _Groups:
                     count += rows
         if tables:
             yield pa.concat_tables(tables), there
+
+    def take(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Rows of the object by number; of a group none behind the last of them is decoded."""
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        tables = []
+        for group in np.unique(np.searchsorted(self._starts, ascending, side="right") - 1).tolist():
+            first, last = np.searchsorted(ascending, self._starts[group : group + 2])
+            wanted = ascending[first:last] - self._starts[group]
+            most, at = min(int(wanted[-1]) + 1, _MOST_ROWS), 0
+            for batch in self._file.iter_batches(most, row_groups=[group], columns=self._columns):
+                begin, end = np.searchsorted(wanted, [at, at + batch.num_rows])
+                tables.append(pa.Table.from_batches([batch]).take(pa.array(wanted[begin:end] - at)))
+                at += batch.num_rows
+                if end == len(wanted):
+                    break
+        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
     def _streamed(self, run: Run, most: int) -> Iterator[tuple[int, pa.Table]]:
         """Rows of a run with the row of the object where each table begins."""

@@ -6,16 +6,15 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, bindparam, func, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -32,12 +31,21 @@ from outrider.errors import NotFound
 
 from .digests import digests_of
 from .row_files import conform, schema_of_file
-from .stored_rows import Run, StoredRows, rows_at, runs_of, with_labels
+from .stored_rows import Labels, Run, StoredRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
 """File and position of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFlag:
+    """Flag that brought a row into a dataset."""
+
+    assertion: str
+    revision: str
+    severity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,23 @@ class Provenance:
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
+    model_version: str | None = None
+    """Version of the model whose answer was judged."""
+    flags: str | None = None
+    """JSON: assertion, revision and severity of each flag; None of imported rows."""
+    reviewer: str | None = None
+    """Sources of the reviews of these flags, comma-separated."""
+    weight: float | None = None
+    """Records of the traffic that the row stands for; None of imported rows."""
+
+    @property
+    def flagged_by(self) -> list[RowFlag]:
+        """Flags of the row, the severest first."""
+        return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the flags as objects."""
+        return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +276,12 @@ def some_rows(
     for file in reversed(connection.execute(_files(version)).all()):
         living = _lives().where(_ROW.c.dataset == version.dataset, _ROW.c.file == file.file)
         places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
-        if positions := [_life(row).position for row in connection.execute(places)]:
+        if found_lives := [_life(row) for row in connection.execute(places)]:
+            chosen = [life.place for life in found_lives]
             schema = schema_of(connection, objects, version)
-            runs = [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
-            table = conform(rows_at(objects.mapped(file.sha256), runs, positions), schema)
-            known = _relabelled(connection, version)[file.file]
-            labels = {row: known[at] for row, at in enumerate(positions) if at in known}
-            found: list[dict[str, Any]] = with_labels(table, labels).to_pylist()
+            table = rows_at(objects.mapped(file.sha256), _runs(file), chosen, schema.names)
+            labels = _own_labels(connection, version.dataset, found_lives)
+            found: list[dict[str, Any]] = _labelled(conform(table, schema), chosen, labels).to_pylist()
             return found
     return []
 
@@ -273,6 +297,11 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the provenance of :meth:`Provenance.told`."""
+        sides = {"before": self.before, "after": self.after}
+        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +328,54 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
         "added": sorted(after.keys() - before.keys()),
     }
     chosen = [(change, key) for change, keys in kinds.items() for key in keys][:limit]
-    ids = [key for _, key in chosen]
-    labels, labels_now = (_labels_of(connection, objects, version, ids) for version in (old, new))
+    labels, labels_now = (
+        _labels_of(connection, objects, version, [side[key] for _, key in chosen if key in side])
+        for version, side in ((old, before), (new, after))
+    )
     rows = []
     for change, key in chosen:
         origin, now = (side[key].origin if key in side else None for side in (before, after))
         rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
     return Diff(**kinds, rows=rows)
+
+
+def rows_of(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    living: Sequence[Life],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Some rows of a version in the order of their lives.
+
+    No file is read that holds none of them.
+    """
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    held = _FILE.c.dataset == version.dataset, _FILE.c.file.in_({life.file for life in living})
+    files = {file.file: file for file in connection.execute(select(_FILE).where(*held))}
+    of_object: dict[str, list[int]] = defaultdict(list)
+    for place, life in enumerate(living):
+        of_object[files[life.file].sha256].append(place)
+    labels = _own_labels(connection, version.dataset, living)
+    tables, order = [schema.empty_table()], []
+    for sha256, places in of_object.items():
+        chosen = [living[at].place for at in places]
+        runs = [run for file in {file for file, _ in chosen} for run in _runs(files[file])]
+        table = conform(rows_at(objects.mapped(sha256), runs, chosen, schema.names), schema)
+        tables.append(_labelled(table, chosen, labels))
+        order += places
+    return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+
+
+def _runs(file: Any) -> list[Run]:
+    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+
+
+def _labelled(table: pa.Table, places: Sequence[Place], labels: Mapping[int, Labels]) -> pa.Table:
+    known = {row: labels.get(file, {}).get(position) for row, (file, position) in enumerate(places)}
+    return with_labels(table, {row: values for row, values in known.items() if values is not None})
 
 
 def _sides(
@@ -329,14 +399,13 @@ def _sides(
 
 
 def _labels_of(
-    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+    connection: Connection, objects: ObjectStore, version: Version, living: Sequence[Life]
 ) -> dict[str, dict[str, Any]]:
-    if not ids:
+    if not living:
         return {}
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
-    table = read_table(connection, objects, version, columns=["id", *names])
-    table = table.filter(pc.is_in(table.column("id"), pa.array(ids, pa.string())))
-    return {row.pop("id"): row for row in table.to_pylist()}
+    told = rows_of(connection, objects, version, living, names).to_pylist()
+    return {life.origin.record_id: labels for life, labels in zip(living, told, strict=True)}
 
 
 def kept_columns(batch: Batch) -> pa.Table:
@@ -384,9 +453,29 @@ def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int,
     query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
         _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
+    return _by_place(connection.execute(query))
+
+
+def _own_labels(
+    connection: Connection, dataset: str, living: Iterable[Life]
+) -> dict[int, dict[int, dict[str, Any]]]:
+    """The same of some rows: a life that began behind its file has labels of its own."""
+    keys = [[life.file, life.position, life.number] for life in living if life.number != life.file]
+    each = func.json_each(json.dumps(keys)).table_valued("value")
+    key = [func.json_extract(each.c.value, f"$[{at}]") for at in range(3)]
+    is_key = [_ROW.c[name] == value for name, value in zip(("file", "position", "number"), key, strict=True)]
+    query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).select_from(
+        # An outer join: else SQLite reads all rows of the dataset and looks for each among the keys.
+        each.outerjoin(_ROW, and_(_ROW.c.dataset == dataset, *is_key))
+    )
+    return _by_place(connection.execute(query) if keys else ())
+
+
+def _by_place(rows: Iterable[Any]) -> dict[int, dict[int, dict[str, Any]]]:
     found: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for file, position, labels in connection.execute(query):
-        found[file][position] = labels
+    for file, position, labels in rows:
+        if labels is not None:
+            found[file][position] = labels
     return found
 
 

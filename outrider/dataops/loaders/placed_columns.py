@@ -1,4 +1,4 @@
-"""Columns of a mapped Arrow file as places of their values: any rows of all batches in one step.
+"""Columns of a mapped Arrow file as places of their values.
 
 Arrow lays every buffer of a file at a multiple of 8 bytes from its beginning, so that the whole file is also
 an array of any kind of numbers, and a row of whatever batch is one index into it.
@@ -25,7 +25,10 @@ class PlacedColumn(Protocol):
 
 
 def placed_column(file: pa.Buffer, kind: pa.DataType, chunks: Sequence[pa.Array]) -> PlacedColumn | None:
-    """Column of a mapped file; None where its values are neither of one width nor texts."""
+    """Column of a mapped file by places.
+
+    None where its values are neither of one width nor texts.
+    """
     if (array := _array_type(kind)) is not None:
         return _FixedColumn.of(file, chunks, array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

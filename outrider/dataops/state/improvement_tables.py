@@ -118,7 +118,7 @@ class DatasetTag(SQLModel, table=True):
 
 
 class DatasetRow(SQLModel, table=True):
-    """Life of one dataset row: place, versions, record, assertion, label source.
+    """Life of one dataset row: place, versions, record and provenance.
 
     A relabelled row lies where it was; another life begins there with the labels that count.
     """
@@ -145,6 +145,14 @@ class DatasetRow(SQLModel, table=True):
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: the label that the row holds; None of weak and imported ones."""
+    model_version: str | None = None
+    """Version of the model whose answer was judged."""
+    flags: str | None = None
+    """JSON: assertion, revision and severity of each flag. None in rows of earlier releases."""
+    reviewer: str | None = None
+    """Sources of the reviews of these flags, comma-separated."""
+    weight: float | None = None
+    """Records of the traffic that the row stands for."""
     digest: bytes | None = None
     """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
     labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))

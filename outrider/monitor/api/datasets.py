@@ -9,7 +9,7 @@ import mmap
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
@@ -105,10 +105,27 @@ class DatasetVersions(TypedDict):
     datasets: list[DatasetFacts]
 
 
+RowProvenance: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(datasets.Provenance, "RowProvenance", more={"flags": list[datasets.RowFlag]}),
+]
+RowDifference: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        datasets.RowChange,
+        "RowDifference",
+        more={"before": RowProvenance | None, "after": RowProvenance | None},
+    ),
+]
+DatasetDiff: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(datasets.Diff, "DatasetDiff", more={"rows": list[RowDifference]})
+]
+
+
 class DatasetRows(TypedDict):
     """Provenance of every row of a dataset version."""
 
-    rows: list[datasets.Provenance]
+    rows: list[RowProvenance]
 
 
 class PendingCommit(TypedDict):
@@ -138,11 +155,11 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
     def get_provenance(name: str, number: Selector) -> Declared[DatasetRows]:
-        """Record, assertions, label source and part of every row."""
+        """Record, judged model version, flags, label, reviewer, weight and part of every row."""
         with engine.connect() as connection:
             found = find_version(connection, name, number)
             rows = datasets.provenance(connection, found)
-        return {"rows": rows}
+        return {"rows": [row.told() for row in rows]}
 
     @router.get(
         "/datasets/{name}/versions/{number}/rows",
@@ -155,21 +172,32 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         number: Selector,
         part: Literal["train", "held_out"] | None = None,
         column: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
+        provenance: bool = False,
     ) -> Response:
-        """The rows as an Arrow IPC stream, sent as they are read; ``column``, repeated, for some columns."""
+        """The rows as an Arrow IPC stream, sent as they are read, with their provenance on request.
+
+        ``column``, repeated, for some columns.
+        """
         with engine.connect() as connection:
             found = find_version(connection, name, number)
             rows = scan(connection, objects, found, part=part, columns=column or None)
-        return StreamingResponse(ipc_stream(rows.schema, rows), media_type=ARROW)
+            origins = datasets.provenance(connection, found) if provenance else None
+        if origins is None:
+            return StreamingResponse(ipc_stream(rows.schema, rows), media_type=ARROW)
+        columns = _provenance_columns(origins, part)
+        schema = pa.schema([*rows.schema, *columns.schema], rows.schema.metadata)
+        return StreamingResponse(ipc_stream(schema, _beside(rows, columns)), media_type=ARROW)
 
     @router.get("/datasets/{name}/diff", tags=["datasets"])
     def get_diff(
         name: str, old: Selector, new: Selector, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
-    ) -> Declared[datasets.Diff]:
+    ) -> Declared[DatasetDiff]:
         """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
         with engine.connect() as connection:
             before, after = (find_version(connection, name, number) for number in (old, new))
-            return datasets.diff(connection, objects, before, after, limit=limit)
+            found = datasets.diff(connection, objects, before, after, limit=limit)
+        kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
+        return {**kinds, "rows": [row.told() for row in found.rows]}
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
@@ -235,6 +263,28 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
             response.status_code = 202
             return {"job": job, "status": found.status}
         return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
+
+
+def _provenance_columns(origins: list[datasets.Provenance], part: str | None) -> pa.Table:
+    """A column for each field of provenance; flags as JSON."""
+    kinds = {"label_seq": pa.int64(), "label_row": pa.int64(), "weight": pa.float64()}
+    columns = {}
+    for entry in dataclasses.fields(datasets.Provenance):
+        if entry.name != "record_id":  # their id
+            values = [getattr(origin, entry.name) for origin in origins if part in (None, origin.part)]
+            columns[f"provenance.{entry.name}"] = pa.array(values, kinds.get(entry.name, pa.string()))
+    return pa.table(columns)
+
+
+def _beside(batches: Iterable[pa.RecordBatch], columns: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of their rows."""
+    at = 0
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for name in columns.column_names:
+            table = table.append_column(name, columns.column(name).slice(at, batch.num_rows))
+        at += batch.num_rows
+        yield from table.combine_chunks().to_batches()
 
 
 def _check_place(settings: Settings, name: str, source: str, part: str) -> None:

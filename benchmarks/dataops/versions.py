@@ -96,12 +96,19 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def show(
-    name: str, floor: Sequence[float], ours: Sequence[float], against: str, most: float, data: str
+    name: str,
+    floor: Sequence[float],
+    ours: Sequence[float],
+    against: str,
+    most: float,
+    data: str,
+    *,
+    of: str = "versions",
 ) -> None:
     """Ratio of the floor to ours, which is met at ``1 / most``."""
     pairs = [under / over for under, over in zip(floor, ours, strict=True)]
     value = statistics.median(ours) * 1000
-    figure = Figure.of_pairs(f"dataops.versions.{name}", value, "ms", against, pairs, 1 / most, data=data)
+    figure = Figure.of_pairs(f"dataops.{of}.{name}", value, "ms", against, pairs, 1 / most, data=data)
     figure.show()
 
 

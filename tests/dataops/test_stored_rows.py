@@ -33,10 +33,10 @@ def test_rows_at_positions_are_those_of_the_whole_table(
     cut = min(cut, rows - 1)
     # the file's second run lies before its first in the object
     runs = [Run(1, 0, cut, rows - cut), Run(1, rows - cut, 0, cut)]
-    positions = sorted(draws.draw(st.sets(st.integers(0, rows - 1), min_size=1)))
+    positions = draws.draw(st.lists(st.integers(0, rows - 1), min_size=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_rows, "_TAKEN_ROWS", 7)
-        found = rows_at(packed(rows, group_rows), runs, positions, ["inputs.x"])
+        found = rows_at(packed(rows, group_rows), runs, [(1, at) for at in positions], ["inputs.x"])
     assert found.column_names == ["inputs.x"]
     assert found.column(0).to_pylist() == [(at + cut) % rows for at in positions]
 

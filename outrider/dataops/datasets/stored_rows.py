@@ -4,8 +4,9 @@ An object holds the rows of one file, or of several that were packed together; t
 part are one run.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,22 +124,17 @@ def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
 
 
 def rows_at(
-    data: memoryview | bytes,
-    runs: Sequence[Run],
-    positions: Sequence[int],
-    names: Sequence[str] | None = None,
+    data: memoryview | bytes, runs: Iterable[Run], places: Sequence[tuple[int, int]], names: Sequence[str]
 ) -> pa.Table:
-    """Rows of one file by sorted positions, of some columns or all.
+    """Some rows of an object by file and position.
 
-    Row groups without any of them are not decoded, and no row behind the last of a group.
+    In the order of ``places``; columns that the object does not have are left out.
     """
-    reader, wanted = _Groups(data, names), np.asarray(positions, np.int64)
-    tables: list[pa.Table] = []
-    for run in runs:
-        first, last = np.searchsorted(wanted, [run.position, run.position + run.rows])
-        if first < last:
-            tables += reader.taken(wanted[first:last] - run.position + run.start)
-    return pa.concat_tables(tables)
+    ordered = sorted(runs, key=lambda run: (run.file, run.position))
+    begins = [(run.file, run.position) for run in ordered]
+    found = [(ordered[bisect_right(begins, place) - 1], place[1]) for place in places]
+    rows = [run.start + position - run.position for run, position in found]
+    return _Groups(data, names).take(np.array(rows, np.int64))
 
 
 class _Groups:
@@ -220,19 +216,23 @@ class _Groups:
                 begin, stop = max(first, run.start), min(last, end)
                 yield begin, self.rows(begin, stop)
 
-    def taken(self, rows: NDArray[np.int64]) -> Iterator[pa.Table]:
-        """Rows of the object by sorted place."""
-        for group in self._over(int(rows[0]), int(rows[-1]) + 1):
-            at, end = int(self._starts[group]), int(self._starts[group + 1])
-            last = int(np.searchsorted(rows, end))
-            most = self.batch_rows(_TAKEN_ROWS)
+    def take(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Rows of the object by number; of a group none behind the last of them is decoded."""
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        tables = []
+        for group in np.unique(np.searchsorted(self._starts, ascending, side="right") - 1).tolist():
+            first, last = np.searchsorted(ascending, self._starts[group : group + 2])
+            wanted = ascending[first:last] - self._starts[group]
+            most, at = min(int(wanted[-1]) + 1, self.batch_rows(_TAKEN_ROWS)), 0
             for batch in self._file.iter_batches(most, row_groups=[group], columns=self._columns):
-                first, after = np.searchsorted(rows[:last], [at, at + batch.num_rows])
-                if first < after:
-                    yield pa.Table.from_batches([batch]).take(pa.array(rows[first:after] - at))
+                begin, end = np.searchsorted(wanted, [at, at + batch.num_rows])
+                if begin < end:
+                    tables.append(pa.Table.from_batches([batch]).take(pa.array(wanted[begin:end] - at)))
                 at += batch.num_rows
-                if after == last:
+                if end == len(wanted):
                     break
+        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Rows of the object, from groups that are kept until others take their place."""

@@ -8,7 +8,6 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from operator import itemgetter
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -265,25 +264,28 @@ def take(
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-    places: dict[int, list[tuple[int, str, dict[str, Any] | None]]] = defaultdict(list)
-    for key, file, position, labels in connection.execute(
-        _PLACES, named(version.dataset, ids) | {"number": version.number}
-    ):
-        places[file].append((position, key, labels))
-    tables, keys = [], []
-    for file in connection.execute(_files(version)).all() if places else ():
-        if there := sorted(places.get(file.file, ()), key=itemgetter(0)):
-            runs = [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
-            positions = [position for position, _, _ in there]
-            found = conform(rows_at(objects.mapped(file.sha256), runs, positions, schema.names), schema)
-            told = {row: labels for row, (_, _, labels) in enumerate(there) if labels is not None}
-            tables.append(with_labels(found, told))
-            keys += [key for _, key, _ in there]
-    row_of = {key: row for row, key in enumerate(keys)}
-    if (lacking := next((key for key in ids if key not in row_of), None)) is not None:
+    named_here = named(version.dataset, ids) | {"number": version.number}
+    found = {key: (file, at, labels) for key, file, at, labels in connection.execute(_PLACES, named_here)}
+    if (lacking := next((key for key in ids if key not in found), None)) is not None:
         raise NotFound(f"{version.id} has no row {lacking[:80]!r}")
-    order = pa.array([row_of[key] for key in ids], pa.int64())
-    return pa.concat_tables(tables).take(order) if tables else schema.empty_table()
+    files = {file.file: file for file in connection.execute(_files(version))} if ids else {}
+    of_object: dict[str, list[int]] = defaultdict(list)
+    for row, key in enumerate(ids):
+        of_object[files[found[key][0]].sha256].append(row)
+    tables, order = [schema.empty_table()], []
+    for sha256, rows in of_object.items():
+        chosen = [found[ids[row]] for row in rows]
+        runs = [run for file in {file for file, _, _ in chosen} for run in _runs(files[file])]
+        places = [(file, at) for file, at, _ in chosen]
+        table = conform(rows_at(objects.mapped(sha256), runs, places, schema.names), schema)
+        labels = {row: told for row, (_, _, told) in enumerate(chosen) if told is not None}
+        tables.append(with_labels(table, labels))
+        order += rows
+    return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+
+
+def _runs(file: Any) -> list[Run]:
+    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
 
 
 def stored_rows(connection: Connection, version: Version, *, part: str | None = None) -> list[StoredRows]:

@@ -1,4 +1,4 @@
-"""Rows by their place in the files of a dataset, without reading the others."""
+"""Rows by their place in a file, without reading all."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,16 +25,20 @@ def groups_of(ends: Sequence[int], positions: Iterable[int]) -> list[int]:
 
 
 def rows_at(data: memoryview | bytes, positions: Sequence[int], names: Sequence[str]) -> pa.Table:
-    """Rows of a file in the order of ``positions``; of the columns named, those that the file has."""
+    """Rows of a file in the order of ``positions``.
+
+    Of the columns named, those that the file has.
+    """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     ends = np.cumsum(sizes)
     chosen = groups_of(ends.tolist(), positions)
     columns = [name for name in names if name in file.schema_arrow.names]
-    found = defaultdict(list)
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for place, position in enumerate(positions):
         found[int(np.searchsorted(ends, position, side="right"))].append((place, position))
-    tables, order = [], []
+    tables: list[pa.Table] = []
+    order: list[int] = []
     for group in chosen:  # one by one: of a group, a few rows stay
         first = int(ends[group]) - sizes[group]
         places, wanted = zip(*found[group], strict=True)

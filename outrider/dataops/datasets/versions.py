@@ -6,7 +6,7 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from outrider.dataops.state.improvement_tables import (
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .digests import digests_of
+from .digests import NOT_CONTENT, digests_of
 from .row_files import conform, first_rows, read_groups, schema_of_file
 from .row_lookup import rows_at
 
@@ -291,6 +291,8 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+    columns: list[str] = field(default_factory=list)
+    """Columns in which a changed row differs."""
 
     def told(self) -> dict[str, Any]:
         """Fields with the provenance of :meth:`Provenance.told`."""
@@ -326,11 +328,41 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
         _labels_of(connection, objects, version, [side[key] for _, key in chosen if key in side])
         for version, side in ((old, before), (new, after))
     )
+    pairs = {key: (before[key], after[key]) for change, key in chosen if change == "changed"}
+    moved = {key: pair for key, pair in pairs.items() if pair[0].place != pair[1].place}
+    columns = {key: _unequal(labels[key], labels_now[key]) for key in pairs}
+    columns |= _unequal_columns(connection, objects, old, new, moved)
     rows = []
     for change, key in chosen:
         origin, now = (side[key].origin if key in side else None for side in (before, after))
-        rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
+        told = columns.get(key, [])
+        rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key), told))
     return Diff(**kinds, rows=rows)
+
+
+def _unequal_columns(
+    connection: Connection,
+    objects: ObjectStore,
+    old: Version,
+    new: Version,
+    pairs: Mapping[str, tuple[Life, Life]],
+) -> dict[str, list[str]]:
+    """Columns in which rows differ that were written anew, by id."""
+    if not pairs:
+        return {}
+    sides = zip(*pairs.values(), strict=True)
+    first, second = (
+        rows_of(connection, objects, version, side).to_pylist()
+        for version, side in zip((old, new), sides, strict=True)
+    )
+    return {key: _unequal(*rows) for key, *rows in zip(pairs, first, second, strict=True)}
+
+
+def _unequal(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Names of values that differ; NaN equals NaN, and an absent value null."""
+    names = [name for name in dict.fromkeys([*first, *second]) if name not in NOT_CONTENT]
+    values = {name: (first.get(name), second.get(name)) for name in names}
+    return [name for name, (a, b) in values.items() if a != b and (a == a or b == b)]
 
 
 def rows_of(
@@ -340,7 +372,10 @@ def rows_of(
     living: Sequence[Life],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Some rows of a version in the order of their lives; no file is read that holds none of them."""
+    """Rows of some lives, in their order.
+
+    Only files that hold one of them are read.
+    """
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)

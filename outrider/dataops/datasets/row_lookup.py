@@ -1,4 +1,4 @@
-"""Rows by their place in a file, without reading all."""
+"""Rows by their place in the files of a dataset."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,9 +25,9 @@ def groups_of(ends: Sequence[int], positions: Iterable[int]) -> list[int]:
 
 
 def rows_at(data: memoryview | bytes, positions: Sequence[int], names: Sequence[str]) -> pa.Table:
-    """Rows of a file in the order of ``positions``.
+    """Some rows of a file.
 
-    Of the columns named, those that the file has.
+    In the order of ``positions``; columns that the file does not have are left out.
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -153,9 +153,7 @@ def told(version: Version, service: str) -> dict[str, object]:
 
 def newest(connection: Connection, dataset: str) -> Version | None:
     """The newest version of a dataset, None when there is none."""
-    row = connection.execute(
-        select(_VERSION).where(_VERSION.c.dataset == dataset).order_by(_VERSION.c.number.desc()).limit(1)
-    ).first()
+    row = connection.execute(_NEWEST, {"of": dataset}).first()
     return None if row is None else Version(**row._mapping)
 
 
@@ -214,15 +212,13 @@ def lives(connection: Connection, version: Version) -> list[Life]:
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
     """Rows of the newest version among some ids, by id."""
-    query = _lives().where(_ROW.c.removed.is_(None), *named(dataset, ids))
-    found = (_life(row) for row in connection.execute(query))
-    return {life.origin.record_id: life for life in found}
+    found = connection.execute(_LIVING, named(dataset, ids)).all()
+    return {life.origin.record_id: life for life in map(_life, found)}
 
 
-def named(dataset: str, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the rows of some ids, as one parameter."""
-    values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
-    return _ROW.c.record_id.in_(values), of_dataset(_ROW, dataset)
+def named(dataset: str, ids: Sequence[str]) -> dict[str, str]:
+    """Parameters of statements on rows that are :data:`NAMED`."""
+    return {"of": dataset, "ids": json.dumps(list(ids))}
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
@@ -372,9 +368,9 @@ def rows_of(
     living: Sequence[Life],
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Rows of some lives, in their order.
+    """Some rows of a version in the order of their lives.
 
-    Only files that hold one of them are read.
+    No file is read that holds none of them.
     """
     schema = schema_of(connection, objects, version)
     if columns is not None:
@@ -431,6 +427,12 @@ def kept_columns(batch: Batch) -> pa.Table:
 
 # ---- rows of the database -------------------------------------------------------------------------------
 
+NAMED = (
+    _ROW.c.record_id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)),
+    of_dataset(_ROW, bindparam("of")),
+)
+"""Conditions on rows of a dataset by their ids."""
+
 
 def _lives() -> Select[Any]:
     columns = [_ROW.c[name] for name in ("file", "position", "number", "removed")]
@@ -440,6 +442,12 @@ def _lives() -> Select[Any]:
 def _life(row: Sequence[Any]) -> Life:
     file, position, number, removed, digest, *origin = row
     return Life(file, position, number, removed, Provenance(*origin), digest)
+
+
+# built once: SQLAlchemy takes longer to build a statement than SQLite to run it
+_NEWEST = select(_VERSION).where(_VERSION.c.dataset == bindparam("of"))
+_NEWEST = _NEWEST.order_by(_VERSION.c.number.desc()).limit(1)
+_LIVING = _lives().where(_ROW.c.removed.is_(None), *NAMED)
 
 
 def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:

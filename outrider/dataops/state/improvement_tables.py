@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, Column, ColumnElement, Index, text
+from sqlalchemy import JSON, BindParameter, Column, ColumnElement, Index, text
 from sqlmodel import Field, SQLModel
 
 
@@ -148,7 +148,7 @@ class DatasetRow(SQLModel, table=True):
     """Labels that stand in the place of those in the file."""
 
 
-def of_dataset(rows: Any, dataset: str) -> ColumnElement[bool]:
+def of_dataset(rows: Any, dataset: str | BindParameter[str]) -> ColumnElement[bool]:
     """Condition on rows that are looked up by their record.
 
     An expression: else SQLite, which does not know how many rows a dataset has, reads all of them each time.

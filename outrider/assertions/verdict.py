@@ -219,7 +219,7 @@ class Bounding:
 
     def word(self, tally: Tally, margin: float) -> Word:
         """Word of this agreement."""
-        return word_of(self.agreement(tally, margin), margin)
+        return self.agreement(tally, margin).verdict
 
 
 def measure_verdict(
@@ -233,7 +233,7 @@ def measure_verdict(
         As of :func:`verdict_of`.
     """
     found = bounding.agreement(tally, margin)
-    word, known, rows = word_of(found, margin), found.beyond.rows > 0, tally.differs.asked
+    word, known, rows = found.verdict, found.beyond.rows > 0, tally.differs.asked
     told = found.beyond if known else found.raw
     value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
@@ -244,14 +244,6 @@ def measure_verdict(
     more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
     why = _reason(value, low, margin, is_known=known)
     return MeasureVerdict(word, value, low, high, rows, more, why, known)
-
-
-def word_of(found: Agreement, margin: float) -> Word:
-    """Word of an agreement; *different* only beyond the margin."""
-    low, high = 1.0 - found.beyond.high, 1.0 - found.beyond.low
-    if high <= margin:
-        return "same" if low <= 0.0 and found.beyond.rows else "close"
-    return "different" if low > margin else "undecided"
 
 
 def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:

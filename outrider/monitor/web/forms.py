@@ -100,7 +100,7 @@ class PageForms:
         return self._frame.message("Test case", text, status=200, model=model, back=back)
 
     def label(self, model: str, form: Fields) -> Response:
-        """Take a label, and lead back to the record."""
+        """Take a label or its withdrawal, and lead back to the record."""
         record_id = form.get("record", "")
         if self._labels is None or model not in self._frame.configured:
             raise ProblemError(problem(404, f"there is no model {model!r} under watch", field="model"))
@@ -108,7 +108,9 @@ class PageForms:
             raise ProblemError(problem(404, f"{model} has no record {record_id!r}", field="record"))
         back = record_link(model, record_id)
         try:
-            self._labels.give(model, record_id, label_value(form, self._labels.classes(model)))
+            withdraws = "withdraw" in form
+            value = None if withdraws else label_value(form, self._labels.classes(model))
+            self._labels.give(model, record_id, value)
         except (ValueError, ProblemError) as error:
             status, text = 422, str(error)
             if isinstance(error, ProblemError):

@@ -12,10 +12,13 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
+from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
 from outrider.dataops.payloads.payloads import Opened
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.rows import TableColumns
 from outrider.monitor.stream.units import Unit
 
 from .admission import SamplingState, admitted, weighted
@@ -24,6 +27,7 @@ from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, owner_of
 from .stages.work import Timings, Work
 
+LATE_LABEL = "a label whose record has expired (storage.keep_rows_days)"
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
 
 
@@ -130,9 +134,26 @@ def evaluate_unit(
         effects.dead_letters.add(1, letter | {"reason": "unreadable", "detail": reason})
     for seq, received_us, table in unit.labels:
         block = {"seq": seq, "model": name, "received_us": received_us}
-        effects.labels.add(table.num_rows, block | label_columns(table, target))
+        _take_labels(engine, effects, table.num_rows, block | label_columns(table, target))
     effects.counts["labels"] += len(effects.labels)
     return effects
+
+
+def _take_labels(engine: Engine, effects: Effects, rows: int, columns: dict[str, Any]) -> None:
+    """Labels of a block, and dead letters of those whose records have gone."""
+    ids = columns["record_id"]
+    with engine.connect() as connection:
+        gone = expired_ids(connection, effects.model, filter(None, ids))
+    if not gone:
+        effects.labels.add(rows, columns)
+        return
+    found = TableColumns(Label)
+    found.add(rows, columns)
+    effects.labels.extend(found.where(id_ not in gone for id_ in ids))
+    late = [row for row, id_ in enumerate(ids) if id_ in gone]
+    letters = {"row": late, "record_id": [ids[row] for row in late], "at_us": columns["received_us"]}
+    letters |= {"seq": columns["seq"], "model": effects.model, "reason": "expired", "detail": LATE_LABEL}
+    effects.dead_letters.add(len(late), letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +215,11 @@ def _identify(
     keys = batch.keys.tolist()
     with engine.connect() as connection:
         standing = known_digests(connection, located.unit.model, keys)
+        gone = expired_ids(connection, located.unit.model, (key for key in keys if key not in standing))
     kept, conflicts = [], []
     for row, (key, digest) in enumerate(zip(keys, digests.view(np.int64).tolist(), strict=True)):
+        if key in gone:
+            continue
         if key not in standing:
             standing[key] = digest
             kept.append(row)

@@ -1,0 +1,190 @@
+"""Expiry of old rows of ``state.db``: records, and everything that is told of them.
+
+A slice at a time, each in one short transaction. Behind stays a hash of each id, for which repeats and late
+labels are known. A record stays with all of its rows where a dataset, quarantine or label request names it,
+where it was flagged and labelled, where a flag of it was reviewed or is of an incident that is not resolved,
+and where it is a member of such a flag, or of a younger one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection, TextClause, text
+
+T = TypeVar("T")
+HASH_BYTES = 16
+HOUR_US = 3_600_000_000
+DAY_US = 86_400_000_000
+_CHUNK = 500
+_KEPT = (
+    "SELECT record_id FROM label_request WHERE model = :model AND record_id IN ({ids})",
+    "SELECT record_id FROM dataset_row WHERE record_id IN ({ids})",
+    "SELECT record_id FROM quarantine WHERE record_id IN ({ids}) AND state != 'dropped'",
+    "SELECT l.record_id FROM label l WHERE l.model = :model AND l.record_id IN ({ids})"
+    " AND EXISTS (SELECT 1 FROM flag f WHERE f.model = l.model AND f.record_id = l.record_id)",
+    "SELECT f.record_id FROM flag f WHERE f.model = :model AND f.record_id IN ({ids})"
+    " AND (EXISTS (SELECT 1 FROM review v WHERE v.flag_id = f.id)"
+    " OR f.assertion IN (SELECT assertion FROM incident WHERE model = :model AND status != 'resolved'))",
+    "SELECT m.record_id FROM flag_record m JOIN flag f ON f.id = m.flag_id"
+    " WHERE m.model = :model AND m.record_id IN ({ids}) AND f.record_id NOT IN ({ids})",
+)
+_GONE = (
+    "DELETE FROM flag_record WHERE flag_id IN"
+    " (SELECT id FROM flag WHERE model = :model AND record_id IN ({ids}))",
+    "DELETE FROM flag_record WHERE model = :model AND record_id IN ({ids})",
+    "DELETE FROM flag WHERE model = :model AND record_id IN ({ids})",
+    "DELETE FROM weak_label WHERE model = :model AND record_id IN ({ids})",
+    "DELETE FROM label WHERE model = :model AND record_id IN ({ids})",
+    "DELETE FROM live_answer WHERE model = :model AND record_id IN ({ids})"
+    " AND test IN (SELECT name FROM assertion WHERE model = :model AND kind = 'live_test')",
+    "DELETE FROM record WHERE model = :model AND id IN ({ids})",
+)
+_LOOSE = (
+    "DELETE FROM dead_letter WHERE rowid IN"
+    " (SELECT rowid FROM dead_letter WHERE model = :model AND seq <= :until LIMIT :most)",
+    "DELETE FROM strike WHERE id IN"
+    " (SELECT id FROM strike WHERE model = :model AND seq <= :until LIMIT :most)",
+    "DELETE FROM label WHERE rowid IN (SELECT l.rowid FROM label l WHERE l.model = :model AND l.seq <= :until"
+    " AND NOT EXISTS (SELECT 1 FROM record r WHERE r.model = l.model AND r.id = l.record_id) LIMIT :most)",
+)
+
+
+class RowPlace(NamedTuple):
+    """Place of a record in the journal, in order."""
+
+    seq: int
+    row: int
+
+
+START = RowPlace(0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSlice:
+    """Records of one transaction: the last, and how many went."""
+
+    last: RowPlace
+    gone: int
+
+
+def id_hash(model: str, record_id: str) -> bytes:
+    """Hash under which an id is known when its record has gone."""
+    return blake2b(f"{model}\0{record_id}".encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, int]]) -> None:
+    """Note when blocks were received, which themselves expire: the last of each hour.
+
+    Parameters
+    ----------
+    blocks
+        Number and receive time of blocks behind those noted before, in order.
+    """
+    last = {received_us // HOUR_US: (seq, received_us) for seq, received_us in blocks}
+    for hour, (seq, received_us) in last.items():
+        same = "DELETE FROM block_age WHERE model = ? AND received_us >= ? AND received_us < ?"
+        connection.exec_driver_sql(same, (model, hour * HOUR_US, (hour + 1) * HOUR_US))
+        connection.exec_driver_sql(
+            "INSERT OR REPLACE INTO block_age VALUES (?, ?, ?)", (model, seq, received_us)
+        )
+
+
+def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bool]) -> int:
+    """Last block of a model whose rows may go; 0 for none.
+
+    Nothing goes while a job of the model is open, or what a running shadow test has to look at.
+    """
+    given = {"model": model}
+    busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running') LIMIT 1"
+    if connection.execute(text(busy), given).first() is not None:
+        return 0
+    marks = connection.execute(
+        text("SELECT seq, received_us FROM block_age WHERE model = :model ORDER BY seq"), given
+    )
+    until = max((seq for seq, received_us in marks if is_old(seq, received_us)), default=0)
+    running = connection.execute(
+        text("SELECT min(after_seq) FROM shadow_test WHERE model = :model AND ended_us IS NULL"), given
+    ).scalar()
+    return until if running is None else min(until, int(running))
+
+
+def expire_rows(
+    connection: Connection, model: str, *, after: RowPlace, until: int, limit: int, now_us: int
+) -> RowSlice | None:
+    """Let the next records go, in one transaction of the caller's; None behind the last.
+
+    Parameters
+    ----------
+    after, until
+        Records behind this place, of blocks up to ``until``.
+    limit
+        Most records that are looked at.
+    """
+    query = (
+        "SELECT id, seq, row FROM record WHERE model = :model AND seq >= :seq AND seq <= :until"
+        " AND (seq, row) > (:seq, :row) ORDER BY seq, row LIMIT :limit"
+    )
+    given = {"model": model, "until": until, "limit": limit} | after._asdict()
+    rows = connection.execute(text(query), given).all()
+    if not rows:
+        return None
+    ids = [row.id for row in rows]
+    kept = {found for query in _KEPT for found in _each(connection, query, model, ids)}
+    gone = [id_ for id_ in ids if id_ not in kept]
+    for statement in _GONE:
+        for part in _parts(gone):
+            connection.execute(*_with(statement, model, part))
+    day = now_us // DAY_US
+    hashes = [(id_hash(model, id_), day) for id_ in gone]
+    if hashes:
+        connection.exec_driver_sql("INSERT OR REPLACE INTO expired_record (hash, day) VALUES (?, ?)", hashes)
+    return RowSlice(RowPlace(rows[-1].seq, rows[-1].row), len(gone))
+
+
+def expire_loose(connection: Connection, model: str, *, until: int, most: int) -> int:
+    """Let go dead letters, strikes, and labels that never found a record; how many went."""
+    given = {"model": model, "until": until, "most": most}
+    gone = sum(connection.execute(text(statement), given).rowcount for statement in _LOOSE)
+    marks = text("DELETE FROM block_age WHERE model = :model AND seq < :until")
+    connection.execute(marks, {"model": model, "until": until})
+    return gone
+
+
+def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limit: int) -> bytes | None:
+    """Forget ids that went before a day, of the next hashes; the last of these, None behind the last."""
+    query = "SELECT hash, day FROM expired_record WHERE hash > ? ORDER BY hash LIMIT ?"
+    rows = connection.exec_driver_sql(query, (after, limit)).all()
+    old = [(row.hash,) for row in rows if row.day < before_day]
+    if old:
+        connection.exec_driver_sql("DELETE FROM expired_record WHERE hash = ?", old)
+    return bytes(rows[-1].hash) if rows else None
+
+
+def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[str]:
+    """Ids of records that have gone, among these."""
+    asked = list(ids)
+    if not asked or connection.exec_driver_sql("SELECT 1 FROM expired_record LIMIT 1").first() is None:
+        return set()
+    by_hash = {id_hash(model, id_): id_ for id_ in asked}
+    found: set[str] = set()
+    for part in _parts(list(by_hash)):
+        query = f"SELECT hash FROM expired_record WHERE hash IN ({', '.join('?' * len(part))})"
+        found |= {by_hash[bytes(row.hash)] for row in connection.exec_driver_sql(query, tuple(part))}
+    return found
+
+
+def _each(connection: Connection, query: str, model: str, ids: Sequence[str]) -> Iterable[str]:
+    for part in _parts(ids):
+        yield from connection.execute(*_with(query, model, part)).scalars()
+
+
+def _with(statement: str, model: str, ids: Sequence[str]) -> tuple[TextClause, dict[str, str]]:
+    """Statement for these ids, and its values."""
+    named = {f"id{at}": id_ for at, id_ in enumerate(ids)}
+    return text(statement.format(ids=", ".join(f":{name}" for name in named))), {"model": model} | named
+
+
+def _parts(values: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

@@ -43,6 +43,7 @@ def fed(bench: Workbench) -> None:
         bench.feed(block(name))
     bench.work()
     checkpointed(bench)
+    bench.execute("DELETE FROM incident")
 
 
 def test_old_rows_go_behind_their_payloads_and_young_ones_stay(tmp_path: Path) -> None:
@@ -69,7 +70,6 @@ def test_old_rows_go_behind_their_payloads_and_young_ones_stay(tmp_path: Path) -
 def test_what_is_needed_stays_with_all_of_its_rows(tmp_path: Path, need: str) -> None:
     with bench_of(tmp_path, STORAGE) as bench:
         fed(bench)
-        bench.execute("DELETE FROM incident")
         flag = "(SELECT id FROM flag WHERE record_id = 'a19' LIMIT 1)"
         later = "(SELECT id FROM flag WHERE record_id = 'd19' LIMIT 1)"
         statement = {

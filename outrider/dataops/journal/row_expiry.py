@@ -2,8 +2,8 @@
 
 A slice at a time, each in one short transaction. Behind stays a hash of each id, for which repeats and late
 labels are known. A record stays with all of its rows where a dataset, quarantine or label request names it,
-where it was flagged and labelled, where a flag of it was reviewed or is of an incident that is not resolved,
-and where it is a member of such a flag, or of a younger one.
+where it was flagged and labelled, where a flag of it was reviewed, where an incident that is not resolved
+began with it, and where it is a member of such a flag, or of a younger one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,9 +24,10 @@ _KEPT = (
     "SELECT record_id FROM quarantine WHERE record_id IN ({ids}) AND state != 'dropped'",
     "SELECT l.record_id FROM label l WHERE l.model = :model AND l.record_id IN ({ids})"
     " AND EXISTS (SELECT 1 FROM flag f WHERE f.model = l.model AND f.record_id = l.record_id)",
-    "SELECT f.record_id FROM flag f WHERE f.model = :model AND f.record_id IN ({ids})"
-    " AND (EXISTS (SELECT 1 FROM review v WHERE v.flag_id = f.id)"
-    " OR f.assertion IN (SELECT assertion FROM incident WHERE model = :model AND status != 'resolved'))",
+    "SELECT f.record_id FROM flag f JOIN review v ON v.flag_id = f.id"
+    " WHERE f.model = :model AND f.record_id IN ({ids})",
+    "SELECT first_record FROM incident"
+    " WHERE model = :model AND status != 'resolved' AND first_record IN ({ids})",
     "SELECT m.record_id FROM flag_record m JOIN flag f ON f.id = m.flag_id"
     " WHERE m.model = :model AND m.record_id IN ({ids}) AND f.record_id NOT IN ({ids})",
 )

@@ -100,6 +100,27 @@ def test_what_is_needed_stays_with_all_of_its_rows(tmp_path: Path, need: str) ->
         assert bench.rows(orphans) == [(0,)]
 
 
+def test_members_of_a_kept_flag_stay_with_it(tmp_path: Path) -> None:
+    """Of one slice: `a19` is reviewed, `a3` a member of its flag, `a4` of a flag of `a3`."""
+    with bench_of(tmp_path, STORAGE) as bench:
+        fed(bench)
+        own = "SELECT id FROM flag WHERE record_id = 'a19' LIMIT 1"
+        add = "INSERT INTO flag_record (flag_id, record_id, model, seq, row)"
+        bench.execute(f"{add} VALUES (({own}), 'a3', 'toy', 1, 3)")
+        bench.execute(f"{add} VALUES ('f', 'a4', 'toy', 1, 4)")
+        bench.execute(
+            "INSERT INTO flag (id, model, record_id, assertion, revision, slot, severity, level, seq, row,"
+            " ts_us) VALUES ('f', 'toy', 'a3', 'x', 'r', 'champion', 1, 'warning', 1, 3, 0)"
+        )
+        bench.execute(
+            "INSERT INTO review (flag_id, model, assertion, is_error, source, note, at_us)"
+            f" SELECT id, model, assertion, 1, 'h', '', 0 FROM flag WHERE id = ({own})"
+        )
+        expire(bench, OLD)
+        assert {id_ for id_ in ids(bench) if id_[0] == "a"} == {"a3", "a4", "a19"}
+        assert bench.rows("SELECT count(*) FROM flag_record") == [(2,)]
+
+
 @pytest.mark.parametrize("holder", ["job", "shadow test"])
 def test_nothing_goes_while_a_job_or_a_test_looks_at_it(tmp_path: Path, holder: str) -> None:
     with bench_of(tmp_path, STORAGE) as bench:

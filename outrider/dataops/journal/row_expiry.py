@@ -1,4 +1,4 @@
-"""Expiry of old rows of ``state.db``: records, and everything that is told of them.
+"""Expiry of old records' rows in ``state.db``.
 
 A slice at a time, each in one short transaction. Behind stays a hash of each id, for which repeats and late
 labels are known. A record stays with all of its rows where a dataset, quarantine or label request names it,
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection
 
 T = TypeVar("T")
 HASH_BYTES = 16
@@ -19,28 +19,30 @@ HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 _CHUNK = 500
 _KEPT = (
-    "SELECT record_id FROM label_request WHERE model = :model AND record_id IN ({ids})",
-    "SELECT record_id FROM dataset_row WHERE record_id IN ({ids})",
-    "SELECT record_id FROM quarantine WHERE record_id IN ({ids}) AND state != 'dropped'",
-    "SELECT l.record_id FROM label l WHERE l.model = :model AND l.record_id IN ({ids})"
+    "SELECT record_id FROM label_request WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "SELECT record_id FROM dataset_row WHERE record_id IN (SELECT id FROM expiring)",
+    "SELECT record_id FROM quarantine WHERE record_id IN (SELECT id FROM expiring) AND state != 'dropped'",
+    "SELECT l.record_id FROM label l WHERE l.model = :model AND l.record_id IN (SELECT id FROM expiring)"
     " AND EXISTS (SELECT 1 FROM flag f WHERE f.model = l.model AND f.record_id = l.record_id)",
     "SELECT f.record_id FROM flag f JOIN review v ON v.flag_id = f.id"
-    " WHERE f.model = :model AND f.record_id IN ({ids})",
+    " WHERE f.model = :model AND f.record_id IN (SELECT id FROM expiring)",
     "SELECT first_record FROM incident"
-    " WHERE model = :model AND status != 'resolved' AND first_record IN ({ids})",
-    "SELECT m.record_id FROM flag_record m JOIN flag f ON f.id = m.flag_id"
-    " WHERE m.model = :model AND m.record_id IN ({ids}) AND f.record_id NOT IN ({ids})",
+    " WHERE model = :model AND status != 'resolved' AND first_record IN (SELECT id FROM expiring)",
+)
+_MEMBERS = (
+    "SELECT m.record_id AS member, f.record_id AS flagged FROM flag_record m JOIN flag f ON f.id = m.flag_id"
+    " WHERE m.model = :model AND m.record_id IN (SELECT id FROM expiring)"
 )
 _GONE = (
     "DELETE FROM flag_record WHERE flag_id IN"
-    " (SELECT id FROM flag WHERE model = :model AND record_id IN ({ids}))",
-    "DELETE FROM flag_record WHERE model = :model AND record_id IN ({ids})",
-    "DELETE FROM flag WHERE model = :model AND record_id IN ({ids})",
-    "DELETE FROM weak_label WHERE model = :model AND record_id IN ({ids})",
-    "DELETE FROM label WHERE model = :model AND record_id IN ({ids})",
-    "DELETE FROM live_answer WHERE model = :model AND record_id IN ({ids})"
+    " (SELECT id FROM flag WHERE model = :model AND record_id IN (SELECT id FROM expiring))",
+    "DELETE FROM flag_record WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM flag WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM weak_label WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM label WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM live_answer WHERE model = :model AND record_id IN (SELECT id FROM expiring)"
     " AND test IN (SELECT name FROM assertion WHERE model = :model AND kind = 'live_test')",
-    "DELETE FROM record WHERE model = :model AND id IN ({ids})",
+    "DELETE FROM record WHERE model = :model AND id IN (SELECT id FROM expiring)",
 )
 _LOOSE = (
     "DELETE FROM dead_letter WHERE rowid IN"
@@ -76,7 +78,7 @@ def id_hash(model: str, record_id: str) -> bytes:
 
 
 def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, int]]) -> None:
-    """Note when blocks were received, which themselves expire: the last of each hour.
+    """Note receive times of blocks, of the last in each hour.
 
     Parameters
     ----------
@@ -99,22 +101,19 @@ def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bo
     """
     given = {"model": model}
     busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running') LIMIT 1"
-    if connection.execute(text(busy), given).first() is not None:
+    if connection.exec_driver_sql(busy, given).first() is not None:
         return 0
-    marks = connection.execute(
-        text("SELECT seq, received_us FROM block_age WHERE model = :model ORDER BY seq"), given
-    )
+    marks = connection.exec_driver_sql("SELECT seq, received_us FROM block_age WHERE model = :model", given)
     until = max((seq for seq, received_us in marks if is_old(seq, received_us)), default=0)
-    running = connection.execute(
-        text("SELECT min(after_seq) FROM shadow_test WHERE model = :model AND ended_us IS NULL"), given
-    ).scalar()
+    tests = "SELECT min(after_seq) FROM shadow_test WHERE model = :model AND ended_us IS NULL"
+    running = connection.exec_driver_sql(tests, given).scalar()
     return until if running is None else min(until, int(running))
 
 
 def expire_rows(
     connection: Connection, model: str, *, after: RowPlace, until: int, limit: int, now_us: int
 ) -> RowSlice | None:
-    """Let the next records go, in one transaction of the caller's; None behind the last.
+    """Expire the next records in the caller's transaction; None behind the last.
 
     Parameters
     ----------
@@ -128,33 +127,29 @@ def expire_rows(
         " AND (seq, row) > (:seq, :row) ORDER BY seq, row LIMIT :limit"
     )
     given = {"model": model, "until": until, "limit": limit} | after._asdict()
-    rows = connection.execute(text(query), given).all()
+    rows = connection.exec_driver_sql(query, given).all()
     if not rows:
         return None
-    ids = [row.id for row in rows]
-    kept = {found for query in _KEPT for found in _each(connection, query, model, ids)}
-    gone = [id_ for id_ in ids if id_ not in kept]
+    gone = _gone(connection, model, [row.id for row in rows])
+    _choose(connection, gone)
     for statement in _GONE:
-        for part in _parts(gone):
-            connection.execute(*_with(statement, model, part))
-    day = now_us // DAY_US
-    hashes = [(id_hash(model, id_), day) for id_ in gone]
+        connection.exec_driver_sql(statement, given)
+    hashes = [(id_hash(model, id_), now_us // DAY_US) for id_ in gone]
     if hashes:
         connection.exec_driver_sql("INSERT OR REPLACE INTO expired_record (hash, day) VALUES (?, ?)", hashes)
     return RowSlice(RowPlace(rows[-1].seq, rows[-1].row), len(gone))
 
 
 def expire_loose(connection: Connection, model: str, *, until: int, most: int) -> int:
-    """Let go dead letters, strikes, and labels that never found a record; how many went."""
+    """Expire dead letters, strikes and labels without a record; return their number."""
     given = {"model": model, "until": until, "most": most}
-    gone = sum(connection.execute(text(statement), given).rowcount for statement in _LOOSE)
-    marks = text("DELETE FROM block_age WHERE model = :model AND seq < :until")
-    connection.execute(marks, {"model": model, "until": until})
+    gone = sum(connection.exec_driver_sql(statement, given).rowcount for statement in _LOOSE)
+    connection.exec_driver_sql("DELETE FROM block_age WHERE model = :model AND seq < :until", given)
     return gone
 
 
 def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limit: int) -> bytes | None:
-    """Forget ids that went before a day, of the next hashes; the last of these, None behind the last."""
+    """Forget old ids among the next hashes; return the last hash."""
     query = "SELECT hash, day FROM expired_record WHERE hash > ? ORDER BY hash LIMIT ?"
     rows = connection.exec_driver_sql(query, (after, limit)).all()
     old = [(row.hash,) for row in rows if row.day < before_day]
@@ -176,15 +171,24 @@ def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[s
     return found
 
 
-def _each(connection: Connection, query: str, model: str, ids: Sequence[str]) -> Iterable[str]:
-    for part in _parts(ids):
-        yield from connection.execute(*_with(query, model, part)).scalars()
+def _gone(connection: Connection, model: str, ids: Sequence[str]) -> list[str]:
+    """Records among these that nobody needs, in order."""
+    _choose(connection, ids)
+    given = {"model": model}
+    kept = {found for query in _KEPT for found in connection.exec_driver_sql(query, given).scalars()}
+    here = set(ids)
+    pairs = [(row.member, row.flagged) for row in connection.exec_driver_sql(_MEMBERS, given)]
+    while found := {member for member, flagged in pairs if flagged in kept or flagged not in here} - kept:
+        kept |= found
+    return [id_ for id_ in ids if id_ not in kept]
 
 
-def _with(statement: str, model: str, ids: Sequence[str]) -> tuple[TextClause, dict[str, str]]:
-    """Statement for these ids, and its values."""
-    named = {f"id{at}": id_ for at, id_ in enumerate(ids)}
-    return text(statement.format(ids=", ".join(f":{name}" for name in named))), {"model": model} | named
+def _choose(connection: Connection, ids: Sequence[str]) -> None:
+    """Put ids where all statements of a slice find them: one text each, however many they are."""
+    connection.exec_driver_sql("CREATE TEMP TABLE IF NOT EXISTS expiring (id TEXT PRIMARY KEY) WITHOUT ROWID")
+    connection.exec_driver_sql("DELETE FROM expiring")
+    if ids:
+        connection.exec_driver_sql("INSERT INTO expiring VALUES (?)", [(id_,) for id_ in ids])
 
 
 def _parts(values: Sequence[T]) -> Iterable[Sequence[T]]:

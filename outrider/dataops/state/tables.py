@@ -123,7 +123,7 @@ class Record(SQLModel, table=True):
 
 
 class ExpiredRecord(SQLModel, table=True):
-    """Hash of the id of a record whose rows have gone. Repeats and late labels are known by it."""
+    """Hash of an expired record's id. Repeats and late labels are told by the hash."""
 
     __tablename__ = "expired_record"
     __table_args__ = ({"sqlite_with_rowid": False},)

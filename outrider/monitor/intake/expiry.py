@@ -1,4 +1,4 @@
-"""Expiry of payloads, slice by slice, where the journal is written; behind it that of rows.
+"""Expiry of payloads where the journal is written, and of rows.
 
 `outrider.dataops.journal.expiry` decides.
 """

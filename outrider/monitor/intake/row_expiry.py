@@ -1,4 +1,4 @@
-"""Expiry of old rows of ``state.db``, slice by slice, behind that of payloads.
+"""Expiry of old rows, slice by slice, behind that of payloads.
 
 `outrider.dataops.journal.row_expiry` decides.
 """

@@ -1,4 +1,4 @@
-"""Hashes of ids whose records have gone, and receive times of expired blocks."""
+"""Hashes of expired records' ids, and receive times of blocks."""
 
 import sqlalchemy as sa
 from alembic import op

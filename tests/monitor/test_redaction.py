@@ -22,6 +22,7 @@ from outrider.monitor.compare.traffic import Traffic
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.worker.judged import JudgedRecords
+from outrider.monitor.worker.live_endpoint import comparable
 
 from .event_payloads import kserve
 from .otlp.exports import CHAT, log, logs, span, traces
@@ -258,6 +259,11 @@ def test_redacted_records_are_left_out_of_agreement_with_the_replica() -> None:
         ["b", None, "a"],
         ["b"],
     ]
+
+
+def test_live_tests_at_production_leave_redacted_records_out() -> None:
+    given = {"inputs.text": ["x", "<email:0123456789abcdef>", "y"], "outputs.label": ["a", "a", None]}
+    assert comparable(Batch.from_columns(given, model="m")).tolist() == [True, False, False]
 
 
 def test_recorded_answers_of_redacted_records_are_not_compared(tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
 from outrider.dataops.payloads.payloads import Opened
-from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.rows import TableColumns
 from outrider.monitor.stream.units import Unit
 
 from .admission import SamplingState, admitted, weighted
@@ -134,26 +132,25 @@ def evaluate_unit(
         effects.dead_letters.add(1, letter | {"reason": "unreadable", "detail": reason})
     for seq, received_us, table in unit.labels:
         block = {"seq": seq, "model": name, "received_us": received_us}
-        _take_labels(engine, effects, table.num_rows, block | label_columns(table, target))
+        effects.labels.add(table.num_rows, block | label_columns(table, target))
+    _refuse_late_labels(engine, effects)
     effects.counts["labels"] += len(effects.labels)
     return effects
 
 
-def _take_labels(engine: Engine, effects: Effects, rows: int, columns: dict[str, Any]) -> None:
-    """Labels of a block, and dead letters of those whose records have gone."""
-    ids = columns["record_id"]
-    with engine.connect() as connection:
-        gone = expired_ids(connection, effects.model, filter(None, ids))
-    if not gone:
-        effects.labels.add(rows, columns)
+def _refuse_late_labels(engine: Engine, effects: Effects) -> None:
+    """Make dead letters of labels whose records have gone."""
+    if not effects.labels:
         return
-    found = TableColumns(Label)
-    found.add(rows, columns)
-    effects.labels.extend(found.where(id_ not in gone for id_ in ids))
-    late = [row for row, id_ in enumerate(ids) if id_ in gone]
-    letters = {"row": late, "record_id": [ids[row] for row in late], "at_us": columns["received_us"]}
-    letters |= {"seq": columns["seq"], "model": effects.model, "reason": "expired", "detail": LATE_LABEL}
-    effects.dead_letters.add(len(late), letters)
+    with engine.connect() as connection:
+        gone = expired_ids(connection, effects.model, filter(None, effects.labels["record_id"]))
+    if not gone:
+        return
+    late = [id_ in gone for id_ in effects.labels["record_id"]]
+    for seq, row, id_, at_us in effects.labels.where(late).select("seq", "row", "record_id", "received_us"):
+        letter = {"seq": seq, "row": row, "model": effects.model, "record_id": id_, "at_us": at_us}
+        effects.dead_letters.add(1, letter | {"reason": "expired", "detail": LATE_LABEL})
+    effects.labels = effects.labels.where(not is_late for is_late in late)
 
 
 @dataclass(frozen=True, slots=True)

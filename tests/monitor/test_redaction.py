@@ -15,8 +15,9 @@ import pytest
 from outrider.assertions import Batch
 from outrider.assertions.library import label_differs
 from outrider.commands.model_checks import redaction_problems
+from outrider.commands.record import _check_columns
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.compare.redaction import Redaction
 from outrider.monitor.compare.traffic import Traffic
 from outrider.monitor.server.process import ServerProcess
@@ -295,6 +296,17 @@ def test_record_redacts_tables_by_kind_path_and_whole() -> None:
     assert row["inputs.n"].startswith("<value:")
     with pytest.raises(ConfigError, match="did you mean 'email'"):
         Redaction(hash=["inputs.text=emial"])
+
+
+def test_record_names_the_nearest_column_before_anything_is_recorded() -> None:
+    table = pa.table({"id": ["1"], "entity": [NAME], "inputs.text": [TEXT]})
+    redaction = Redaction(hash=["inputs.txt", "inputs.request.user"])
+    redaction.table(table)
+    with pytest.raises(
+        OutriderError, match="no column inputs.txt in the records; did you mean 'inputs.text'"
+    ):
+        _check_columns(redaction, table)
+    _check_columns(Redaction(hash=["inputs.request.user"]), table)
 
 
 @pytest.mark.parametrize(

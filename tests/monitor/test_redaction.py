@@ -303,7 +303,7 @@ def test_record_names_the_nearest_column_before_anything_is_recorded() -> None:
     redaction = Redaction(hash=["inputs.txt", "inputs.request.user"])
     redaction.table(table)
     with pytest.raises(
-        OutriderError, match="no column inputs.txt in the records; did you mean 'inputs.text'"
+        OutriderError, match=r"no column inputs.txt in the records; did you mean 'inputs.text'"
     ):
         _check_columns(redaction, table)
     _check_columns(Redaction(hash=["inputs.request.user"]), table)

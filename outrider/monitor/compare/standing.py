@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Measure
+from outrider.assertions.agreement import EVERYTHING, PROPERTIES, Measure
+from outrider.assertions.columns import is_tensor
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import Ruler, answer_texts, differ, shared_measures
+from outrider.assertions.differences import Ruler, answer_texts, differ, measures_of, shared_measures
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
@@ -95,6 +96,7 @@ class Standing:
             Questions that were asked again, in order; ``production_again`` and ``candidate_again`` are the
             answers to these.
         """
+        candidate = self._read(production, candidate)
         self.side.add(candidate)
         if candidate_again is not None:
             self.side.add(candidate_again)
@@ -133,6 +135,18 @@ class Standing:
         )
         self._count_json(questions, both, pair)
         self._keep_examples(questions, both, pair, ruler)
+
+    def _read(self, production: Answers, candidate: Answers) -> Answers:
+        """The candidate's answers, unreadable where it has left the form that was compared so far."""
+        first = next(iter(self.comparison.measures), None)
+        if self._ruler is None or first is None or first in PROPERTIES:
+            return candidate
+        if first not in measures_of(production.outputs, self._ruler) or not candidate.is_answered.any():
+            return candidate
+        if first in shared_measures(production.outputs, candidate.outputs, self._ruler):
+            return candidate
+        why = f"answers of another form than before: {form_of(candidate.outputs)}"
+        return candidate.unreadable(why)
 
     def _count(
         self, kind: str, questions: Batch, entities: Sequence[str], production: Any, candidate: Any
@@ -268,7 +282,8 @@ class Standing:
         if verdict.decided_by is None:
             one, two = self._forms
             forms = f": production answers {one}, {name} {two}" if one or two else ""
-            return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}")
+            hint = "; let both answer one output of one kind" if one and two else ""
+            return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}{hint}")
         if 2 * max(self._both_cached, self.borrowed) >= self.rows and not self._differs:
             said = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
             return Conclusion("undecided", f"{name}: undecided: {said}")
@@ -328,9 +343,32 @@ def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
 
 
 def form_of(answers: Batch) -> str:
-    """Names of the outputs, in words."""
-    names = [name.removeprefix("outputs.") for name in answers.names if name.startswith("outputs.")]
-    return ", ".join(names) or "nothing"
+    """Names and kinds of the outputs, in words."""
+    return (
+        ", ".join(
+            f"{name.removeprefix('outputs.')} ({kind_of(answers.arrow(name).type)})"
+            for name in answers.names
+            if name.startswith("outputs.")
+        )
+        or "nothing"
+    )
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """Kind of a column's values, in a word.
+
+    Examples
+    --------
+    >>> kind_of(pa.string()), kind_of(pa.float32()), kind_of(pa.list_(pa.int8())), kind_of(pa.null())
+    ('texts', 'numbers', 'lists', 'nothing')
+    """
+    if is_tensor(kind):
+        return "vectors"
+    tests = {
+        "texts": pa.types.is_string, "numbers": pa.types.is_floating, "whole numbers": pa.types.is_integer,
+        "lists": pa.types.is_list, "nothing": pa.types.is_null,
+    }  # fmt: skip
+    return next((word for word, is_one in tests.items() if is_one(kind)), str(kind))
 
 
 def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:

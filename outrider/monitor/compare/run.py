@@ -16,6 +16,7 @@ from outrider.assertions import Batch
 from outrider.errors import ServerError
 
 from .answers import Answers, Asker
+from .embedder import TextEmbedder
 from .forecast import forecast
 from .judge import PairJudge
 from .labelled import Right
@@ -47,6 +48,8 @@ class ComparisonRun:
         Whom to ask; None where its recorded answers are all there is.
     judge
         Whom to ask which side of a pair that differs is better; ``plan.has_judge`` says that there is one.
+    embedder
+        Who makes vectors of texts; ``plan.has_embedding`` says that there is one.
     """
 
     def __init__(
@@ -56,8 +59,9 @@ class ComparisonRun:
         plan: ComparePlan,
         *,
         judge: PairJudge | None = None,
+        embedder: TextEmbedder | None = None,
     ) -> None:
-        self._judge = judge
+        self._judge, self._embedder = judge, embedder
         self._production = production
         self._plan = plan
         self._candidates = candidates
@@ -125,6 +129,8 @@ class ComparisonRun:
         with self._lock:
             if not self.is_left:
                 self._compare(questions, [each for each, _ in there], first, again_rows, again)
+        if self._embedder is not None:
+            self._embed_pairs(self._embedder)
         if self._judge is not None:
             self._judge_pairs(self._judge)
 
@@ -153,6 +159,18 @@ class ComparisonRun:
                 return False
             found.settle()
             return True
+
+    def _embed_pairs(self, embedder: TextEmbedder) -> None:
+        """Compare the texts of the last look as vectors."""
+        for standing in self.standings:
+            pairs = standing.unembedded()
+            if not pairs:
+                continue
+            both = embedder.vectors([one for one, _ in pairs] + [two for _, two in pairs])
+            with self._lock:
+                if not self.is_left:
+                    standing.take_vectors(both[: len(pairs)], both[len(pairs) :])
+                    standing.settle()
 
     def _judge_pairs(self, judge: PairJudge) -> None:
         """Ask the judge about the pairs that differ since the last look."""
@@ -221,8 +239,9 @@ class ComparisonRun:
         self._pool.shutdown(cancel_futures=True)
         for asker in self._askers:
             asker.close()
-        if self._judge is not None:
-            self._judge.close()
+        for beside in (self._judge, self._embedder):
+            if beside is not None:
+                beside.close()
 
     def _twice(self) -> float:
         """Share of the next questions that is asked again; what they are answered does not matter to it."""

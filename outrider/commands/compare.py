@@ -103,6 +103,12 @@ def compare(
         list[str] | None,
         typer.Option(help="Further kind of request that does nothing when asked (may be repeated)."),
     ] = None,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or file.py:callable of an embedding model, by which texts are compared as a whole."
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +151,8 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
-    from outrider.monitor.compare.askers import AskOptions, asker_of, public_hosts
+    from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
+    from outrider.monitor.compare.embedder import TextEmbedder
     from outrider.monitor.compare.forecast import costs_text, forecast_text
     from outrider.monitor.compare.judge import PairJudge
     from outrider.monitor.compare.plan import ComparePlan
@@ -162,7 +169,15 @@ def compare(
     options = AskOptions(
         deadline_s=deadline, parallel=parallel, rate=rate, production_key_env=production_key_env
     )
-    plan = ComparePlan(margin, twice, deterministic, target or "", tuple(slice_by or ()), judge is not None)
+    plan = ComparePlan(
+        margin,
+        twice,
+        deterministic,
+        target or "",
+        tuple(slice_by or ()),
+        judge is not None,
+        embed is not None,
+    )
     asked = (
         None
         if production is None
@@ -184,7 +199,8 @@ def compare(
     )
     _name_apart(candidates)
     prices = _by_name(prices, dict(zip(candidate, (each.name for each in candidates), strict=True)))
-    run = ComparisonRun(asked, candidates, plan, judge=said)
+    embedder = None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")))
+    run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
     began = time.monotonic()
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
 

@@ -57,6 +57,9 @@ class StorageSettings(Section):
     )
     keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
+    keep_comparisons: int = Field(
+        default=200, ge=1, description="reports of `outrider compare`; the oldest without labels go first"
+    )
 
 
 class LimitSettings(Section):

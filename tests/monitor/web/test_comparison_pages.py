@@ -183,3 +183,18 @@ def test_labels_of_a_kept_report_count_as_those_of_a_run(plan: ComparePlan) -> N
         assert kept == report_of(made, plan)
     assert kept["candidates"][1]["verdict"] == "worse"
     assert not plan.has_judge or all(is_drawn(pair["id"], 3) for pair in kept["candidates"][1]["to_label"])
+
+
+def test_a_comparison_is_removed_by_its_button_or_the_api(client: Client) -> None:
+    page, other = (sent(client, report() | {"seconds": seconds}) for seconds in (1.0, 2.0))
+    pair = report()["candidates"][1]["to_label"][0]["id"]
+    labelled(client, page, candidate="faulty", id=pair, right="both")
+    assert "with its 1 label" in client.get(page).text
+    refused = client.post(f"{page}/remove", content=b"", headers=FORM)
+    assert refused.status_code == 422
+    assert "which go with it" in refused.text
+    assert client.post(f"{page}/remove", content=b"labels=1", headers=FORM).headers["location"] == "/compare"
+    id_ = other.rpartition("/")[2]
+    assert client.delete(f"/v1/comparisons/{id_}").json() == {"id": id_}
+    assert client.delete(f"/v1/comparisons/{id_}").status_code == 404
+    assert "None yet" in client.get("/compare").text

@@ -14,9 +14,10 @@ import typer
 
 from outrider.errors import ConfigError, OutriderError
 
-from .api import JSON, connect, following_tables
+from .api import connect, following_tables
 from .durations import seconds
 from .kept_project import ComparedSystems, keep_comparison, write_project
+from .live_report import LiveReport, live_report
 from .mirror_snippets import snippets
 from .output import Config, Json, write_file
 
@@ -220,6 +221,7 @@ def compare(
         stack.callback(run.close)
         questions = stack.enter_context(_traffic(traffic, listen, model, config, taken))
         stop = stack.enter_context(_until_stopped())
+        live = stack.enter_context(live_report(model, config, report))
         if page:
             stack.enter_context(_page_of(lambda: report().found, run.label))
         try:
@@ -241,7 +243,7 @@ def compare(
         production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model
     )
     _keep(found, keep, systems)
-    _send(found, model, config)
+    _send(found, live)
     typer.echo(found.json() if json else found.text())
     code = found.exit_code(allows_different=allow_different)
     if run.is_left:
@@ -259,14 +261,12 @@ def _keep(found: "CompareReport", folder: Path | None, systems: ComparedSystems)
         typer.echo(f"`outrider serve` in {folder} shows the comparison at {page}", err=True)
 
 
-def _send(found: "CompareReport", model: str | None, config: Path | None) -> None:
+def _send(found: "CompareReport", live: LiveReport | None) -> None:
     """Have the service that the records came from show the comparison."""
-    if model is None:
+    if live is None:
         return
     with _unshown():
-        api = connect(config)
-        kept = api.post_bytes("/v1/comparisons", found.json().encode(), kind=JSON, query={})
-        typer.echo(f"page: {api.url}{kept['page']}", err=True)
+        typer.echo(f"page: {live.send(found)}", err=True)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from .whole_file import write_whole
 
 log = logging.getLogger(__name__)
 FOLDER = "comparisons"
+RUNNING = "running"
+"""Ending of a report whose comparison goes on."""
 MOST = 200
 """Comparisons that are kept where nothing else is said."""
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -270,13 +272,30 @@ class Comparisons:
         """
         said = json.dumps(report, ensure_ascii=False, sort_keys=True)
         id_ = hashlib.sha256(said.encode()).hexdigest()[:16]
-        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._make_folder()
         with self._lock:
             if not self._path(id_).exists():
                 self._write(KeptComparison(id_, now_us, report))
                 self._expire(id_)
         return id_
+
+    def follow(self, id_: str, report: ComparisonFound, *, now_us: int) -> None:
+        """Keep the newest report of a comparison that runs, or its last one.
+
+        Raises
+        ------
+        ValidationRefused
+            If the id is none, or the comparison of this id has ended.
+        """
+        if not _ID.fullmatch(id_):
+            raise ValidationRefused(f"an id of 16 hexadecimal digits expected, got {id_[:40]!r}")
+        self._make_folder()
+        with self._lock:
+            found = self.read(id_)
+            if found is not None and found.report["ended"] != RUNNING:
+                raise ValidationRefused(f"comparison {id_} has ended: send another report under another id")
+            self._write(KeptComparison(id_, now_us, report))
+            self._expire(id_)
 
     def remove(self, id_: str, *, has_labels: bool = False) -> bool:
         """Remove a comparison; False where there is none.
@@ -361,6 +380,10 @@ class Comparisons:
 
     def _write(self, found: KeptComparison) -> None:
         write_whole(self._path(found.id), msgspec.json.encode(found).decode())
+
+    def _make_folder(self) -> None:
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def _paths(self) -> list[Path]:
         return [path for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]

@@ -51,6 +51,9 @@ class Client:
         request = httpx.Request("POST", f"http://test{url}", json=json, content=content, headers=headers)
         return asyncio.run(self._ask(request))
 
+    def put(self, url: str, *, json: object) -> httpx.Response:
+        return asyncio.run(self._ask(httpx.Request("PUT", f"http://test{url}", json=json)))
+
     def delete(self, url: str) -> httpx.Response:
         return asyncio.run(self._ask(httpx.Request("DELETE", f"http://test{url}")))
 

@@ -130,6 +130,9 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/compare/{comparison}"),
         _form(f"/compare/{comparison}/labels", **pair),
         _form(f"/compare/{comparison}/remove", labels="1"),
+        Request(
+            f"/v1/comparisons/{'a' * 16}", {}, json.dumps(compared | {"ended": "running"}).encode(), "PUT"
+        ),
         Request(f"/v1/comparisons/{other}?labels=true", {}, b"", "DELETE"),
         _json("/v1/proposals/accept", {"model": MODEL}),
         _form(f"/m/{MODEL}/proposals/accept"),

@@ -1,4 +1,4 @@
-"""API of kept comparisons: keep one, list them, read and remove one."""
+"""API of kept comparisons: keep or follow one, list them, read and remove one."""
 
 from typing import Annotated
 
@@ -109,6 +109,12 @@ def comparison_routes(comparisons: Comparisons) -> APIRouter:
         if found is None:
             raise NotFound(f"there is no comparison {comparison!r}")
         return {"id": found.id, "kept": iso(found.kept_us), "report": found.report}
+
+    @router.put("/{comparison}", openapi_extra=_DECLARED)
+    def follow(comparison: str, body: Annotated[bytes, Depends(_body)]) -> Declared[ComparisonKept]:
+        """Keep the newest report of a comparison that runs, under an id of its own, until it has ended."""
+        comparisons.follow(comparison, read_report(body), now_us=now_us())
+        return {"id": comparison, "page": f"/compare/{comparison}"}
 
     @router.delete("/{comparison}")
     def remove(comparison: str, labels: bool = False) -> Declared[ComparisonRemoved]:

@@ -122,6 +122,7 @@ ROUTES: Mapping[str, str] = {
     # what is judged, trained and in production
     "POST /v1/columns/forget": "promote",
     "POST /v1/comparisons": "promote",
+    "PUT /v1/comparisons/{comparison}": "promote",
     "DELETE /v1/comparisons/{comparison}": "promote",
     "POST /compare/{comparison}/remove": "promote",
     "POST /v1/datasets/{name}/versions": "promote",

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from outrider.dataops.comparisons import ComparisonFound, Comparisons, labels_of
+from outrider.dataops.comparisons import RUNNING, ComparisonFound, Comparisons, labels_of
 from outrider.errors import ValidationRefused
 from outrider.monitor.compare.labelled import Right, relabelled
 from outrider.monitor.http.error_page import HEADERS
@@ -38,9 +38,11 @@ class ComparisonPages:
         found = self._comparisons.read(comparison)
         if found is None:
             return self._unknown(comparison)
+        is_running = found.report["ended"] == RUNNING
         context = {
             "r": found.report,
-            "views": views_of(found.report, takes_labels=True),
+            "views": views_of(found.report, takes_labels=not is_running),
+            "heard_us": found.kept_us if is_running else None,
             "here": f"/compare/{found.id}",
             "records": self._records(found.report),
             "labels": labels_of(found.report),

@@ -1,4 +1,4 @@
-"""Reports of a running comparison, sent to the service that its records come from."""
+"""Reports of a running comparison, sent to the service."""
 
 import secrets
 import threading
@@ -21,7 +21,7 @@ EVERY_S, PART = 3.0, 0.05
 
 
 class LiveReport:
-    """Comparison that a service shows while it runs.
+    """Sender of a running comparison to its service.
 
     Parameters
     ----------
@@ -40,7 +40,10 @@ class LiveReport:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more; a report under way is waited for, a service that hangs is not."""
+        """Send no more reports.
+
+        One under way is waited for, a service that hangs is not.
+        """
         self._ended.set()
         self._thread.join(EVERY_S)
 

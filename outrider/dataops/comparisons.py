@@ -280,7 +280,7 @@ class Comparisons:
         return id_
 
     def follow(self, id_: str, report: ComparisonFound, *, now_us: int) -> None:
-        """Keep the newest report of a comparison that runs, or its last one.
+        """Keep the newest report of a running comparison, or its last.
 
         Raises
         ------

@@ -115,7 +115,7 @@ def test_what_is_no_report_is_refused_by_its_field(body: bytes, said: str) -> No
 
 def labelled(one: ComparisonFound) -> ComparisonFound:
     pair = one["candidates"][1]["to_label"][0]
-    return relabelled(one, "faulty", pair["id"], "both")  # type: ignore[arg-type, return-value]  # JSON
+    return relabelled(one, "faulty", pair["id"], "both")  # type: ignore[return-value]  # JSON
 
 
 def test_the_oldest_go_beyond_the_bound_but_none_with_labels(tmp_path: Path) -> None:

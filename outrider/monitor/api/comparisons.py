@@ -1,4 +1,4 @@
-"""API of kept comparisons: keep or follow one, list them, read and remove one."""
+"""API of kept comparisons: keep, follow, list, read, remove."""
 
 from typing import Annotated
 

@@ -28,7 +28,7 @@ class TextEmbedder:
         self._asker = asker
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Vector of each text, shape (n, d); NaN where the model gave none.
+        """Vector of each text, shape (n, d), NaN without one.
 
         Raises
         ------

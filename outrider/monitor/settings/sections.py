@@ -65,6 +65,9 @@ class StorageSettings(Section):
         description="and are known for so long by a hash of their id",
     )
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
+    keep_comparisons: int = Field(
+        default=200, ge=1, description="reports of `outrider compare`; the oldest without labels go first"
+    )
 
 
 class LimitSettings(Section):

@@ -356,6 +356,8 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     """Schema of the draft on the newest version."""
     known = 0 if draft.parent is None else draft.parent.number
     now = 0 if current is None else current.number
+    if draft.parent is not None and draft.parent.digest != _digest(connection, draft.parent):
+        raise StaleParent(f"rows were erased from {draft.parent.id} meanwhile; prepare it again")
     if known == now:
         return draft.schema
     where = f"dataset {draft.dataset!r}: prepared on version {known or None}, but the newest is {now or None}"
@@ -372,6 +374,12 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     if unfit or any(schema.field(name).type != before.field(name).type for name in before.names):
         raise StaleParent(f"{where} with other types; prepare it again")
     return schema
+
+
+def _digest(connection: Connection, version: Version) -> str | None:
+    """Digest that a version has now."""
+    at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
+    return connection.scalar(select(_VERSION.c.digest).where(*at))
 
 
 def _state(current: Version, draft: Draft) -> Lanes:

@@ -1,6 +1,6 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -31,18 +31,10 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
 
     Parts are consecutive in ``table``. Of each row group, its part and number of rows.
     """
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
-    with pq.ParquetWriter(
-        buffer,
-        table.schema,
-        compression="zstd",
-        use_dictionary=texts,
-        store_schema=True,
-        use_compliant_nested_type=False,  # lists keep the type that they had
-    ) as writer:
+    with _writer(buffer, table.schema) as writer:
         for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
             end = int(ends[np.searchsorted(ends, start, side="right")])
             for at in range(start, end, GROUP_ROWS):
@@ -50,6 +42,64 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
                 writer.write_table(table.slice(at, rows), row_group_size=rows)
                 groups.append([name, rows])
     return buffer.getvalue(), groups
+
+
+def _writer(file: BytesIO, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+        store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had
+    )
+
+
+def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
+    """Content of a file with some rows null throughout, others unmoved."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    schema = pa.schema([field.with_nullable(True) for field in file.schema_arrow], file.schema_arrow.metadata)
+    gone = np.fromiter(positions, dtype=np.int64)
+    buffer, start = BytesIO(), 0
+    with _writer(buffer, schema) as writer:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group).cast(schema)
+            rows = np.arange(table.num_rows)
+            is_gone = np.isin(rows + start, gone)
+            if is_gone.any():
+                table = _rebuilt(table.take(pa.array(rows, mask=is_gone)))
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            start += table.num_rows
+    return buffer.getvalue()
+
+
+def table_without(data: memoryview | bytes, ids: Collection[str]) -> bytes | None:
+    """Arrow IPC stream of a sent table without some rows.
+
+    None where the table has none of them.
+    """
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        table = reader.read_all()
+    if "id" not in table.column_names:
+        return None
+    gone = np.array([str(key) in ids for key in table.column("id").to_pylist()], dtype=np.bool_)
+    if not gone.any():
+        return None
+    left = _rebuilt(table.filter(pa.array(~gone)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, left.schema) as writer:
+        writer.write_table(left)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _rebuilt(table: pa.Table) -> pa.Table:
+    """Table whose dictionaries hold no value that no row has."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            values = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field, values.cast(field.type))
+    return table
 
 
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:

@@ -36,7 +36,7 @@ class ObjectStore(Protocol):
         """Bytes of that digest; raises NotFound."""
 
     def remove(self, digest: str) -> None:
-        """Delete durably, if there; who has it mapped may read on."""
+        """Delete durably, if there is one; mapped bytes stay readable."""
 
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is

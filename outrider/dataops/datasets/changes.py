@@ -32,6 +32,7 @@ from .versions import (
     Life,
     Provenance,
     Version,
+    is_erased_from,
     kept_columns,
     lives,
     lives_of,
@@ -356,7 +357,7 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     """Schema of the draft on the newest version."""
     known = 0 if draft.parent is None else draft.parent.number
     now = 0 if current is None else current.number
-    if draft.parent is not None and draft.parent.digest != _digest(connection, draft.parent):
+    if draft.parent is not None and is_erased_from(connection, draft.parent):
         raise StaleParent(f"rows were erased from {draft.parent.id} meanwhile; prepare it again")
     if known == now:
         return draft.schema
@@ -374,12 +375,6 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     if unfit or any(schema.field(name).type != before.field(name).type for name in before.names):
         raise StaleParent(f"{where} with other types; prepare it again")
     return schema
-
-
-def _digest(connection: Connection, version: Version) -> str | None:
-    """Digest that a version has now."""
-    at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
-    return connection.scalar(select(_VERSION.c.digest).where(*at))
 
 
 def _state(current: Version, draft: Draft) -> Lanes:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
-    with _writer(buffer, table.schema) as writer:
+    with writer_of(buffer, table.schema) as writer:
         for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
             end = int(ends[np.searchsorted(ends, start, side="right")])
             for at in range(start, end, GROUP_ROWS):
@@ -44,7 +45,8 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
     return buffer.getvalue(), groups
 
 
-def _writer(file: BytesIO, schema: pa.Schema) -> pq.ParquetWriter:
+def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writer of a row file."""
     return pq.ParquetWriter(
         file,
         schema,
@@ -61,7 +63,7 @@ def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
     schema = pa.schema([field.with_nullable(True) for field in file.schema_arrow], file.schema_arrow.metadata)
     gone = np.fromiter(positions, dtype=np.int64)
     buffer, start = BytesIO(), 0
-    with _writer(buffer, schema) as writer:
+    with writer_of(buffer, schema) as writer:
         for group in range(file.num_row_groups):
             table = file.read_row_group(group).cast(schema)
             rows = np.arange(table.num_rows)

@@ -171,6 +171,12 @@ def _check_erased(connection: Connection, dataset: str, digest: str) -> None:
         )
 
 
+def is_erased_from(connection: Connection, version: Version) -> bool:
+    """True where a version has lost rows since it was read."""
+    at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
+    return connection.scalar(select(_VERSION.c.digest).where(*at)) != version.digest
+
+
 def all_versions(connection: Connection) -> list[Version]:
     """Every version of every dataset, by name and number."""
     rows = connection.execute(select(_VERSION).order_by(_VERSION.c.dataset, _VERSION.c.number))

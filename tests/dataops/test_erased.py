@@ -147,9 +147,16 @@ class World:
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, table_of_rows(["u", GONE]).schema) as writer:
             writer.write_table(table_of_rows(["u", GONE]))
+        cases = table_of_rows([f"s/t/{GONE}", "s/t/u"]).append_column(
+            "provenance.assertion", pa.array(["s/t", "s/t"])
+        )
+        failed = io.BytesIO()
+        with pa.ipc.new_stream(failed, cases.schema) as writer:
+            writer.write_table(cases)
         with write(self.engine) as connection:
-            upload = {"dataset": "sent", "object": self.objects.put(sink.getvalue())}
-            jobs.add(connection, model="m", kind="dataset", params=upload, now_us=1)
+            for table in (sink, failed):
+                upload = {"dataset": "sent", "object": self.objects.put(table.getvalue())}
+                jobs.add(connection, model="m", kind="dataset", params=upload, now_us=1)
             refused = {GONE: "label: wrong", "z": "label: wrong"}
             quarantine.hold(connection, "d", refused, rules="r", labels={}, now_us=1)
             edges: list[tuple[str, Kind, str, str]] = [
@@ -306,10 +313,10 @@ def test_reports_are_of_the_rows_that_are_left(world: World) -> None:
     assert "data_docs" not in versions["d@2"].manifest["validation"]
     assert "data_docs" in versions["d@5"].manifest["validation"]
     with world.engine.connect() as connection:
-        (job,) = connection.execute(select(table_of(Job).c.params)).scalars()
+        sent = connection.execute(select(table_of(Job).c.params)).scalars().all()
         refused = [row.record_id for row in quarantine.list_quarantine(connection, state=None)]
-    left_over = pa.ipc.open_stream(world.objects.get(job["object"])).read_all()
-    assert left_over.column("id").to_pylist() == ["u"]
+    tables = [pa.ipc.open_stream(world.objects.get(params["object"])).read_all() for params in sent]
+    assert sorted(table.column("id").to_pylist() for table in tables) == [["s/t/u"], ["u"]]
     assert refused == ["z"]
 
 
@@ -437,6 +444,20 @@ def test_nothing_of_an_unknown_record_changes(world: World) -> None:
     assert (erased.versions, erased.models, erased.rows, erased.quarantined) == ([], [], 0, 0)
     assert world.content() == before
     assert sorted(path.name for path in world.objects.folder.rglob("*")) == objects
+
+
+def test_a_lost_file_is_no_hindrance(world: World) -> None:
+    with world.engine.connect() as connection:
+        version = datasets.get(connection, "d", 1)
+    (digest,) = files_of(world.engine, version)
+    world.objects.remove(digest)
+    erased = erase_rows(world.engine, world.objects, [GONE])
+    assert ("d", 1) in [each[:2] for each in erased.versions]
+    with world.engine.connect() as connection:
+        now = datasets.get(connection, "d", 1)
+        assert "aggregates" not in now.manifest["validation"]
+        assert [life.origin.record_id for life in datasets.lives(connection, now)] == ["b", "a", "c"]
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
 
 
 def steps_of(world: World, folder: Path) -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from outrider.errors import NotFound
+
 from .erased_aggregates import Recount
 from .row_counts import row_counts
 from .versions import Life, Version
@@ -50,8 +52,11 @@ def without_lives(
         manifest["changes"] = _changes(manifest["changes"], number, lives, ended)
     manifest["validation"] = _validation(version, lives)
     if held and (kept := manifest["validation"].get("aggregates")):
-        found = recount.of(version, kept, is_whole=bool(ended) or version.parent is None)
-        manifest["validation"]["aggregates"] = found
+        try:
+            found = recount.of(version, kept, is_whole=bool(ended) or version.parent is None)
+            manifest["validation"]["aggregates"] = found
+        except NotFound:  # a file is lost: figures with the rows in them may not stay
+            del manifest["validation"]["aggregates"]
     if held:
         manifest["erased"] = manifest.get("erased", 0) + len(held)
     return manifest

@@ -185,12 +185,15 @@ def _files(
         positions[row.sha256] |= {life.position for life in lives if life.file == row.file}
     contents: dict[str, tuple[str, int]] = {}
     for digest, gone in positions.items():
-        content = without_rows(objects.mapped(digest), gone)
+        try:
+            content = without_rows(objects.mapped(digest), gone)
+        except NotFound:
+            continue  # lost, and the rows with it
         contents[digest] = objects.put(content), len(content)
         reached("file written")
     return [
         ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
-        for row, (digest, size) in ((row, contents[row.sha256]) for row in rows)
+        for row, (digest, size) in ((row, contents[row.sha256]) for row in rows if row.sha256 in contents)
     ]
 
 
@@ -257,13 +260,17 @@ def _digest(
 def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> dict[str, str]:
     """Tables that were sent for a version and hold the rows, written without them."""
     contents: dict[str, str] = {}
+
+    def is_gone(row: str, test: str | None) -> bool:
+        return row in found.ids or is_case_of(row, test, found.ids)
+
     for job in connection.execute(select(_JOB).where(_JOB.c.kind == "dataset")).all():
         if job.id not in found.uploads:
             continue
         if job.status == "done" and job.result.get("dataset") not in found.lives:
             continue  # all its rows are in that dataset
         try:
-            content = table_without(objects.mapped(found.uploads[job.id]), found.ids)
+            content = table_without(objects.mapped(found.uploads[job.id]), is_gone)
         except NotFound:
             continue
         if content is not None:

@@ -1,8 +1,9 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import repeat
 from typing import BinaryIO
 
 import numpy as np
@@ -15,6 +16,8 @@ from outrider.errors import SchemaMismatch
 
 GROUP_ROWS = 262_144
 _EXACT = 2**53
+ASSERTION = "provenance.assertion"
+"""Column of a sent table that says which assertions flagged a row."""
 READ_BY_MODELS = ("inputs.", "label.")
 """Columns whose values a version may not lose."""
 
@@ -75,16 +78,23 @@ def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
     return buffer.getvalue()
 
 
-def table_without(data: memoryview | bytes, ids: Collection[str]) -> bytes | None:
+def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:
     """Arrow IPC stream of a sent table without some rows.
 
     None where the table has none of them.
+
+    Parameters
+    ----------
+    is_gone
+        Tells by id, and by assertion where the table names any.
     """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         table = reader.read_all()
     if "id" not in table.column_names:
         return None
-    gone = np.array([str(key) in ids for key in table.column("id").to_pylist()], dtype=np.bool_)
+    ids = map(str, table.column("id").to_pylist())
+    tests = table.column(ASSERTION).to_pylist() if ASSERTION in table.column_names else repeat(None)
+    gone = np.fromiter(map(is_gone, ids, tests), dtype=np.bool_, count=table.num_rows)
     if not gone.any():
         return None
     left = _rebuilt(table.filter(pa.array(~gone)))

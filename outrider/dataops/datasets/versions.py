@@ -172,7 +172,7 @@ def _check_erased(connection: Connection, dataset: str, digest: str) -> None:
 
 
 def is_erased_from(connection: Connection, version: Version) -> bool:
-    """True where a version has lost rows since it was read."""
+    """True where rows were erased since the version was read."""
     at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
     return connection.scalar(select(_VERSION.c.digest).where(*at)) != version.digest
 

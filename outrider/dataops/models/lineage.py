@@ -26,6 +26,7 @@ _DATASET = table_of(DatasetVersion)
 _JOB = table_of(Job)
 _ERASED = table_of(ErasedVersion)
 _VERDICT = table_of(GateVerdict)
+_ADD_EDGE = insert(_EDGE).on_conflict_do_nothing()
 
 
 def node_id(name: str, version: str | int) -> str:
@@ -54,7 +55,7 @@ def add_edges(
         for kind, parent, role in parents
     ]
     if rows:
-        connection.execute(insert(_EDGE).on_conflict_do_nothing(), rows)
+        connection.execute(_ADD_EDGE, rows)
 
 
 def report(

@@ -23,6 +23,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
+from outrider.dataops.datasets.entity_rows import rows_of_entities
 from outrider.dataops.datasets.erased import delete_unneeded, erasable_rows, erase_rows
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement import jobs
@@ -444,6 +445,38 @@ def test_nothing_of_an_unknown_record_changes(world: World) -> None:
     assert (erased.versions, erased.models, erased.rows, erased.quarantined) == ([], [], 0, 0)
     assert world.content() == before
     assert sorted(path.name for path in world.objects.folder.rglob("*")) == objects
+
+
+def test_rows_of_an_entity_are_found_in_files_and_sent_tables(world: World) -> None:
+    nobody = rows_of_entities(world.engine, world.objects, ["nobody"])
+    found = rows_of_entities(world.engine, world.objects, [MARKER])
+    assert (nobody, found) == ({}, {"m": [GONE, f"s/t/{GONE}", f"s/t/{GONE}~t"]})
+    erase_rows(world.engine, world.objects, found["m"], model="m")
+    assert rows_of_entities(world.engine, world.objects, [MARKER]) == {}
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
+
+
+def test_the_same_id_of_another_model_stays(world: World) -> None:
+    batch = Batch.from_arrow(table_of_rows([GONE]), model="other")
+    with write(world.engine) as connection:
+        draft = changes.prepare(
+            connection,
+            world.objects,
+            dataset="others",
+            batch=batch,
+            provenance=[Provenance(GONE)],
+            append=False,
+        )
+        changes.commit(connection, draft, validation={}, now_us=1)
+        refused = {GONE: "label: wrong"}
+        quarantine.hold(connection, "others", refused, rules="r", labels={}, now_us=1)
+    before = world.content()["others@1"]
+    counted = erasable_rows(world.engine, [GONE], model="m")
+    erased = erase_rows(world.engine, world.objects, [GONE], model="m")
+    assert (counted.rows, erased.rows, erased.quarantined) == (3, 3, 1)
+    assert world.content()["others@1"] == before
+    assert [name for name, *_ in erase_rows(world.engine, world.objects, [GONE]).versions] == ["others"]
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
 
 
 def test_a_lost_file_is_no_hindrance(world: World) -> None:

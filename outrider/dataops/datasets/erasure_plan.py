@@ -14,6 +14,7 @@ from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
+from .collect import dataset_of
 from .digests import NOT_CONTENT, digests_of, lanes, version_digest
 from .erased_aggregates import Recount, without_erased
 from .erased_manifests import without_ids, without_lives
@@ -36,7 +37,9 @@ class FoundRows:
     lives: Mapping[str, Sequence[Life]]
     """By dataset."""
     versions: Sequence[Version] = field(repr=False)
-    """Of all datasets."""
+    """Of all datasets that were searched."""
+    refusing: frozenset[str] | None
+    """Datasets whose quarantine was searched; None: all."""
     uploads: Mapping[str, str]
     """By job: object of the table that was sent."""
 
@@ -108,18 +111,34 @@ class ErasurePlan:
     models: Sequence[tuple[str, str]]
 
 
-def find_rows(connection: Connection, record_ids: Collection[str]) -> FoundRows:
-    """Rows of records, and of cases made of them, in all datasets."""
+def find_rows(connection: Connection, record_ids: Collection[str], model: str | None) -> FoundRows:
+    """Rows of records, and of cases made of them, in datasets.
+
+    ``model`` is that of the records, whose datasets are searched; None for all.
+    """
     versions = all_versions(connection)
+    refusing = None
+    if model is not None:
+        own = {version.dataset for version in versions if version.model == model}
+        refusing = frozenset(own | {dataset_of(model)})
+        versions = [version for version in versions if version.dataset in own]
+    known = {version.dataset for version in versions}
     ids = frozenset(record_ids) | _cases(connection, versions, frozenset(record_ids))
     lives: dict[str, list[Life]] = defaultdict(list)
     for dataset, life in lives_everywhere(connection, sorted(ids)):
-        lives[dataset].append(life)
+        if dataset in known:
+            lives[dataset].append(life)
+    return FoundRows(ids, lives, versions, refusing, sent_tables(connection, model))
+
+
+def sent_tables(connection: Connection, model: str | None) -> dict[str, str]:
+    """Objects of tables that were sent for a dataset, by job."""
     sent = _JOB.c.params["object"].as_string()
-    uploads = connection.execute(
-        select(_JOB.c.id, sent.label("sent")).where(_JOB.c.kind == "dataset", sent.is_not(None))
+    of_model = [] if model is None else [_JOB.c.model == model]
+    query = select(_JOB.c.id, sent.label("sent")).where(
+        _JOB.c.kind == "dataset", sent.is_not(None), *of_model
     )
-    return FoundRows(ids, lives, versions, {row.id: row.sent for row in uploads})
+    return {row.id: row.sent for row in connection.execute(query)}
 
 
 def _cases(connection: Connection, versions: Sequence[Version], records: frozenset[str]) -> set[str]:

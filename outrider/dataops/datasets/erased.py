@@ -231,7 +231,7 @@ def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
     """Conditions on quarantined rows, for some of the records at a time."""
     ids = sorted(found.ids)
     for start in range(0, len(ids), 500):
-        refused = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
+        refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
         if found.refusing is not None:
             refused.append(_QUARANTINE.c.dataset.in_(sorted(found.refusing)))
         yield refused

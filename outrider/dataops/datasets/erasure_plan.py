@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, or_, select, tuple_
+from sqlalchemy import Connection, Row, or_, select, tuple_
 
 from outrider.dataops.models.lineage import models_made_from
 from outrider.dataops.payloads.objects import ObjectStore
@@ -19,6 +19,7 @@ from .digests import NOT_CONTENT, digests_of, lanes, version_digest
 from .erased_aggregates import Recount, without_erased
 from .erased_manifests import without_ids, without_lives
 from .row_files import table_without, without_rows
+from .stored_rows import runs_of
 from .versions import Life, Version, all_versions, lives_everywhere, read_table, schema_of
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
@@ -40,6 +41,8 @@ class FoundRows:
     """Of all datasets that were searched."""
     refusing: frozenset[str] | None
     """Datasets whose quarantine was searched; None: all."""
+    files: Sequence[Row[Any]]
+    """Row files with the rows, and those that share an object with one."""
     uploads: Mapping[str, str]
     """By job: object of the table that was sent."""
 
@@ -54,7 +57,7 @@ class FoundRows:
     def state(self) -> object:
         """Equal as long as a plan holds."""
         versions = [(version.dataset, version.number, version.digest) for version in self.versions]
-        return self.ids, dict(self.lives), versions, dict(self.uploads)
+        return self.ids, dict(self.lives), versions, list(self.files), dict(self.uploads)
 
     def models(self, connection: Connection) -> list[tuple[str, str]]:
         """Models trained on the rows, and models made from such models."""
@@ -128,7 +131,8 @@ def find_rows(connection: Connection, record_ids: Collection[str], model: str | 
     for dataset, life in lives_everywhere(connection, sorted(ids)):
         if dataset in known:
             lives[dataset].append(life)
-    return FoundRows(ids, lives, versions, refusing, sent_tables(connection, model))
+    files = _sharing(connection, lives)
+    return FoundRows(ids, lives, versions, refusing, files, sent_tables(connection, model))
 
 
 def sent_tables(connection: Connection, model: str | None) -> dict[str, str]:
@@ -176,7 +180,7 @@ def make_plan(
     connection: Connection, objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]
 ) -> ErasurePlan:
     """Write new objects, still unnamed, and make the changed versions."""
-    files = _files(connection, objects, found, reached)
+    files = _files(objects, found, reached)
     versions = [
         changed
         for dataset in dict.fromkeys(version.dataset for version in found.versions)
@@ -191,17 +195,15 @@ def make_plan(
     return ErasurePlan(found, files, versions, uploads, frozenset(unneeded), found.models(connection))
 
 
-def _files(
-    connection: Connection, objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]
-) -> list[ChangedFile]:
+def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]) -> list[ChangedFile]:
     """Row files that hold the rows, each content written once."""
-    places = {(dataset, life.file) for dataset, lives in found.lives.items() for life in lives}
-    query = select(_FILE).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(sorted(places)))
-    rows = connection.execute(query.order_by(_FILE.c.dataset, _FILE.c.file)).all() if places else []
+    rows = found.files
     positions: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        lives = found.lives[row.dataset]
-        positions[row.sha256] |= {life.position for life in lives if life.file == row.file}
+        lives = [life for life in found.lives.get(row.dataset, ()) if life.file == row.file]
+        for _, run in runs_of(row.file, row.rows, row.parts, row.packed):
+            of_run = (life.position - run.position for life in lives)
+            positions[row.sha256] |= {run.start + at for at in of_run if 0 <= at < run.rows}
     contents: dict[str, tuple[str, int]] = {}
     for digest, gone in positions.items():
         try:
@@ -210,10 +212,21 @@ def _files(
             continue  # lost, and the rows with it
         contents[digest] = objects.put(content), len(content)
         reached("file written")
-    return [
-        ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
-        for row, (digest, size) in ((row, contents[row.sha256]) for row in rows if row.sha256 in contents)
-    ]
+    return [_exchanged(row, *contents[row.sha256]) for row in rows if row.sha256 in contents]
+
+
+def _exchanged(row: Row[Any], digest: str, size: int) -> ChangedFile:
+    """Row file with other content; of one that is packed with others, the size stays."""
+    size = row.bytes if row.packed is not None else size
+    return ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
+
+
+def _sharing(connection: Connection, lives: Mapping[str, Sequence[Life]]) -> list[Row[Any]]:
+    """Row files of lives, and those that are packed with them."""
+    places = sorted({(dataset, life.file) for dataset, some in lives.items() for life in some})
+    held = select(_FILE.c.sha256).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(places))
+    query = select(_FILE).where(_FILE.c.sha256.in_(held)).order_by(_FILE.c.dataset, _FILE.c.file)
+    return list(connection.execute(query)) if places else []
 
 
 def _changed(

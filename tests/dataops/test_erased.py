@@ -23,8 +23,8 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
-from outrider.dataops.datasets.entity_rows import rows_of_entities
 from outrider.dataops.datasets.erased import delete_unneeded, erasable_rows, erase_rows
+from outrider.dataops.datasets.erasure.entities import rows_of_entities
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.models import lineage
@@ -33,6 +33,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import DatasetVersion, ErasedObject, Job
 from outrider.dataops.state.tables import table_of
+from outrider.dataops.upkeep.compaction import compact
 from outrider.errors import Erased, NotFound
 from tests.databases import migrated
 
@@ -445,6 +446,35 @@ def test_nothing_of_an_unknown_record_changes(world: World) -> None:
     assert (erased.versions, erased.models, erased.rows, erased.quarantined) == ([], [], 0, 0)
     assert world.content() == before
     assert sorted(path.name for path in world.objects.folder.rglob("*")) == objects
+
+
+def test_packed_rows_and_the_files_that_they_lay_in_go_too(world: World) -> None:
+    compact(world.engine, world.objects, "d")
+    before = world.content()
+    unnamed = {path.name for path in world.objects.folder.glob("??/*")}
+    erase_rows(world.engine, world.objects, [GONE], is_alone=True)
+    after = world.content()
+    for name, (_, rows, origins) in before.items():
+        assert after[name][1] == [row for row in rows if GONE not in row["id"]]
+        assert after[name][2] == [origin for origin in origins if GONE not in origin.record_id]
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
+    assert unnamed & {path.name for path in world.objects.folder.glob("??/*")}, "others stay"
+
+
+def test_leftovers_of_a_commit_that_failed_go_once_nobody_can_name_them(world: World) -> None:
+    with world.engine.connect() as connection:
+        changes.prepare(
+            connection,
+            world.objects,
+            dataset="d",
+            batch=Batch.from_arrow(table_of_rows([GONE, "left"]), model="m"),
+            provenance=[Provenance(GONE), Provenance("left")],
+            append=True,
+        )
+    erase_rows(world.engine, world.objects, [GONE])
+    assert len(set(traces(world, MARKER))) == 1, "a commit may be about to name it"
+    erase_rows(world.engine, world.objects, [GONE], is_alone=True)
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
 
 
 def test_rows_of_an_entity_are_found_in_files_and_sent_tables(world: World) -> None:

@@ -30,12 +30,14 @@ from outrider.dataops.state.improvement_tables import (
 )
 from outrider.dataops.state.tables import table_of
 
-from .erasure_plan import ErasurePlan, FoundRows, find_rows, make_plan
+from .erasure.plan import ErasurePlan, FoundRows, find_rows, make_plan
 from .versions import Life
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED, _OBJECT = table_of(ErasedVersion), table_of(ErasedObject)
 _QUARANTINE, _JOB = table_of(Quarantine), table_of(Job)
+LEFT_S = 86_400.0
+"""Age of an unnamed object that no commit is about to name."""
 _TRIES = 5
 """Plans that commits beside may overtake, until one is made with the lock held."""
 
@@ -78,6 +80,7 @@ def erase_rows(
     record_ids: Sequence[str],
     *,
     model: str | None = None,
+    is_alone: bool = False,
     reached: Callable[[str], None] = lambda _step: None,
 ) -> ErasedVersions:
     """Erase the rows of records from every version of every dataset.
@@ -91,11 +94,15 @@ def erase_rows(
     model
         Of the records: datasets of other models, where the same id is another record's, stay as they are.
         None for all models.
+    is_alone
+        True where no other process uses the store: unnamed objects with the rows, such as those of a commit
+        that failed, go whatever their age. Else those that are younger than a day stay, which a commit may be
+        about to name.
     reached
         Called with the name of each step that is done, where a crash may come.
     """
     delete_unneeded(engine, store, reached=reached)
-    erased = _erase(engine, store, record_ids, model, reached)
+    erased = _erase(engine, store, record_ids, model, reached, left_s=0.0 if is_alone else LEFT_S)
     delete_unneeded(engine, store, reached=reached)
     return erased
 
@@ -124,10 +131,14 @@ def _erase(
     record_ids: Sequence[str],
     model: str | None,
     reached: Callable[[str], None],
+    *,
+    left_s: float,
 ) -> ErasedVersions:
     for _ in range(_TRIES):
         with engine.connect() as connection:
-            plan = make_plan(connection, store, find_rows(connection, record_ids, model), reached)
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
         reached("planned")
         with write(engine) as connection:
             if find_rows(connection, record_ids, model).state == plan.found.state:
@@ -135,7 +146,9 @@ def _erase(
                 break
     else:
         with write(engine) as connection:
-            plan = make_plan(connection, store, find_rows(connection, record_ids, model), reached)
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
             erased = _apply(connection, plan, reached)
     reached("committed")
     return erased

@@ -1,12 +1,13 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import repeat
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from outrider.assertions.columns import as_type, null_column, wider_type
@@ -66,6 +67,15 @@ def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
             start += table.num_rows
     return buffer.getvalue()
+
+
+def has_ids(data: memoryview | bytes, ids: Collection[str]) -> Iterator[bool]:
+    """True for each row group with one of some ids."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    wanted = pa.array(sorted(ids), pa.string())
+    for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
+        found = file.read_row_group(group, ["id"]).column("id").cast(pa.string())
+        yield bool(pc.any(pc.is_in(found, wanted)).as_py())
 
 
 def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:

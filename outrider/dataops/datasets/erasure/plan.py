@@ -8,21 +8,37 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row, or_, select, tuple_
 
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.digests import NOT_CONTENT, digests_of, lanes, version_digest
+from outrider.dataops.datasets.row_files import has_ids, table_without, without_rows
+from outrider.dataops.datasets.stored_rows import runs_of
+from outrider.dataops.datasets.versions import (
+    Life,
+    Version,
+    all_versions,
+    lives_everywhere,
+    read_table,
+    schema_of,
+)
 from outrider.dataops.models.lineage import models_made_from
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, Job
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    Job,
+    ModelVersion,
+)
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .collect import dataset_of
-from .digests import NOT_CONTENT, digests_of, lanes, version_digest
-from .erased_aggregates import Recount, without_erased
-from .erased_manifests import without_ids, without_lives
-from .row_files import table_without, without_rows
-from .stored_rows import runs_of
-from .versions import Life, Version, all_versions, lives_everywhere, read_table, schema_of
+from .manifests import without_ids, without_lives
+from .recount import Recount, without_erased
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
+_VERSION, _MODEL = table_of(DatasetVersion), table_of(ModelVersion)
+_PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
+"""First bytes of a row file and of an Arrow IPC stream."""
 CASES = "behavioral test"
 """How the label source of rows begins that were cases of behavioral tests, made of records."""
 _COPY = "~"
@@ -177,9 +193,17 @@ def is_case_of(row: str, test: str | None, records: Collection[str]) -> bool:
 
 
 def make_plan(
-    connection: Connection, objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]
+    connection: Connection,
+    objects: ObjectStore,
+    found: FoundRows,
+    reached: Callable[[str], None],
+    *,
+    left_s: float,
 ) -> ErasurePlan:
-    """Write new objects, still unnamed, and make the changed versions."""
+    """Write new objects, still unnamed, and make the changed versions.
+
+    ``left_s`` is the age from which on an unnamed object with the rows is a leftover.
+    """
     files = _files(objects, found, reached)
     versions = [
         changed
@@ -192,6 +216,7 @@ def make_plan(
         docs = changed.before.manifest.get("validation", {}).get("data_docs")
         if docs and "data_docs" not in changed.manifest["validation"]:
             unneeded.add(docs)
+    unneeded |= _leftovers(connection, objects, found, left_s)
     return ErasurePlan(found, files, versions, uploads, frozenset(unneeded), found.models(connection))
 
 
@@ -287,6 +312,35 @@ def _digest(
     total = np.frombuffer(version.state, dtype="<u2").astype(np.uint16)
     state = total - lanes([life.digest for life in held if life.digest is not None])
     return version_digest(columns, rows, state), state.astype("<u2").tobytes()
+
+
+def _leftovers(
+    connection: Connection, objects: ObjectStore, found: FoundRows, older_than_s: float
+) -> set[str]:
+    """Objects with the rows that nothing names: of a commit that failed, or packed elsewhere since."""
+    docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
+    named = {
+        digest
+        for column in (_FILE.c.sha256, docs, _MODEL.c.weights, _JOB.c.params["object"].as_string())
+        for digest in connection.scalars(select(column).where(column.is_not(None)).distinct())
+    }
+    unnamed = (digest for digest in objects.digests(older_than_s=older_than_s) if digest not in named)
+    return {digest for digest in unnamed if _holds(objects, digest, found.ids)}
+
+
+def _holds(objects: ObjectStore, digest: str, ids: frozenset[str]) -> bool:
+    """True for a row file or a sent table with any of the rows."""
+    try:
+        data = objects.mapped(digest)
+    except (NotFound, ValueError):  # deleted meanwhile, or no object
+        return False
+    if bytes(data[:4]) == _PARQUET:
+        return any(has_ids(data, ids))
+    is_stream = bytes(data[:4]) == _STREAM
+    return (
+        is_stream
+        and table_without(data, lambda row, test: row in ids or is_case_of(row, test, ids)) is not None
+    )
 
 
 def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> dict[str, str]:

@@ -13,7 +13,7 @@ from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVer
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .erasure_plan import sent_tables
+from .plan import sent_tables
 
 _COLUMNS = ("id", "entity")
 _FILE, _VERSION, _JOB = table_of(DatasetRowFile), table_of(DatasetVersion), table_of(Job)

@@ -5,7 +5,6 @@ read end of a pipe; when this process dies, however it dies, the pipe ends and s
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from outrider.monitor.settings.reload import Changed, Reload
 
 from .bell import HEAR_FD, RING_FD
 from .child import SUPERVISOR
+from .folder_lock import take_folder
 
 log = logging.getLogger("outrider.supervisor")
 
@@ -45,10 +45,6 @@ DRAIN_S = 9.0
 """Time to finish after SIGTERM; what is left is killed, so that all is over within ten seconds."""
 INTAKE_DRAIN_S = 5.0
 """Of it, while the others still work; they need time too."""
-
-
-class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
-    """Another supervisor holds the data folder."""
 
 
 @dataclass(slots=True)
@@ -124,8 +120,7 @@ class Supervisor:
         """
         keep_files_private()
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "run").mkdir(exist_ok=True)
-        self._take_lock()
+        self._lock = take_folder(self.folder)
         make_private(self.folder)
         control_read, control_write = os.pipe()
         receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -169,16 +164,6 @@ class Supervisor:
                 os.close(number)
             (self.folder / "run" / "server.json").unlink(missing_ok=True)
             os.close(self._lock)
-
-    def _take_lock(self) -> None:
-        self._lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise AlreadyRunning(
-                f"{self.folder} is in use by another `outrider serve`; stop it or set storage.folder"
-            ) from None
 
     def _listen(self) -> socket.socket:
         """Bound here, so that connections wait instead of failing while intake starts again."""

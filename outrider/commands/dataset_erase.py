@@ -1,10 +1,15 @@
 """``outrider dataset erase``: remove a person, or single records, everywhere."""
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outrider.errors import ServerError
+
+from .api import Api, connect
 from .output import Config, Json, as_json, table
 
 if TYPE_CHECKING:
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"what": "what", "count": "count"}
 WHO = "command"
+POLL_S, MOST_S = 0.5, 3600.0
 Names = Annotated[
     list[str] | None, typer.Option("--subject", help="Entity whose records go; may be repeated.")
 ]
@@ -48,9 +54,41 @@ def erase(
     try:
         lock = take_folder(settings.data_folder)
     except AlreadyRunning:
-        raise typer.BadParameter("a service runs: stop it first") from None
-    del lock  # until this process ends
-    _erase_here(settings, wanted, dry_run=dry_run, yes=yes, json=json)
+        _erase_there(connect(config), wanted, dry_run=dry_run, yes=yes, json=json)
+        return
+    try:
+        _erase_here(settings, wanted, dry_run=dry_run, yes=yes, json=json)
+    finally:
+        os.close(lock)
+
+
+def _erase_there(api: Api, wanted: "ErasureTarget", *, dry_run: bool, yes: bool, json: bool) -> None:
+    """Let the running service erase, and wait until it is back."""
+    body = {"subjects": list(wanted.subjects), "records": list(wanted.records), "model": wanted.model}
+    if dry_run or not yes:
+        counted = api.post("/v1/erasures", {**body, "dry_run": True})
+        show({"would_go": counted["would_go"]}, json=json and dry_run)
+        if dry_run:
+            return
+        typer.confirm("Erase this for good?", abort=True)
+    id_ = api.post("/v1/erasures", body)["erasure"]
+    deadline = time.monotonic() + MOST_S
+    while (found := _state(api, id_)) is None or found["state"] == "pending":
+        if time.monotonic() > deadline:
+            raise ServerError(f"still pending: `GET /v1/erasures/{id_}` says when it is done")
+        time.sleep(POLL_S)
+    if found["problem"]:
+        raise ServerError(f"not all has gone, the next start tries again: {found['problem']}")
+    show(found, json=json)
+
+
+def _state(api: Api, id_: str) -> dict[str, Any] | None:
+    """State of an erasure; None while the service is away."""
+    try:
+        found: dict[str, Any] = api.get(f"/v1/erasures/{id_}")
+    except ServerError:
+        return None
+    return found
 
 
 def _erase_here(
@@ -61,6 +99,7 @@ def _erase_here(
     from outrider.dataops.erasure.pending import ask
     from outrider.dataops.state.database import now_us
     from outrider.monitor.migrate import migrate
+    from outrider.monitor.settings.erasure_place import place_of
 
     keep_files_private()
     migrate(settings)
@@ -76,15 +115,6 @@ def _erase_here(
     _note_write(settings.data_folder, id_)
     complete(place)
     show(result_of(place, id_), json=json)
-
-
-def place_of(settings: "Settings") -> "Place":
-    """Data folder of a configuration, with suites that may hold records."""
-    from outrider.behavioral_tests.suite_file import SUFFIX
-    from outrider.dataops.erasure.erasing import Place
-
-    suites = [path for model in settings.models for path in settings.behavior_files(model)]
-    return Place(settings.data_folder, sorted({path for path in suites if path.name.endswith(SUFFIX)}))
 
 
 def result_of(place: "Place", id_: str) -> dict[str, Any]:

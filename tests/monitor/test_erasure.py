@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from outrider.commands.dataset_erase import place_of
 from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.monitor.settings.erasure_place import place_of
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places
 

@@ -34,6 +34,8 @@ class PendingErasure:
     wanted: ErasureTarget
     who: str
     asked_us: int
+    problem: str = ""
+    """Why it failed when it was tried last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ def pending(folder: Path) -> list[PendingErasure]:
         if _ID.fullmatch(path.stem):
             told = json.loads(path.read_text(encoding="utf-8"))
             wanted = ErasureTarget.from_dict(told["wanted"])
-            found.append(PendingErasure(path.stem, wanted, told["who"], int(told["asked_us"])))
+            found.append(
+                PendingErasure(path.stem, wanted, told["who"], int(told["asked_us"]), told["problem"])
+            )
     return sorted(found, key=lambda one: (one.asked_us, one.id))
 
 
@@ -75,6 +79,12 @@ def keep_ids(folder: Path, one: PendingErasure, found: Found) -> None:
     """Note the ids found, which could not be found again."""
     ids = {model: sorted(own) for model, own in found.ids.items()}
     _write(folder, replace(one, wanted=replace(one.wanted, ids=ids)))
+
+
+def note_problem(folder: Path, problem: str) -> None:
+    """Note why pending erasures failed."""
+    for one in pending(folder):
+        _write(folder, replace(one, problem=problem))
 
 
 def forget(folder: Path, one: PendingErasure) -> None:
@@ -113,5 +123,5 @@ def note_hashes(
 
 
 def _write(folder: Path, one: PendingErasure) -> None:
-    body = {"wanted": one.wanted.to_dict(), "who": one.who, "asked_us": one.asked_us}
+    body = {"wanted": one.wanted.to_dict(), "who": one.who, "asked_us": one.asked_us, "problem": one.problem}
     write_whole(folder / FOLDER / f"{one.id}.json", json.dumps(body))

@@ -29,6 +29,8 @@ _ROW, _VERSION, _REFUSED = (table_of(one) for one in (DatasetRow, DatasetVersion
 _ASSERTION = table_of(AssertionRow)
 _CHECKSUM_BYTES = 4
 """In front of what waits in the journal."""
+_SEPARATOR = "\x1f"
+"""Between scope and id, in the key of a side."""
 _CHUNK = 500
 
 
@@ -245,7 +247,7 @@ def _search_waiting(journal: SqliteJournal, wanted: ErasureTarget, found: Found)
     for half in journal.waiting():
         if wanted.concerns(half.model) and _is_wanted(half, schemas, wanted, found):
             found.halves.append((half.model, half.key))
-            found.add_ids(half.model, [half.key])
+            found.add_ids(half.model, [_id_of(half)])
     named = {*wanted.subjects, *wanted.records, *found.all_ids}
     for note in journal.notes():
         if any(text in named for text in _texts(note.payload[_CHECKSUM_BYTES:])):
@@ -255,7 +257,7 @@ def _search_waiting(journal: SqliteJournal, wanted: ErasureTarget, found: Found)
 def _is_wanted(
     half: Half, schemas: Mapping[tuple[str, str], pa.Schema], wanted: ErasureTarget, found: Found
 ) -> bool:
-    if half.key in wanted.records or half.key in found.ids.get(half.model, ()):
+    if _id_of(half) in wanted.records or _id_of(half) in found.ids.get(half.model, ()):
         return True
     schema = schemas.get((half.model, half.digest))
     if half.side == DONE or schema is None or not wanted.subjects:
@@ -265,6 +267,11 @@ def _is_wanted(
     except (pa.ArrowException, OSError):
         return False
     return bool(_named(table, "entity", wanted.subjects).any())
+
+
+def _id_of(half: Half) -> str:
+    """Id of the record of a side, whose key begins with the scope of the id."""
+    return half.key.rpartition(_SEPARATOR)[2]
 
 
 def _texts(packed: bytes) -> Iterator[str]:

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.errors import OutriderError
+from outrider.errors import NotFound
 
 MOST_NAMED = 10_000
 """Subjects and records of one erasure."""
 
 
-class UnknownSubject(OutriderError):  # noqa: N818 - reads as the state it is
+class UnknownSubject(NotFound):
     """No trace of a subject or record is stored."""
 
 

@@ -1,5 +1,7 @@
 """Exceptions, one class per thing a caller handles differently."""
 
+from collections.abc import Mapping
+
 
 class OutriderError(Exception):
     """Base of every error that Outrider raises on purpose."""
@@ -39,7 +41,17 @@ class JournalUnreadable(OutriderError):  # noqa: N818 - reads as the event it is
 
 
 class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
-    """Dataset version did not pass its checks, listed in the message."""
+    """Dataset version did not pass its checks, listed in the message.
+
+    Attributes
+    ----------
+    rows
+        Reasons of the rows that do not pass by themselves.
+    """
+
+    def __init__(self, message: str, *, rows: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.rows: Mapping[int, str] = rows or {}
 
 
 class GateRefused(OutriderError):  # noqa: N818 - named in the public contract

@@ -62,7 +62,7 @@ def canonical_table(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.Re
     """Record batch of every system column, parts ordered: equal fields concatenate."""
     arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
     defaults = {
-        "id": lambda: pa.array([str(row) for row in range(rows)], pa.string()),
+        "id": lambda: pa.array(np.arange(rows)).cast(pa.string()),
         "ts": lambda: arrays["received"],
         "weight": lambda: pa.array(np.ones(rows)),
         "partial": lambda: pa.array(np.zeros(rows, dtype=np.bool_)),

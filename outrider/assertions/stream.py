@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion
 from .batch import SYSTEM, Batch
-from .extents import concat, take
+from .entity_rows import concat, take
 from .flags import FiredRows, Flags, Seen, flags_of, found_in
 from .group import Group
 from .window import Window

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .arrivals import NEVER, Ints
-from .extents import grown
+from .entity_rows import grown
 
 
 class Entities:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .arrivals import Bools, Ints, order_by_time
 from .batch import Batch
-from .extents import Gathered
+from .entity_rows import Gathered
 
 RELEASED = "~released"
 """Column of kept rows: judged already."""

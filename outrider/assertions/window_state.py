@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .arrivals import NEVER, Bools, Ints, WatermarkPolicy, judge_arrivals, order_by_time, stable_order
 from .batch import MARKS, SYSTEM, Batch
 from .columns import entity_codes, mix, null_column
-from .extents import Extents, concat, numbers, take
+from .entity_rows import EntityRows, concat, numbers, take
 from .group import Group
 from .window import Window
 from .window_columns import entity_column, merged_schema, record_hashes, widened
@@ -72,7 +72,7 @@ class WindowState:
         self._forget()
 
     def _forget(self) -> None:
-        self._rows, self._hashes, self._known = Extents(), Extents(), Entities()
+        self._rows, self._hashes, self._known = EntityRows(), EntityRows(), Entities()
 
     # ---- size ------------------------------------------------------------------------------------------
 
@@ -500,8 +500,8 @@ class WindowState:
         codes, state = self._known.codes, self._known
         entities = [values[codes] for values in (state.last, state.newest, state.floor, state.held)]
         tables = []
-        for extents, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
-            found = extents.gather(codes)
+        for rows, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
+            found = rows.gather(codes)
             order = found.index[stable_order(found.owner, max(len(codes), 1))]
             none = pa.RecordBatch.from_arrays([null_column(0, f.type) for f in schema], schema=schema)
             tables.append(take(concat([none, *found.tables]), order))

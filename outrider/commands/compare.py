@@ -97,7 +97,11 @@ def compare(
     ] = None,
     hash_: Annotated[
         list[str] | None,
-        typer.Option("--hash", help="Column whose values are hashed first (may be repeated)."),
+        typer.Option(
+            "--hash",
+            help="Column that a placeholder takes the place of, or of the kinds of values in it: "
+            "inputs.text=email,card (may be repeated).",
+        ),
     ] = None,
     safe_to_ask: Annotated[
         list[str] | None,

@@ -113,7 +113,7 @@ def diff(name: Name, old: int, new: int, config: Config = None, json: Json = Fal
     typer.echo(", ".join(f"{len(found[kind])} {kind}" for kind in kinds))
     rows = [_told(row) for row in found["rows"]]
     if rows:
-        names = ("row", "change", "labels", "label from", "flagged by", "part")
+        names = ("row", "change", "labels", "label from", "flagged by", "model", "part")
         table(rows, {key: key for key in names}, empty="")
     if (more := sum(len(found[kind]) for kind in kinds) - len(rows)) > 0:
         typer.echo(f"and {more} more: --json has up to {MOST_ROWS}")
@@ -125,6 +125,9 @@ def rows(
     output: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .jsonl.")],
     version: Annotated[str, typer.Option(help="Number of the version.")] = "newest",
     part: Annotated[str | None, typer.Option(help="train or held_out; both by default.")] = None,
+    provenance: Annotated[
+        bool, typer.Option("--provenance", help="Add columns provenance.*: flags, label, reviewer, weight.")
+    ] = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -136,7 +139,8 @@ def rows(
     from outrider.commands.tables import from_ipc, write_table
 
     check_format(output, "--output")
-    found = from_ipc(connect(config).get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
+    path = f"/v1/datasets/{name}/versions/{version}/rows"
+    found = from_ipc(connect(config).get_bytes(path, part=part, provenance=provenance or None))
     write_table(found, output)
     tell(
         {"file": str(output), "rows": found.num_rows}, f"{found.num_rows} rows written to {output}", json=json
@@ -154,9 +158,16 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
         ", ".join(f"{value}" for value in (row[f"labels_{side}"] or {}).values())
         for side in ("before", "after")
     ]
-    columns = {"label from": "label_source", "flagged by": "assertion", "part": "part"}
+    columns = {"label from": "label_source", "model": "model_version", "part": "part"}
     told = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
+    told["flagged by"] = _flags(row["after"] or row["before"])
     return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | told
+
+
+def _flags(origin: dict[str, Any]) -> str:
+    """Assertions with their severity; of rows of earlier releases and imported ones the names."""
+    told = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
+    return ", ".join(told) or origin["assertion"] or ""
 
 
 def _from_to(before: str, after: str) -> str:

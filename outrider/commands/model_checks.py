@@ -53,6 +53,33 @@ def base_problem(settings: "Settings", name: str, reference: str | None) -> Iter
         yield f"adapted_from: {base} has no version {version!r}; there are {', '.join(known)}"
 
 
+def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
+    """Columns to redact that no stored record has, with the nearest."""
+    import difflib
+
+    model = settings.models[name]
+    if not model.redact or not settings.journal_path.is_file():
+        return
+    import pyarrow as pa
+
+    from outrider.dataops.journal.journal import SqliteJournal
+
+    journal = SqliteJournal(settings.journal_path, read_only=True)
+    try:
+        seen = [
+            pa.ipc.read_schema(pa.py_buffer(each.payload)) for each in journal.schemas() if each.model == name
+        ]
+    finally:
+        journal.close()
+    known = {*model.columns, *model.declared_inputs, f"outputs.{model.target}"}
+    known |= {column for schema in seen for column in schema.names}
+    for column in sorted(model.redact.keys() - known):
+        part, _, field = column.partition(".")
+        beside = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
+        if field != "*" and (near := difflib.get_close_matches(field, beside, n=1)):
+            yield f"redact.{column}: no record has this column; did you mean {beside[near[0]]!r}?"
+
+
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
     if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:

@@ -27,6 +27,14 @@ def record(
     minutes: Annotated[float, typer.Option(min=0.001, help="How long to record.")] = 10.0,
     records: Annotated[int, typer.Option(min=1, help="Most records.")] = 100_000,
     model: ModelOption = None,
+    hash_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hash",
+            help="Column that a placeholder takes the place of, or of the kinds of values in it: "
+            "inputs.text=email,card (may be repeated).",
+        ),
+    ] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -36,7 +44,10 @@ def record(
     """
     import pyarrow as pa
 
+    from outrider.monitor.compare.redaction import Redaction
+
     check_format(out, "--out")
+    redaction = Redaction(hash=hash_ or ())
     if not out.parent.is_dir():
         raise OutriderError(f"--out: there is no folder {out.parent}")
     api = connect(config)
@@ -46,12 +57,18 @@ def record(
     count = 0
     try:
         for table in _until(api, name, until):
-            parts.append(table.slice(0, records - count))
+            parts.append(redaction.table(table.slice(0, records - count)))
             count += parts[-1].num_rows
             if count >= records:
                 break
     except KeyboardInterrupt:
         typer.echo(f"ended after {count:,} records", err=True)
+    missing = sorted(redaction.names - redaction.found)
+    if count and missing:
+        there = ", ".join(name for part in parts for name in part.column_names if "." in name)
+        raise OutriderError(
+            f"--hash: no column {missing[0]} in the records, nothing is written; there are {there}"
+        )
     if count:
         write_frame(pa.concat_tables(parts, promote_options="permissive").to_pandas(), out)
     tell({"to": str(out), "records": count}, f"{count} records written to {out}", json=json)

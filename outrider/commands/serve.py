@@ -127,10 +127,12 @@ def _announce(url: str, settings: "Settings") -> None:
     if settings.server.log_format == "json":
         log.info("outrider is up", extra={"url": url, "page": page, "until": until})
         return
+    key = folder / "key.ingest"
+    shown = key.relative_to(Path.cwd()) if key.is_relative_to(Path.cwd()) else key
     how = f"this link works once, until {until[11:16]} UTC" if until else "paste a key there"
     sys.stderr.write(
         f"\n  Outrider is up.\n"
-        f"  records  POST {url}/v1/records   key in {os.path.relpath(folder / 'key.ingest')}\n"
+        f"  records  POST {url}/v1/records   key in {shown}\n"
         f"  page     {how}; `outrider login` prints another:\n"
         f"{page}\n\n"  # on a line of its own, unbroken: a terminal of 80 columns holds it
     )

@@ -57,6 +57,14 @@ ROWS: tuple[PanelRow, ...] = (
                 unit="reqps",
             ),
             Panel(
+                "Redacted",
+                "Values replaced before they were written; records left out of agreement with the replica.",
+                (
+                    (rate("outrider_redacted_values_total", "model, kind"), "{{model}} {{kind}}"),
+                    (rate("outrider_records_redacted_total", "model"), "{{model}} records left out"),
+                ),
+            ),
+            Panel(
                 "Requests and responses joined",
                 "What became of requests and responses that came apart.",
                 ((rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),

@@ -85,6 +85,28 @@ class RunFacts:
     """From the command to the first flagged record."""
     challengers: Sequence[Mapping[str, Any]] = ()
     """Shadow tests of the challengers that ran beside version 1."""
+    corrected: Sequence[Mapping[str, Any]] = ()
+    """Dataset rows whose label was corrected, with provenance, labels and record."""
+
+    @property
+    def traced(self) -> Mapping[str, Any] | None:
+        """Corrected training row whose provenance is shown; None without any."""
+        return next((row for row in self.corrected if leads_back(row)), None)
+
+
+def leads_back(row: Mapping[str, Any]) -> bool:
+    """True where a training row names its record's flags and label."""
+    origin, record = row["after"], row["record"]
+    if origin is None or origin["part"] != "train" or record["id"] != origin["record_id"]:
+        return False
+    flags = {
+        (flag["assertion"], flag["revision"], flag["severity"])
+        for flag in record["flags"]
+        if flag["slot"] == "champion"
+    }
+    named = {(flag["assertion"], flag["revision"], flag["severity"]) for flag in origin["flags"]}
+    is_label = record["labels"][0]["source"] == origin["label_source"]
+    return bool(named) and named <= flags and is_label
 
 
 def pairs(answers: Iterable[FrameAnswer]) -> dict[str, Pair]:
@@ -171,6 +193,16 @@ def criteria(facts: RunFacts) -> list[Criterion]:
             else "no verdict",
         ),
         Criterion(
+            "corrected labels changed their rows in the next dataset version",
+            0 < len(facts.corrected) == facts.labels.get("corrected"),
+            f"{facts.labels.get('corrected', 0)} labels corrected, {len(facts.corrected)} rows changed",
+        ),
+        Criterion(
+            "a training row leads back to its record and the assertions that flagged it",
+            facts.traced is not None,
+            _origin(facts.traced),
+        ),
+        Criterion(
             "no final card was trained on",
             bool(facts.trained_cards) and not final_cards & facts.trained_cards,
             f"{len(final_cards)} final cards, {len(facts.trained_cards)} cards in training data, "
@@ -184,6 +216,16 @@ def criteria(facts: RunFacts) -> list[Criterion]:
             f"{facts.dead_letters} unusable",
         ),
     ]
+
+
+def _origin(row: Mapping[str, Any] | None) -> str:
+    """Record, flags and labels of a row, in words."""
+    if row is None:
+        return "no row"
+    origin = row["after"]
+    flags = ", ".join(f"{flag['assertion']} {flag['severity']:.2g}" for flag in origin["flags"])
+    before, after = (next(iter(row[f"labels_{side}"].values())) for side in ("before", "after"))
+    return f"{row['id']}: version {origin['model_version']} flagged by {flags}; label {before} → {after}"
 
 
 def _percent(value: float) -> str:

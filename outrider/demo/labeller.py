@@ -1,4 +1,4 @@
-"""Human labeller: queued cards, and some late, unasked.
+"""Human labeller: queued cards, a few misread, and some late, unasked.
 
 ``python -m outrider.demo.labeller --seed S --truth FILE``; it knows ``OUTRIDER_URL`` and the key. What is on
 a card it reads from the driver's truth file, as a human would from the card.
@@ -21,6 +21,10 @@ MODEL = "digits"
 LATE_SHARE = 0.05
 LATE_S = 1.0
 """Late labels come this long after the card."""
+MISREAD = 3
+"""Cards of the queue that are read wrongly at the first look."""
+LOOKS_LIKE = {0: 6, 1: 7, 2: 7, 3: 5, 4: 9, 5: 3, 6: 0, 7: 1, 8: 3, 9: 4}
+"""What a digit is taken for."""
 LOOK_S = 1.0
 """Time taken over the cards of the queue."""
 POLL_S = 0.2
@@ -75,6 +79,16 @@ def late_labels(answers: Iterable[FrameAnswer], seed: int) -> dict[str, int]:
     }
 
 
+def misread(records: Iterable[str], seed: int) -> list[str]:
+    """Queued records that get a wrong label, the same each time."""
+    salt = str(seed).encode()[:16]
+
+    def draw(record: str) -> bytes:
+        return hashlib.blake2b(record.encode(), digest_size=8, salt=salt, person=b"misread").digest()
+
+    return sorted(records, key=draw)[:MISREAD]
+
+
 def main() -> None:
     """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.demo.labeller")
@@ -97,7 +111,7 @@ def main() -> None:
         waiting = [item for item in waiting if item[0] > now]
         try:
             server.label(due, "inspection")
-            answer_queue(server, digits)
+            answer_queue(server, digits, options.seed)
         except (urllib.error.URLError, ConnectionError, FileNotFoundError) as error:  # no key: not up yet
             if isinstance(error, urllib.error.HTTPError) and error.code < 500:
                 raise
@@ -105,13 +119,15 @@ def main() -> None:
         time.sleep(POLL_S)
 
 
-def answer_queue(server: LabellingApi, digits: dict[str, int]) -> None:
-    """Label all cards in the queue, as one block."""
+def answer_queue(server: LabellingApi, digits: dict[str, int], seed: int) -> None:
+    """Label all queued cards as one block, a few of them wrongly."""
     found = server.ask(f"/v1/label-requests?model={MODEL}&status=open")
     wanted = [request["record_id"] for request in found["requests"]]
     if wanted:
         time.sleep(LOOK_S)
-        server.label({record: digits[record] for record in wanted}, "labeller")
+        said = {record: digits[record] for record in wanted}
+        said |= {record: LOOKS_LIKE[digits[record]] for record in misread(wanted, seed)}
+        server.label(said, "labeller")
 
 
 if __name__ == "__main__":

@@ -20,11 +20,13 @@ from outrider.errors import OutriderError, ServerError
 from .children import Children, DemoProcess
 from .figures import RunFacts
 from .files import Plan, free_port, write_project
-from .labeller import late_labels
+from .labeller import late_labels, misread
 from .readback import MODEL, read_facts
 from .truth import Truth
 
 PORT = 8470
+SECOND_LOOK = "second look"
+"""Source of the labels that correct others."""
 STAGE_TIMEOUT_S = 240.0
 POLL_S = 0.1
 LOOK_S = 0.4
@@ -125,6 +127,9 @@ class Loop:
         self.go_wrong()
         self.label()
         promoted = self.improve()
+        if not self.plan.is_control:
+            with self._stage("corrected labels"):
+                self._correct()
         with self._stage("a candidate from scratch"):
             refused = None if self.plan.is_control else self._retrain_badly()
         with self._stage("final traffic"):
@@ -278,6 +283,21 @@ class Loop:
 
         self._until(has_ended, "verdict on the automatic retraining", every_s=LOOK_S)
         return found[0]
+
+    def _correct(self) -> None:
+        """A second look at the labels that were bought; the next dataset version takes what it corrects."""
+        requests = self.api.get("/v1/label-requests", model=MODEL, status="all")["requests"]
+        digits = {answer.id: answer.digit for answer in self.state.truth.answers}
+        wrong = misread((request["record_id"] for request in requests), self.plan.seed)
+        self._label_counts["corrected"] = len(wrong)
+        for record in wrong:
+            label = {"model": MODEL, "id": record, "label": {"label": digits[record]}, "source": SECOND_LOOK}
+            self.api.post("/v1/labels", label)
+        self._until(lambda: all(map(self._is_corrected, wrong)), "corrected labels", every_s=LOOK_S)
+
+    def _is_corrected(self, record: str) -> bool:
+        labels = self.api.get(f"/v1/records/{MODEL}/{record}")["labels"]
+        return bool(labels[0]["source"] == SECOND_LOOK)
 
     def _retrain_badly(self) -> dict[str, Any]:
         """As a user might: one epoch, from scratch."""

@@ -56,11 +56,21 @@ def read_facts(
         serving=production.get("/healthz")["version"],
         labels=labels,
         datasets=api.get("/v1/datasets", model=MODEL)["datasets"],
+        corrected=corrected_rows(api) if "corrected" in labels else (),
         deliveries=production.get("/hooks"),
         seconds=seconds,
         first_flag_s=first_flag_s,
         challengers=challengers(api),
     )
+
+
+def corrected_rows(api: Api) -> list[dict[str, Any]]:
+    """Relabelled rows of the second dataset version, with their records."""
+    found = api.get(f"/v1/datasets/{MODEL}-flagged/diff", old=1, new=2, limit=10)["rows"]
+    rows = [row for row in found if row["labels_before"] != row["labels_after"]]
+    for row in rows:
+        row["record"] = api.get(f"/v1/records/{MODEL}/{row['id']}")
+    return rows
 
 
 def challengers(api: Api) -> list[dict[str, Any]]:

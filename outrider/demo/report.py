@@ -12,6 +12,8 @@ from .cards import FAULTS
 from .figures import RunFacts, criteria, fall, fires, pairs
 from .truth import share
 
+CORRECTED = ("id", "before", "after", "labels_before", "labels_after")
+
 
 def as_json(facts: RunFacts) -> dict[str, Any]:
     """Everything that the tables show."""
@@ -32,6 +34,7 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             {key: version[key] for key in ("dataset", "number", "rows", "digest")}
             for version in facts.datasets
         ],
+        "corrected": [{key: row[key] for key in CORRECTED} for row in facts.corrected],
         "trained_on": dict(facts.trained_on),
         "promoted": facts.promoted,
         "refused": None if refused is None else refused["result"].get("candidate"),
@@ -145,6 +148,9 @@ def _story(facts: RunFacts) -> RenderableType:
     for version in facts.datasets:
         name = f"{version['dataset']}@{version['number']}"
         table.add_row("dataset", f"{name}  {version['rows']} rows  {version['digest'][:16]}")
+    if facts.corrected:
+        wrong = ", ".join(row["id"] for row in facts.corrected)
+        table.add_row("corrected", f"{wrong}  (`outrider dataset diff digits-flagged 1 2`)")
     trained = ", ".join(f"{rows} rows of {name}" for name, rows in facts.trained_on.items())
     table.add_row("training", f"version {facts.promoted} from {trained}")
     for message, event in facts.deliveries.items():

@@ -87,7 +87,7 @@ def test_a_slice_that_is_nowhere_and_what_was_redacted_are_told(tmp_path: Path) 
     assert "no record has it" in page.read_text(encoding="utf-8")
     assert "no record has it" in table.read_text(encoding="utf-8")
     assert "--slice attrs.county: no record has it; there is attrs.country" in found.stdout
-    assert "dropped or hashed: attrs.email" in found.stdout
+    assert "dropped or redacted: attrs.email" in found.stdout
     assert "inputs.request.user did not occur: check its spelling" in found.stdout
 
 

@@ -136,6 +136,13 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert re.search(r"r2\W+changed\W+1 → 0\W+train.parquet", told)
     assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3
     assert pq.read_table("rows.parquet").column("label.label").to_pylist() == [0, 1, 1]
+    run("dataset", "rows", "train", "--output", "told.parquet", "--provenance")
+    told_rows = pq.read_table("told.parquet")
+    assert told_rows.column("provenance.label_source").to_pylist() == ["train.parquet"] * 3
+    assert told_rows.column("provenance.part").to_pylist() == ["train"] * 3
+    again = run("dataset", "import", "again", "told.parquet", "--model", "m")
+    assert again["rows"] == 3
+    assert "provenance.part" not in run("dataset", "show", "again")["manifest"]["columns"]
     result = CliRunner().invoke(app, ["dataset", "list"])
     assert "train" in result.output
     with pytest.raises(GateRefused, match="no new flagged and labelled record"):
@@ -417,6 +424,10 @@ def test_failed_cases_become_a_version_to_learn_from(project: Path) -> None:
             "part": "train",
             "label_seq": None,
             "label_row": None,
+            "model_version": None,
+            "flags": [],
+            "reviewer": None,
+            "weight": None,
         }
         for case in (0, 2)
     ]

@@ -53,6 +53,20 @@ def test_a_new_project_passes_its_behavioral_tests_at_once(made: Made) -> None:
     assert (made.folder / "model.npz").is_file()
 
 
+def test_a_model_is_trained_where_its_folder_cannot_be_written(made: Made) -> None:
+    code = """
+from pathlib import Path
+import model
+
+model.PATH = Path("/dev/null/model.npz")
+trained = (model.index if hasattr(model, "index") else model.parameters)()
+print(all(len(array.shape) < 3 and array.size for array in trained.values()))
+"""
+    ran = run(made.folder, "-c", code)
+    assert ran.stdout.splitlines()[-1] == "True", ran.stderr
+    assert "not saved" in ran.stdout
+
+
 def test_its_configuration_names_what_exists_and_its_assertions_judge(made: Made) -> None:
     folder = made.folder
     settings = load_settings(folder / "outrider.toml")

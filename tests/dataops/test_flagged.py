@@ -13,6 +13,7 @@ from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.label_fates import LabelScope, Rows
+from outrider.dataops.flags import reviews
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
@@ -302,6 +303,40 @@ def test_corrected_labels_relabel_their_rows_and_withdrawn_ones_remove_them(
     assert parents == [("d@1", "parent")]
     assert count_new(engine) == 0
     assert is_empty(collect(engine, blocks))
+
+
+def test_a_row_keeps_judged_version_flags_reviewer_and_weight(engine: Engine, blocks: Blocks) -> None:
+    add_record(engine, 1, 0, "a", flags="blurry,flicker")
+    add_record(engine, 1, 1, "b")
+    add_label(engine, 9, "a", 1)
+    add_label(engine, 10, "b", 0)
+    with write(engine) as connection:
+        connection.execute(text("UPDATE record SET version = '3', weight = 2.5 WHERE id = 'a'"))
+        connection.execute(text("UPDATE flag SET version = '4' WHERE record_id = 'b'"))
+        connection.execute(
+            text("UPDATE flag SET severity = 7.25, revision = 'f2' WHERE id = 'a/flicker/champion'")
+        )
+        reviews.give(connection, "a/flicker/champion", is_error=True, source="ada", now_us=1)
+    found = collect(engine, blocks)
+    version = commit(engine, found)
+    with engine.connect() as connection:
+        kept = datasets.provenance(connection, version)
+    assert kept == found.provenance
+    a, b = kept
+    assert a.flagged_by == [datasets.RowFlag("flicker", "f2", 7.25), datasets.RowFlag("blurry", "1", 1.0)]
+    assert (a.assertion, a.model_version, a.reviewer, a.weight) == ("blurry,flicker", "3", "ada", 2.5)
+    assert (a.label_seq, a.label_row, a.label_source) == (9, 0, "human")
+    # Production said nothing to b: the flag knows which version was judged.
+    assert (b.model_version, b.reviewer, b.weight) == ("4", None, 1.0)
+    # A corrected label keeps what is known, also once the flags are gone.
+    with write(engine) as connection:
+        connection.execute(text("DELETE FROM flag"))
+    add_label(engine, 20, "a", 0, source="expert")
+    corrected = commit(engine, collect(engine, blocks))
+    with engine.connect() as connection:
+        now = datasets.provenance(connection, corrected)[0]
+    assert now == dataclasses.replace(a, label_source="expert", label_seq=20)
+    assert now.told()["flags"][0] == {"assertion": "flicker", "revision": "f2", "severity": 7.25}
 
 
 def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_back(

@@ -48,6 +48,28 @@ def test_an_expectation_on_the_table_refuses_all_of_it() -> None:
         validate(rows(), Rules(classes=(0, 1, 2), expectations=[own]))
 
 
+def test_a_refusal_names_the_rows_that_do_not_pass_by_themselves() -> None:
+    table = {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 10}}
+    with pytest.raises(ValidationRefused) as refused:
+        validate(rows(label__label=[0, 11, 2]), Rules(classes=(0, 1, 2), expectations=[table]))
+    assert list(refused.value.rows) == [1]
+    assert "expect_column_values_to_be_in_set" in refused.value.rows[1]
+    with pytest.raises(ValidationRefused) as refused:
+        validate(rows(inputs__age=[np.nan, np.inf, np.nan]), Rules(classes=(0, 1, 2), inputs=("age",)))
+    assert list(refused.value.rows) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["gone", "null"])
+def test_a_declared_input_that_no_row_has_is_the_fault_of_each(name: str) -> None:
+    with pytest.raises(ValidationRefused, match=f"inputs.{name} is") as refused:
+        validate(rows(inputs__null=[None, None, None]), Rules(classes=(0, 1, 2), inputs=(name,)))
+    assert list(refused.value.rows) == [0, 1, 2]
+    # A column that the model does not declare is no fault of a row, though it is one of the table.
+    with pytest.raises(ValidationRefused, match="is null in every row") as refused:
+        validate(rows(inputs__null=[None, None, None]), RULES)
+    assert not refused.value.rows
+
+
 def test_tensors_are_judged_by_their_extremes() -> None:
     images = np.zeros((3, 2, 2), np.float32)
     images[1, 0, 0] = 300

@@ -18,6 +18,28 @@ def answer(number: int, fault: str, phase: str, *, right: bool, first: bool | No
     )
 
 
+FLAG = {"assertion": "ink", "revision": "r1", "severity": 0.5}
+ORIGIN: dict[str, Any] = {
+    "record_id": "faulty.stuck-1",
+    "part": "train",
+    "label_source": "second look",
+    "model_version": "1",
+    "flags": [FLAG],
+}
+CORRECTED: dict[str, Any] = {
+    "id": "faulty.stuck-1",
+    "before": ORIGIN | {"label_source": "labeller"},
+    "after": ORIGIN,
+    "labels_before": {"label.label": 5},
+    "labels_after": {"label.label": 3},
+    "record": {
+        "id": "faulty.stuck-1",
+        "flags": [FLAG | {"slot": "champion"}],
+        "labels": [{"source": "second look"}, {"source": "labeller"}],
+    },
+}
+
+
 def good_run() -> RunFacts:
     """300 healthy cards and 20 of each fault; a third of the faulty ones right before, two thirds after."""
     answers = [answer(n, "healthy", "final", right=n > 5, first=n > 10) for n in range(300)]
@@ -41,11 +63,12 @@ def good_run() -> RunFacts:
         refused_job=refused,
         promoted="2",
         serving="2",
-        labels={"late": 1, "bought": 2},
+        labels={"late": 1, "bought": 2, "corrected": 1},
         datasets=[{"dataset": "digits-flagged", "number": 1, "rows": 2, "digest": "00"}],
         deliveries={},
         seconds={},
         first_flag_s=1.0,
+        corrected=[CORRECTED],
     )
 
 
@@ -57,6 +80,12 @@ def test_a_closed_loop_passes_every_criterion() -> None:
     facts = good_run()
     assert failed(facts) == []
     assert as_json(facts)["closed"] is True
+
+
+def test_the_corrected_row_is_told_with_record_flag_and_labels() -> None:
+    said = {criterion.name: criterion.numbers for criterion in criteria(good_run())}
+    told = said["a training row leads back to its record and the assertions that flagged it"]
+    assert told == "faulty.stuck-1: version 1 flagged by ink 0.5; label 5 → 3"
 
 
 def test_accuracy_is_paired_on_the_final_frames() -> None:
@@ -86,6 +115,19 @@ def test_fires_are_counted_per_thousand_records_of_their_phase() -> None:
         ({"trained_cards": frozenset({"healthy-7"})}, "no final card was trained on"),
         ({"trained_cards": frozenset()}, "no final card was trained on"),
         ({"serving": "1"}, "the fine-tuned candidate was promoted, and serves"),
+        ({"labels": {"corrected": 2}}, "corrected labels changed their rows in the next dataset version"),
+        (
+            {"corrected": [CORRECTED | {"after": ORIGIN | {"flags": [FLAG | {"revision": "r2"}]}}]},
+            "a training row leads back to its record and the assertions that flagged it",
+        ),
+        (
+            {"corrected": [CORRECTED | {"after": ORIGIN | {"part": "held_out"}}]},
+            "a training row leads back to its record and the assertions that flagged it",
+        ),
+        (
+            {"corrected": [CORRECTED | {"after": ORIGIN | {"label_source": "labeller"}}]},
+            "a training row leads back to its record and the assertions that flagged it",
+        ),
         ({"verdicts": []}, "the fine-tuned candidate was promoted, and serves"),
         ({"refused_job": None}, "the candidate trained for one epoch from scratch was refused"),
         (

@@ -94,7 +94,7 @@ def truth(folder: Path) -> list[dict[str, Any]]:
 
 def test_the_loop_closes(result: dict[str, Any]) -> None:
     assert result["closed"] is True
-    assert len(result["criteria"]) == 8
+    assert len(result["criteria"]) == 10
     assert result["accuracy"]["healthy"]["cards"] >= 300
     assert result["labels"]["bought"] == 200
     assert result["promoted"] == "2"
@@ -136,6 +136,31 @@ def test_training_rows_are_the_flagged_and_labelled_ones_and_the_replay(
     assert {("digits-flagged@1", "fresh"), ("digits-train@1", "replay"), ("digits@1", "weights")} <= set(
         edges
     )
+
+
+def test_corrected_labels_change_their_rows_and_no_others(result: dict[str, Any], folder: Path) -> None:
+    digits = {line["id"]: line["digit"] for line in truth(folder)}
+    query_changed = (
+        "SELECT record_id, json_extract(labels, '$.\"label.label\"'), label_seq, label_row, flags, file "
+        "FROM dataset_row WHERE dataset = 'digits-flagged' AND number = 2"
+    )
+    rows = query(folder, query_changed)
+    assert len(rows) == result["labels"]["corrected"] == len(result["corrected"]) == 3
+    assert {row["id"] for row in result["corrected"]} == ids(rows)
+    assert query(folder, "SELECT file FROM dataset_file WHERE dataset = 'digits-flagged'") == [(1,)]
+    for record, label, seq, place, flags, _ in rows:
+        assert label == digits[record]
+        source = query(folder, "SELECT source, value FROM label WHERE seq = ? AND row = ?", seq, place)
+        assert source == [("second look", str(label))]
+        stored = query(
+            folder,
+            "SELECT assertion, revision, severity FROM flag WHERE record_id = ? AND slot = 'champion'",
+            record,
+        )
+        assert {tuple(flag) for flag in json.loads(flags)} == set(stored)
+    for row in result["corrected"]:
+        assert row["labels_before"] != row["labels_after"]
+        assert (row["before"]["label_source"], row["after"]["label_source"]) == ("labeller", "second look")
 
 
 def test_no_card_behind_the_final_figures_was_trained_or_gated_on(
@@ -185,7 +210,7 @@ def test_a_seed_repeats_flags_selection_and_digests(
         loop.go_wrong()
         loop.label()
         wait_until(lambda: len(digests(loop)) == 3, "dataset version")
-        known = {version["dataset"]: version["digest"] for version in result["datasets"]}
+        known = {v["dataset"]: v["digest"] for v in result["datasets"] if v["number"] == 1}
         found = digests(loop)
         flags = {(flag["record_id"], flag["assertion"]) for flag in read_flags(loop.api)}
     old = set(

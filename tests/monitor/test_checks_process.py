@@ -90,6 +90,13 @@ def test_one_that_is_not_of_rows_is_asked_of_the_earlier_ones_too(tmp_path: Path
         judged(new, rules(room), title="m", checks=paths)
 
 
+def test_a_refusal_names_its_rows_across_the_process(tmp_path: Path) -> None:
+    with pytest.raises(ValidationRefused, match="none of 2 rows passes") as refused:
+        judged(rows(1, 3), rules(EVENLY), title="m", checks=checks(tmp_path))
+    assert list(refused.value.rows) == [0, 1]
+    assert "expect_column_values_to_be_even" in refused.value.rows[1]
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

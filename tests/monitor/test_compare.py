@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -18,6 +19,7 @@ from outrider.monitor.compare.judge import PairJudge, is_drawn, judged_pairs
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.report import CompareReport
 from outrider.monitor.compare.run import ComparisonRun, Ending, drive
+from outrider.monitor.compare.traffic import ROWS
 from outrider.monitor.server.local_server import LocalServer
 from outrider.monitor.web.compare_page import ComparePage, compare_page
 from outrider.monitor.web.compare_view import marked
@@ -107,6 +109,22 @@ def test_a_comparison_ends_where_it_should() -> None:
     assert (ending, run.compared) == ("records", 300)
     assert compared(Sampled("twin"), until=Until(False, 10**9))[2] == "traffic"
     assert compared(Sampled("twin"), until=Until(False, 10**9, 0.0))[2] == "time"
+
+
+@pytest.mark.parametrize(("block", "is_joined"), [(ROWS, True), (500, False)])
+def test_long_blocks_are_joined_and_short_ones_of_live_traffic_not_waited_for(
+    block: int, is_joined: bool
+) -> None:
+    rows, production = 5 * ROWS + 100, Sampled("production", seed=1)
+    run = ComparisonRun(production, [Sampled("twin")], ComparePlan(twice=0.0))
+    asked = [0]
+    drive(
+        run, traffic(rows, block), Until(False, rows), stop=threading.Event(),
+        tell=lambda now: asked.append(now.asked), clock=lambda: 0.0,
+    )  # fmt: skip
+    run.close()
+    assert (max(b - a for a, b in pairwise(asked)) > block) is is_joined
+    assert production.asked == [str(x) for x in range(rows)]
 
 
 def test_a_stopped_comparison_keeps_its_report() -> None:

@@ -128,6 +128,10 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
         "part": "train",
         "label_seq": None,
         "label_row": None,
+        "model_version": None,
+        "flags": [],
+        "reviewer": None,
+        "weight": None,
     }
     again = client.post("/v1/datasets/train/versions?model=m", content=arrow([0, 1, 0]), headers=ARROW)
     assert again.json()["number"] == 2

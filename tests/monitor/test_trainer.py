@@ -431,6 +431,65 @@ def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(
     assert quarantined[0].reasons == "label.label: one of 0, 1 expected, got another number"
 
 
+def held(context: JobContext) -> dict[str, str]:
+    """Reasons of the records in quarantine."""
+    with context.engine.connect() as connection:
+        rows = connection.execute(text("SELECT record_id, reasons FROM quarantine WHERE state = 'held'"))
+        return {row.record_id: row.reasons for row in rows}
+
+
+def expecting(context: JobContext, *expectations: dict[str, Any]) -> JobContext:
+    """The context with expectations of the model."""
+    model = context.settings.models["sign"].model_copy(update={"expectations": expectations})
+    settings = context.settings.model_copy(update={"models": {"sign": model}})
+    return dataclasses.replace(context, settings=settings)
+
+
+def test_where_no_row_passes_all_are_quarantined_and_the_next_job_starts_without(context: JobContext) -> None:
+    live = flagged_and_labelled(context, rows=4)
+    never = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "value", "min_value": 1e9},
+    }
+    strict = expecting(context, never)
+    add_job(context, "dataset")
+    job = run(strict)
+    assert job.status == "failed"
+    assert "none of 4 rows passes; the first: expect_column_values_to_be_between" in job.result["error"]
+    assert job.result["error"].endswith("; 4 rows are in quarantine, and the next commit starts without")
+    assert held(context).keys() == set(live)
+    add_job(context, "dataset")
+    job = run(strict)
+    assert job.status == "done"
+    assert job.result["labels"]["left_out"] == {"quarantined": 4}
+
+
+def test_what_rules_of_rows_name_is_quarantined_though_a_rule_of_the_table_refuses_all(
+    context: JobContext,
+) -> None:
+    live = flagged_and_labelled(context, rows=8)
+    with write(context.engine) as connection:
+        connection.execute(
+            text("""UPDATE label SET value = '7', label = '{"label": 7}' WHERE record_id = 'live3'""")
+        )
+    table = {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 100}}
+    some = {
+        "type": "expect_column_values_to_not_be_in_set",
+        "kwargs": {"column": "id", "value_set": [live[0]]},
+    }
+    strict = expecting(context, table, some)
+    for quarantined in ("; 1 row is in quarantine, and the next commit starts without", ""):
+        add_job(context, "dataset")
+        job = run(strict)
+        assert job.status == "failed"
+        said = job.result["error"]
+        assert "expect_table_row_count_to_be_between" in said
+        assert "none of" not in said
+        assert said.endswith(quarantined)
+        assert ("quarantine" in said) == bool(quarantined)
+        assert held(context).keys() == {"live3", live[0]}
+
+
 def relabelled(context: JobContext, labels: dict[str, int | None], *, seq: int, source: str) -> None:
     """Later labels of records, None withdraws, as the worker leaves them."""
     row = {"model": "sign", "seq": seq, "source": source, "ts_us": 0, "received_us": seq}

@@ -141,16 +141,34 @@ class Dataset(RuleBasedStateMachine):
         }
 
     @rule(data=st.data())
+    def look_up(self, data: st.DataObject) -> None:
+        """Some rows in any order, without reading the others."""
+        number = data.draw(st.integers(1, len(self.truth)))
+        wanted = self.truth[number - 1]
+        with self.engine.connect() as connection:
+            version = datasets.get(connection, "d", number)
+            all_lives = {life.origin.record_id: life for life in datasets.lives(connection, version)}
+            keys = data.draw(st.lists(st.sampled_from(sorted(wanted)), unique=True)) if wanted else []
+            names = ["inputs.value", "inputs.text", "label.label"]
+            living = [all_lives[key] for key in keys]
+            found = datasets.rows_of(connection, self.objects, version, living, names)
+        assert [tuple(row.values()) for row in found.to_pylist()] == [wanted[key][:3] for key in keys]
+
+    @rule(data=st.data())
     def compare(self, data: st.DataObject) -> None:
         old, new = (data.draw(st.integers(1, len(self.truth))) for _ in range(2))
         before, after = self.truth[old - 1], self.truth[new - 1]
         with self.engine.connect() as connection:
             versions = [datasets.get(connection, "d", number) for number in (old, new)]
-            found = datasets.diff(connection, self.objects, *versions)
+            found = datasets.diff(connection, self.objects, *versions, limit=100)
         assert found.added == sorted(after.keys() - before.keys())
         assert found.removed == sorted(before.keys() - after.keys())
         both = before.keys() & after.keys()
         assert found.changed == sorted(key for key in both if before[key][:3] != after[key][:3])
+        for row in found.rows:
+            for labels, side in ((row.labels_before, before), (row.labels_after, after)):
+                known = {"label.label": side[row.id][2]} if row.id in side else None
+                assert labels == known
 
 
 TestDataset = Dataset.TestCase

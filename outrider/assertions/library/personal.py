@@ -48,6 +48,7 @@ IBAN_LENGTHS = {
 }
 CARDS = re.compile(
     r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|(?:6011|65\d\d|64[4-9]\d)\d{12}|3[068]\d{12}"
+    r"|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
 )
 
 
@@ -100,6 +101,19 @@ def is_ssn(text: str) -> bool:
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
+def _iban_shape() -> re.Pattern[str]:
+    """IBANs in groups of four, as long as their country has them: a word may follow one."""
+    of_length: dict[int, list[str]] = {}
+    for country, length in IBAN_LENGTHS.items():
+        of_length.setdefault(length, []).append(country)
+    forms = []
+    for length, countries in of_length.items():
+        groups, rest = divmod(length - 4, 4)
+        tail = f"[ -]?[A-Z0-9]{{{rest}}}" if rest else ""
+        forms.append(rf"(?:{'|'.join(countries)})\d\d(?:[ -]?[A-Z0-9]{{4}}){{{groups}}}{tail}")
+    return re.compile(rf"(?i)(?<!\w)(?:{'|'.join(forms)})(?!\w)")
+
+
 @dataclass(frozen=True, slots=True)
 class PersonalDataForm:
     """Form of one kind of personal data."""
@@ -127,7 +141,7 @@ FORMS: dict[Kind, PersonalDataForm] = {
     ),
     "iban": PersonalDataForm(
         r"(?i)[a-z]{2}\d{2}[ -]?[a-z0-9]{4}",
-        re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,3})?(?!\w)"),
+        _iban_shape(),
         is_iban,
     ),
     "ip": PersonalDataForm(

@@ -6,6 +6,7 @@ the changed rows.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
 from outrider.assertions import Batch
@@ -21,7 +23,7 @@ from outrider.dataops.models.lineage import Kind, add_edges, node_id
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion
-from outrider.dataops.state.rows import Row, insert_rows
+from outrider.dataops.state.rows import Row, insert_rows, update_rows
 from outrider.dataops.state.tables import table_of
 from outrider.errors import OutriderError
 
@@ -29,6 +31,7 @@ from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
 from .row_counts import row_counts
 from .row_files import check_exact, conform, merged_schema, to_parquet
 from .versions import (
+    NAMED,
     Life,
     Provenance,
     Version,
@@ -43,10 +46,11 @@ from .versions import (
 )
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
-_KEY = (
-    _ROW.c.file == bindparam("of_file"),
-    _ROW.c.position == bindparam("at"),
-    _ROW.c.number == bindparam("since"),
+_KEY = ("dataset", "file", "position", "number")
+# built once: SQLAlchemy takes longer to build a statement than SQLite to run it
+_ADD_VERSION, _ADD_FILE = insert(_VERSION), insert(_FILE)
+_CHANGED = select(_ROW.c.record_id).where(
+    *NAMED, or_(_ROW.c.number > bindparam("known"), _ROW.c.removed > bindparam("known"))
 )
 _LABEL = "label."
 _MOST_NAMED = 3
@@ -175,19 +179,20 @@ def prepare(
     schema, unfit = _evolved(connection, objects, parent, table)
     table = conform(table, schema)
     with ThreadPoolExecutor(1) as pool:  # compressing and digesting take as long as each other
-        early = None if not known.keys().isdisjoint(ids) else pool.submit(_stored, objects, table, provenance)
+        is_new = bool(provenance) and known.keys().isdisjoint(origin.record_id for origin in provenance)
+        early = pool.submit(_stored, objects, table, provenance) if is_new else None
         digests = digests_of(table)
         relabelled, new = _divided(table, provenance, digests, known)
+        added = [(provenance[row], digests[row]) for row in new]
+        ended = [known[name] for name in removed]
+        ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
+        come = lanes([*(digest for _, digest in added), *(one.digest for one in relabelled)])
+        change = come - _lanes_of([*ended, *(one.before for one in relabelled)])
         if early is not None:
             file = early.result()
         else:
             chosen = table.take(pa.array(new, pa.int64()))
             file = _stored(objects, chosen, [provenance[row] for row in new]) if new else None
-    added = [(provenance[row], digests[row]) for row in new]
-    ended = [known[name] for name in removed]
-    ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
-    come = lanes([*(digests[row] for row in new), *(one.digest for one in relabelled)])
-    change = come - _lanes_of([*ended, *(one.before for one in relabelled)])
     return Draft(
         dataset,
         parent.model if batch is None else batch.model,
@@ -249,9 +254,7 @@ def commit(
         schema.serialize().to_pybytes(),
         state.astype("<u2").tobytes(),
     )
-    connection.execute(
-        insert(_VERSION).values({column.name: getattr(version, column.name) for column in _VERSION.c})
-    )
+    connection.execute(_ADD_VERSION, {name: getattr(version, name) for name in Version.__slots__})
     _write_rows(connection, draft, number)
     parents = [*made_from]
     if current is not None and not draft.is_whole:
@@ -268,9 +271,9 @@ def commit(
 
 def _in_order(table: pa.Table, provenance: Sequence[Provenance]) -> tuple[pa.Table, list[Provenance]]:
     """Rows and their origins by part and id."""
-    ids = table.column("id").to_numpy().astype(str)
-    order = np.lexsort((ids, np.asarray([origin.part for origin in provenance], dtype=str)))
-    return table.take(pa.array(order)), [provenance[row] for row in order]
+    keys = pa.table({"part": pa.array([origin.part for origin in provenance]), "id": table.column("id")})
+    order = pc.sort_indices(keys, [("part", "ascending"), ("id", "ascending")])
+    return table.take(order), [provenance[row] for row in order.to_pylist()]
 
 
 def _stored(objects: ObjectStore, table: pa.Table, provenance: Sequence[Provenance]) -> StoredFile:
@@ -336,11 +339,9 @@ def _labels(table: pa.Table, rows: Sequence[int]) -> dict[int, str]:
 
 
 def _check_unique(ids: Sequence[str]) -> None:
-    names, counts = np.unique(np.asarray(ids, dtype=str), return_counts=True)
-    if (counts > 1).any():
-        raise ValueError(
-            f"ids must be unique in a dataset, got {names[counts > 1][:3].tolist()} more than once"
-        )
+    if len(set(ids)) < len(ids):
+        twice = sorted(name for name, count in Counter(ids).items() if count > 1)
+        raise ValueError(f"ids must be unique in a dataset, got {twice[:_MOST_NAMED]} more than once")
 
 
 def _named(ids: Collection[str]) -> str:
@@ -361,11 +362,8 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     where = f"dataset {draft.dataset!r}: prepared on version {known or None}, but the newest is {now or None}"
     if current is None or current.arrow_schema is None or draft.is_whole or draft.filled:
         raise StaleParent(f"{where}; prepare it again")
-    changed = select(_ROW.c.record_id).where(
-        *named(draft.dataset, draft.touched),
-        or_(_ROW.c.number > known, _ROW.c.removed > known),
-    )
-    if ids := sorted(set(connection.scalars(changed))):
+    changed = connection.scalars(_CHANGED, named(draft.dataset, draft.touched) | {"known": known})
+    if ids := sorted(set(changed)):
         raise StaleParent(f"{where}, and both change row {_named(ids)}; prepare it again")
     before = pa.ipc.read_schema(pa.py_buffer(current.arrow_schema))
     schema, unfit = merged_schema(before, draft.schema, current.id)
@@ -406,51 +404,30 @@ def _manifest(
 def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
     """Write the version's file, the lives that end, and new lives."""
     dataset = draft.dataset
-    mine = _ROW.c.dataset == dataset
     if draft.filled:
-        digest = update(_ROW).where(mine, *_KEY).values(digest=bindparam("of"))
-        connection.execute(digest, [_key(life) | {"of": life.digest} for life in draft.filled])
+        digests = [(life.digest, dataset, *_place(life)) for life in draft.filled]
+        update_rows(connection, DatasetRow, digests, "digest", where=_KEY)
     if draft.is_whole:
+        mine = _ROW.c.dataset == dataset
         connection.execute(update(_ROW).where(mine, _ROW.c.removed.is_(None)).values(removed=number))
         open_files = _FILE.c.dataset == dataset, _FILE.c.ended.is_(None)
         connection.execute(update(_FILE).where(*open_files).values(ended=number))
     elif ended := [*draft.removed, *(one.before for one in draft.relabelled)]:
-        end = update(_ROW).where(mine, *_KEY).values(removed=number)
-        connection.execute(end, [_key(life) for life in ended])
-    if draft.file is not None:
-        file = draft.file
-        connection.execute(
-            insert(_FILE).values(
-                dataset=dataset,
-                file=number,
-                sha256=file.sha256,
-                rows=file.rows,
-                bytes=file.bytes,
-                parts=file.parts,
-            )
-        )
+        ends = sorted((number, dataset, *_place(life)) for life in ended)
+        update_rows(connection, DatasetRow, ends, "removed", where=_KEY)
+    if (file := draft.file) is not None:
+        facts = {"sha256": file.sha256, "rows": file.rows, "bytes": file.bytes, "parts": file.parts}
+        connection.execute(_ADD_FILE, {"dataset": dataset, "file": number} | facts)
     rows: list[Row] = [
         (dataset, number, position, number, None, *_origin(origin), digest, None)
         for position, (origin, digest) in enumerate(draft.added)
     ]
     rows += [
-        (
-            dataset,
-            one.before.file,
-            one.before.position,
-            number,
-            None,
-            *_origin(one.origin),
-            one.digest,
-            one.labels,
-        )
+        (dataset, *one.before.place, number, None, *_origin(one.origin), one.digest, one.labels)
         for one in draft.relabelled
     ]
     insert_rows(connection, DatasetRow, rows)
 
 
 _origin = attrgetter(*Provenance.__slots__)
-
-
-def _key(life: Life) -> dict[str, Any]:
-    return {"of_file": life.file, "at": life.position, "since": life.number}
+_place = attrgetter("file", "position", "number")

@@ -4,6 +4,7 @@ Records that were flagged and labelled, their payloads read back from the journa
 label was corrected since, with the new label; and records whose label was withdrawn.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from outrider.dataops.labels.weak_labels import Correction, corrected, replica_s
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
-from outrider.dataops.state.tables import Flag, Record, table_of
+from outrider.dataops.state.tables import Flag, Record, Review, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
@@ -34,7 +35,7 @@ from .row_files import conform, merged_schema
 from .versions import Provenance, newest, read, schema_of
 
 _RECORD = table_of(Record)
-_FLAG = table_of(Flag)
+_FLAG, _REVIEW = table_of(Flag), table_of(Review)
 _ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
 UNOPENED = "its payload cannot be fetched or decoded"
@@ -62,14 +63,25 @@ class _Place:
     seq: int
     row: int
     entity: str | None
-    assertions: str
+    flags: "_Flags"
     source: str
     label: Mapping[str, Any]
     label_id: tuple[int, int] | None = None
     """Block and row of the label."""
     corrections: tuple[Correction, ...] = ()
     version: str | None = None
-    """Whose answer is corrected."""
+    """Whose answer was judged, and is corrected."""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    """Flags of a record, as provenance keeps them."""
+
+    assertion: str | None = None
+    flags: str | None = None
+    reviewer: str | None = None
+    version: str | None = None
 
 
 def dataset_of(model: str) -> str:
@@ -144,7 +156,19 @@ def collect(
 
 def _provenance(place: _Place, part: str) -> Provenance:
     seq, row = place.label_id or (None, None)
-    return Provenance(place.id, place.assertions or None, place.source, part, seq, row)
+    said, version = place.flags, place.version or place.flags.version
+    return Provenance(
+        place.id,
+        said.assertion,
+        place.source,
+        part,
+        seq,
+        row,
+        version,
+        said.flags,
+        said.reviewer,
+        place.weight,
+    )
 
 
 def _stored_rows(
@@ -255,6 +279,7 @@ def _weak_places(
         refused=refused_unlabelled(scope.dataset, _RECORD.c.id, rules=scope.rules),
         upto_seq=scope.upto_seq,
     )
+    flagged = _flags(connection, scope, [record.id for record in found])
     names = [",".join(sorted({c.assertion for c in record.corrections})) for record in found]
     return [
         _Place(
@@ -262,11 +287,12 @@ def _weak_places(
             r.seq,
             r.row,
             r.entity,
-            assertions,
+            replace(flagged.get(r.id, _Flags()), assertion=assertions),
             r.source,
             {},
             corrections=r.corrections,
             version=r.version,
+            weight=r.weight,
         )
         for r, assertions in zip(found, names, strict=True)
     ]
@@ -302,19 +328,21 @@ def _places(
     found = connection.execute(
         select(fates).where(fates.c.fate.in_(COLLECTED)).order_by(fates.c.at_seq, fates.c.at_row)
     ).all()
-    flagged = _flags(connection, scope, {row.record_id for row in found})
+    flagged = _flags(connection, scope, [row.record_id for row in found])
     places: dict[str, list[_Place]] = {fate: [] for fate in COLLECTED}
     for row in found:
-        assertions = ",".join(sorted(flagged.get(row.record_id, ()))) or row.assertion or ""
+        known = _Flags(row.assertion, row.flags, row.reviewer)
         place = _Place(
             row.record_id,
             row.at_seq,
             row.at_row,
             row.of_entity,
-            assertions,
+            flagged.get(row.record_id, known),
             row.source,
             row.label,
             (row.seq, row.row),
+            version=row.judged_version,
+            weight=1.0 if row.weight is None else row.weight,
         )
         if row.fate == "removed" or row.label.get(target) is not None:
             places[row.fate].append(place)
@@ -322,16 +350,34 @@ def _places(
     return places["new"], places["corrected"], sorted(removed)
 
 
-def _flags(connection: Connection, scope: LabelScope, records: set[str]) -> dict[str, set[str]]:
-    """Assertions of the champion that flagged each record."""
-    assertions: dict[str, set[str]] = {}
-    flags = select(_FLAG.c.record_id, _FLAG.c.assertion).where(
-        _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", _FLAG.c.seq <= scope.last
+def _flags(connection: Connection, scope: LabelScope, records: Sequence[str]) -> dict[str, _Flags]:
+    """Flags of the champion, the severest first, and who reviewed them, of each record that has any."""
+    wanted = select(func.json_each(json.dumps(records)).table_valued("value").c.value)
+    severity = func.max(_FLAG.c.severity)
+    of_flag = _FLAG.c.record_id, _FLAG.c.assertion, _FLAG.c.revision
+    query = (
+        select(*of_flag, severity, func.max(_FLAG.c.version), func.max(_REVIEW.c.source))
+        .outerjoin(_REVIEW, _REVIEW.c.flag_id == _FLAG.c.id)
+        .where(_FLAG.c.model == scope.model, _FLAG.c.record_id.in_(wanted))
+        .where(_FLAG.c.slot == "champion", _FLAG.c.seq + 0 <= scope.last)
+        .group_by(*of_flag)
+        .order_by(severity.desc(), _FLAG.c.assertion, _FLAG.c.revision)
     )
-    for record_id, assertion in connection.execute(flags):
-        if record_id in records:
-            assertions.setdefault(record_id, set()).add(assertion)
-    return assertions
+    found: dict[str, list[Any]] = defaultdict(list)
+    for record, *flag in connection.execute(query):
+        found[record].append(flag)
+    return {record: _told(flags) for record, flags in found.items()}
+
+
+def _told(flags: Sequence[Sequence[Any]]) -> _Flags:
+    """Flags of one record."""
+    assertions, _, _, versions, reviewers = zip(*flags, strict=True)
+    return _Flags(
+        ",".join(sorted(set(assertions))),
+        json.dumps([flag[:3] for flag in flags]),
+        ",".join(sorted({reviewer for reviewer in reviewers if reviewer})) or None,
+        max(filter(None, versions), default=None),
+    )
 
 
 def _one_schema(

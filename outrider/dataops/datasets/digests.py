@@ -7,11 +7,11 @@ Propagation with Homomorphic Hashing*, 2019; BLAKE3 expands): order and files do
 go by addition and subtraction.
 """
 
-import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
+from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ _PART_ROWS = 8192
 """Rows that are laid out at once: what the bytes of a wide table take stays small."""
 _EXACT = 2**53
 _REAL, _WHOLE, _TEXT, _BYTES, _NUMBERS, _OTHER, _TIME = b"fistloT"
+_NUMBER = np.dtype([("key", "<u8"), ("kind", "u1"), ("value", "<f8")])
+_HEAD = np.dtype([("key", "<u8"), ("kind", "u1"), ("length", "<u8")])
+_NOTHING = pa.scalar(b"", pa.large_binary())
 
 Lanes = NDArray[np.uint16]
 """Sum of the lanes of a set of rows, shape (1024,), modulo 2**16."""
@@ -38,8 +41,7 @@ def digests_of(table: pa.Table) -> list[bytes]:
     """Digest of each row, 64 bytes: of content, then of labels."""
     labels = [name for name in table.column_names if name.startswith("label.")]
     content = [name for name in table.column_names if name not in NOT_CONTENT and name not in labels]
-    both = zip(row_digests(table, content), row_digests(table, labels), strict=True)
-    return [of_content + of_labels for of_content, of_labels in both]
+    return list(map(bytes.__add__, row_digests(table, content), row_digests(table, labels)))
 
 
 def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
@@ -52,11 +54,12 @@ def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
     found: list[bytes] = []
     for start in range(0, table.num_rows, _PART_ROWS):
         part = table.slice(start, _PART_ROWS)
-        cells = [_number_cells([part.column(name) for name in numbers], numbers)] if numbers else []
-        cells += [_cells(_whole(part.column(name)), name) for name in others]
-        rows = pc.binary_join_element_wise(*cells, _bytes(b""), null_handling="skip") if cells else None
+        cells = [_number_cells([_whole(part.column(name)) for name in numbers], numbers)] if numbers else []
+        for name in others:
+            cells += _cells(_whole(part.column(name)), name)
+        rows = pc.binary_join_element_wise(*cells, _NOTHING, null_handling="skip") if cells else None
         streams = [b""] * part.num_rows if rows is None else rows.to_pylist()
-        found += [hashlib.sha256(stream).digest() for stream in streams]
+        found += [sha256(stream).digest() for stream in streams]
     return found
 
 
@@ -74,7 +77,7 @@ def version_digest(columns: Mapping[str, str], rows: int, state: Lanes) -> str:
     """SHA-256 of schema, number of rows and set of rows, in hex."""
     schema = json.dumps(sorted(columns.items()), ensure_ascii=True)
     content = f"dataset 2\0{schema}\0{rows}\0".encode() + state.astype("<u2").tobytes()
-    return hashlib.sha256(content).hexdigest()
+    return sha256(content).hexdigest()
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -89,52 +92,59 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _key(name: str) -> bytes:
-    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return blake2b(name.encode(), digest_size=8).digest()
 
 
-def _number_cells(columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> pa.Array:
+def _number_cells(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
     """Cells of all numeric columns of a row one behind the other: key, kind and 8 bytes each."""
-    rows = len(columns[0])
-    cells = np.empty((rows, len(columns), 17), dtype=np.uint8)
-    given = np.ones((rows, len(columns)), dtype=np.bool_)
-    for place, (column, name) in enumerate(zip(columns, names, strict=True)):
-        array = _whole(column)
-        cells[:, place, :8] = np.frombuffer(_key(name), dtype=np.uint8)
-        values, kinds = _number_bytes(array)
-        cells[:, place, 8] = kinds
-        cells[:, place, 9:] = values
-        if array.null_count:
-            given[:, place] = array.is_valid().to_numpy(zero_copy_only=False)
-    lengths = given.sum(axis=1, dtype=np.int64) * 17
-    flat = cells.reshape(rows, -1) if given.all() else cells[given]
-    return _binary(lengths, flat.tobytes())
+    values = np.empty((len(columns), len(columns[0])), dtype="<f8")
+    wholes: dict[int, tuple[NDArray[np.intp], Any]] = {}
+    for place, column in enumerate(columns):
+        plain = _numbers(column)
+        values[place] = plain
+        inexact = _inexact(plain)
+        if len(inexact):
+            wholes[place] = inexact, plain[inexact].astype("<u8", casting="unsafe").view("<f8")
+    _make_canonical(values)
+    cells = np.empty(values.T.shape, dtype=_NUMBER)
+    cells["key"] = np.frombuffer(b"".join(map(_key, names)), dtype="<u8")
+    cells["kind"] = _REAL
+    cells["value"] = values.T
+    for place, (rows, bits) in wholes.items():
+        cells["kind"][rows, place] = _WHOLE
+        cells["value"][rows, place] = bits
+    if not any(column.null_count for column in columns):
+        return _binary(np.full(len(cells), _NUMBER.itemsize * len(columns)), cells)
+    given = np.stack([column.is_valid().to_numpy(zero_copy_only=False) for column in columns], axis=1)
+    return _binary(given.sum(axis=1, dtype=np.int64) * _NUMBER.itemsize, cells[given])
 
 
-def _number_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], Any]:
-    """Little-endian bytes of each number, shape (rows, 8), and its kind: whole where no real is exact."""
-    kind = array.type
-    if pa.types.is_boolean(kind):
-        values = array.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype("<f8")
-        return values.view(np.uint8).reshape(-1, 8), _REAL
-    plain = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
-    reals = np.ascontiguousarray(plain, dtype="<f8") + 0.0  # -0.0 equals 0.0
-    if pa.types.is_floating(kind):
-        reals[np.isnan(reals)] = np.nan
-        return reals.view(np.uint8).reshape(-1, 8), _REAL
-    large = (plain > _EXACT) | (plain < -_EXACT) if plain.dtype != np.uint64 else plain > np.uint64(_EXACT)
-    cells = reals.view(np.uint8).reshape(-1, 8)
-    if not large.any():
-        return cells, _REAL
-    inexact = large & (reals.astype(object).astype(int) != plain.astype(object))
-    cells[inexact] = plain.astype("<u8", casting="unsafe")[inexact].view(np.uint8).reshape(-1, 8)
-    return cells, np.where(inexact, np.uint8(_WHOLE), np.uint8(_REAL))
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """Values; 0 in the place of null, truth values as 0 and 1."""
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    found: NDArray[Any] = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _bytes(content: bytes) -> pa.Scalar:
-    return pa.scalar(content, pa.large_binary())
+def _make_canonical(reals: NDArray[np.float64]) -> None:
+    """Give equal numbers equal bytes: -0.0 is 0.0, and every NaN one."""
+    reals += 0.0
+    odd = np.isnan(reals)
+    if odd.any():
+        reals[odd] = np.nan
 
 
-def _binary(lengths: NDArray[np.int64], content: bytes) -> pa.Array:
+def _inexact(values: NDArray[Any]) -> NDArray[np.intp]:
+    """Places of the whole numbers that no real is equal to."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < _NUMBER["value"].itemsize or not len(values):
+        return np.empty(0, np.intp)
+    if int(values.max()) <= _EXACT and int(values.min()) >= -_EXACT:
+        return np.empty(0, np.intp)
+    return np.array([place for place, value in enumerate(values.tolist()) if float(value) != value], np.intp)
+
+
+def _binary(lengths: NDArray[np.int64], content: NDArray[Any]) -> pa.Array:
     """Binary array of consecutive pieces of ``content``."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -142,14 +152,21 @@ def _binary(lengths: NDArray[np.int64], content: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
 
 
-def _cells(array: pa.Array, name: str) -> pa.Array:
-    """Cell of each row: key, kind, length and bytes; null where the value is null."""
+def _cells(array: pa.Array, name: str) -> list[pa.Array]:
+    """Cell of each row in two pieces, its head and its bytes; null where the value is null."""
+    if array.null_count == len(array):
+        return []
     kind, content = _content(array)
     content = content.cast(pa.large_binary())
-    lengths = pc.fill_null(pc.binary_length(content), 0).to_numpy(zero_copy_only=False).astype("<u8")
-    sizes = _binary(np.full(len(array), 8, dtype=np.int64), lengths.tobytes())
-    head = _bytes(_key(name) + bytes([kind]))
-    return pc.binary_join_element_wise(head, sizes, content, _bytes(b""))
+    heads = np.empty(len(array), dtype=_HEAD)
+    heads["key"] = np.frombuffer(_key(name), dtype="<u8")
+    heads["kind"] = kind
+    heads["length"] = np.diff(_offsets(content))
+    return [_masked(_binary(np.full(len(array), _HEAD.itemsize), heads), content), content]
+
+
+def _offsets(content: pa.Array) -> NDArray[np.int64]:
+    return np.frombuffer(content.buffers()[1], np.int64, len(content) + 1, content.offset * 8)
 
 
 def _content(array: pa.Array) -> tuple[int, pa.Array]:
@@ -162,7 +179,7 @@ def _content(array: pa.Array) -> tuple[int, pa.Array]:
     if pa.types.is_timestamp(kind):
         ticks = array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
         values = ticks.fill_null(0).to_numpy(zero_copy_only=False).astype("<i8")
-        return _TIME, _masked(_binary(np.full(len(array), 8, dtype=np.int64), values.tobytes()), array)
+        return _TIME, _masked(_binary(np.full(len(array), 8), values), array)
     if (numbers := _lists(array)) is not None:
         return _NUMBERS, numbers
     texts = [
@@ -182,9 +199,10 @@ def _lists(array: pa.Array) -> pa.Array | None:
     flat = array.flatten()  # leaves out what lies under nulls
     if flat.null_count or (pa.types.is_integer(flat.type) and _is_large(flat)):
         return None
-    elements, _ = _number_bytes(flat)
+    elements = _numbers(flat).astype("<f8")
+    _make_canonical(elements)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return _masked(_binary(lengths.astype(np.int64) * 8, elements.tobytes()), array)
+    return _masked(_binary(lengths.astype(np.int64) * 8, elements), array)
 
 
 def _is_large(flat: pa.Array) -> bool:

@@ -55,8 +55,8 @@ def label_fates(scope: LabelScope) -> Select[Any]:
     """Query of the labels of a model, each with its ``fate``.
 
     Fates are ``new``, ``corrected`` and ``removed``, which change the dataset, and the keys of
-    `outrider.dataops.datasets.label_account.WORDS`. With each come the place of its record in the journal and
-    the dataset's newest row of it (``assertion``).
+    `outrider.dataops.datasets.label_account.WORDS`. With each come place, judged version and weight of its
+    record, and flags of the dataset's newest row of it (``assertion``, ``flags``, ``reviewer``).
     """
     label, later, held = _LABEL, _LABEL.alias("later"), _LABEL.alias("held")
     row, newer = table_of(DatasetRow), table_of(DatasetRow).alias("newer")
@@ -108,8 +108,9 @@ def label_fates(scope: LabelScope) -> Select[Any]:
         .outerjoin(held, and_(held.c.seq == row.c.label_seq, held.c.row == row.c.label_row))
     )
     place = _RECORD.c.seq.label("at_seq"), _RECORD.c.row.label("at_row"), _RECORD.c.entity.label("of_entity")
+    judged = _RECORD.c.version.label("judged_version"), _RECORD.c.weight
     return (
-        select(label, *place, row.c.assertion, fate.label("fate"))
+        select(label, *place, *judged, row.c.assertion, row.c.flags, row.c.reviewer, fate.label("fate"))
         .select_from(joined)
         .where(label.c.model == scope.model, label.c.seq <= scope.last)
     )

@@ -98,6 +98,8 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
     SchemaMismatch
         If an input or a label does not fit: those are what models read.
     """
+    if given.equals(known):
+        return known, {}
     fields, lost = [], {}
     for column in dict.fromkeys([*known.names, *given.names]):
         if column not in given.names:
@@ -122,6 +124,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Null where a column is absent or does not fit.
     """
+    if table.schema.equals(schema):
+        return table.replace_schema_metadata(schema.metadata)
     columns = []
     for field in schema:
         place = table.schema.get_field_index(field.name)

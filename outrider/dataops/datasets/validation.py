@@ -121,7 +121,7 @@ def validate(
     Raises
     ------
     ValidationRefused
-        If the rows cannot be used as a whole, or none of them passes.
+        If the rows cannot be used as a whole, or none of them passes; with the rows that do not pass.
     """
     return _Judgement(batch, rules, reference, earlier).result()
 
@@ -135,13 +135,16 @@ class _Judgement:
         self.batch, self.rules, self.earlier = batch, rules, earlier
         self.grows = earlier is not None and earlier.stays
         self.suite = expectations(batch, rules)
-        refuse(floor_problems(batch, rules, self.suite, reference))
-        own = self.suite[len(self.suite) - len(rules.expectations) :]
-        refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
         self.outcomes: list[ExpectationVerdict] = []
-        self.problems: list[str] = []
+        self.problems = floor_problems(batch, rules, self.suite, reference)
         self.warnings: list[dict[str, Any]] = []
         self.reasons = non_finite(batch)
+        for reason in absent(batch, rules):
+            for row in range(batch.rows):
+                self.reasons.setdefault(row, []).append(reason)
+        self._refuse()
+        own = self.suite[len(self.suite) - len(rules.expectations) :]
+        refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
 
     def result(self) -> Validated:
         """Judge rows first, then the version that the good ones make."""
@@ -159,7 +162,8 @@ class _Judgement:
         good[list(self.reasons)] = False
         if not good.any():
             first = "; ".join(self.reasons[min(self.reasons)])
-            refuse([f"none of {self.batch.rows} rows passes; the first: {first}"])
+            self.problems.append(f"none of {self.batch.rows} rows passes; the first: {first}")
+            self._refuse()
         kept = self.batch if good.all() else self.batch.take(good)
         state = self._state(kept)
         judged = [item for item in self._added if can_judge(state, item)]
@@ -216,7 +220,13 @@ class _Judgement:
         )
 
     def _refuse(self) -> None:
-        refuse(self.problems)
+        """Raise ValidationRefused with all problems and the rows that do not pass, if there is a problem."""
+        if self.problems:
+            raise ValidationRefused("; ".join(self.problems), rows=self._quarantined)
+
+    @property
+    def _quarantined(self) -> dict[int, str]:
+        return {row: "; ".join(why) for row, why in sorted(self.reasons.items())}
 
     @cached_property
     def _added(self) -> list[Expected]:
@@ -294,7 +304,7 @@ class _Judgement:
             self._warn({"type": rule, "kwargs": {"column": column}}, "warning", text)
 
     def _validated(self, good: NDArray[np.bool_], state: Aggregates) -> Validated:
-        quarantined = {row: "; ".join(why) for row, why in sorted(self.reasons.items())}
+        quarantined = self._quarantined
         summary = {
             "great_expectations": gx.library_version(),
             "expectations": self.suite,
@@ -343,11 +353,7 @@ def floor_problems(
     if not suite:
         return ["there is nothing to check by: declare classes, inputs or expectations of the model"]
     schema = batch.to_arrow().schema
-    problems = [
-        f"{name} is missing"
-        for name in (f"label.{rules.target}", *(f"inputs.{field}" for field in rules.inputs))
-        if not batch.has(name)
-    ]
+    problems = [f"{name} is missing" for name in _needed(rules) if not batch.has(name)]
     problems += [
         f"{name} is null in every row"
         for name in batch.names
@@ -359,6 +365,20 @@ def floor_problems(
             if kind != f.type:
                 problems.append(f"{f.name} is {kind or 'absent'}, but {f.type} in the replayed dataset")
     return problems
+
+
+def absent(batch: Batch, rules: Rules) -> list[str]:
+    """Faults of every row: needed columns that are missing or null throughout."""
+    there = {name: batch.has(name) for name in _needed(rules)}
+    told = [f"{name} is missing" for name, known in there.items() if not known]
+    return told + [
+        f"{name} is null" for name, known in there.items() if known and bool(batch.is_null(name).all())
+    ]
+
+
+def _needed(rules: Rules) -> list[str]:
+    """Columns that every row must have."""
+    return [f"label.{rules.target}", *(f"inputs.{field}" for field in rules.inputs)]
 
 
 def non_finite(batch: Batch) -> dict[int, list[str]]:

@@ -6,16 +6,15 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -32,11 +31,21 @@ from outrider.errors import NotFound
 
 from .digests import digests_of
 from .row_files import conform, first_rows, read_groups, schema_of_file
+from .row_lookup import rows_at
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
 """File and position of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFlag:
+    """Flag that brought a row into a dataset."""
+
+    assertion: str
+    revision: str
+    severity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,23 @@ class Provenance:
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
+    model_version: str | None = None
+    """Version of the model whose answer was judged."""
+    flags: str | None = None
+    """JSON: assertion, revision and severity of each flag; None of imported rows."""
+    reviewer: str | None = None
+    """Sources of the reviews of these flags, comma-separated."""
+    weight: float | None = None
+    """Records of the traffic that the row stands for; None of imported rows."""
+
+    @property
+    def flagged_by(self) -> list[RowFlag]:
+        """Flags of the row, the severest first."""
+        return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the flags as objects."""
+        return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +153,7 @@ def told(version: Version, service: str) -> dict[str, object]:
 
 def newest(connection: Connection, dataset: str) -> Version | None:
     """The newest version of a dataset, None when there is none."""
-    row = connection.execute(
-        select(_VERSION).where(_VERSION.c.dataset == dataset).order_by(_VERSION.c.number.desc()).limit(1)
-    ).first()
+    row = connection.execute(_NEWEST, {"of": dataset}).first()
     return None if row is None else Version(**row._mapping)
 
 
@@ -188,15 +212,13 @@ def lives(connection: Connection, version: Version) -> list[Life]:
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
     """Rows of the newest version among some ids, by id."""
-    query = _lives().where(_ROW.c.removed.is_(None), *named(dataset, ids))
-    found = (_life(row) for row in connection.execute(query))
-    return {life.origin.record_id: life for life in found}
+    found = connection.execute(_LIVING, named(dataset, ids)).all()
+    return {life.origin.record_id: life for life in map(_life, found)}
 
 
-def named(dataset: str, ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the rows of some ids, as one parameter."""
-    values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
-    return _ROW.c.record_id.in_(values), of_dataset(_ROW, dataset)
+def named(dataset: str, ids: Sequence[str]) -> dict[str, str]:
+    """Parameters of statements on rows that are :data:`NAMED`."""
+    return {"of": dataset, "ids": json.dumps(list(ids))}
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
@@ -242,10 +264,11 @@ def some_rows(
     for file in reversed(connection.execute(_files(version)).all()):
         living = _lives().where(_ROW.c.dataset == version.dataset, _ROW.c.file == file.file)
         places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
-        if positions := [_life(row).position for row in connection.execute(places)]:
+        if found_lives := [_life(row) for row in connection.execute(places)]:
+            positions = [life.position for life in found_lives]
             schema = schema_of(connection, objects, version)
             table = conform(first_rows(objects.mapped(file.sha256), positions[-1] + 1), schema)
-            labels = _relabelled(connection, version)[file.file]
+            labels = _own_labels(connection, version.dataset, found_lives)[file.file]
             found: list[dict[str, Any]] = (
                 _with_labels(table, np.arange(len(table)), labels).take(pa.array(positions)).to_pylist()
             )
@@ -264,6 +287,11 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Fields with the provenance of :meth:`Provenance.told`."""
+        sides = {"before": self.before, "after": self.after}
+        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,13 +318,44 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
         "added": sorted(after.keys() - before.keys()),
     }
     chosen = [(change, key) for change, keys in kinds.items() for key in keys][:limit]
-    ids = [key for _, key in chosen]
-    labels, labels_now = (_labels_of(connection, objects, version, ids) for version in (old, new))
+    labels, labels_now = (
+        _labels_of(connection, objects, version, [side[key] for _, key in chosen if key in side])
+        for version, side in ((old, before), (new, after))
+    )
     rows = []
     for change, key in chosen:
         origin, now = (side[key].origin if key in side else None for side in (before, after))
         rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
     return Diff(**kinds, rows=rows)
+
+
+def rows_of(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    living: Sequence[Life],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Some rows of a version in the order of their lives.
+
+    No file is read that holds none of them.
+    """
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    of_file: dict[int, list[int]] = defaultdict(list)
+    for place, life in enumerate(living):
+        of_file[life.file].append(place)
+    labels = _own_labels(connection, version.dataset, living)
+    held = _FILE.c.dataset == version.dataset, _FILE.c.file.in_(list(of_file))
+    tables, order = [schema.empty_table()], []
+    for file, sha256 in connection.execute(select(_FILE.c.file, _FILE.c.sha256).where(*held)).all():
+        places = of_file[file]
+        positions = [living[at].position for at in places]
+        table = conform(rows_at(objects.mapped(sha256), positions, schema.names), schema)
+        tables.append(_with_labels(table, np.array(positions), labels[file]))
+        order += places
+    return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
 
 def _sides(
@@ -320,14 +379,13 @@ def _sides(
 
 
 def _labels_of(
-    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+    connection: Connection, objects: ObjectStore, version: Version, living: Sequence[Life]
 ) -> dict[str, dict[str, Any]]:
-    if not ids:
+    if not living:
         return {}
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
-    table = read_table(connection, objects, version, columns=["id", *names])
-    table = table.filter(pc.is_in(table.column("id"), pa.array(ids, pa.string())))
-    return {row.pop("id"): row for row in table.to_pylist()}
+    told = rows_of(connection, objects, version, living, names).to_pylist()
+    return {life.origin.record_id: labels for life, labels in zip(living, told, strict=True)}
 
 
 def kept_columns(batch: Batch) -> pa.Table:
@@ -336,6 +394,12 @@ def kept_columns(batch: Batch) -> pa.Table:
 
 
 # ---- rows of the database -------------------------------------------------------------------------------
+
+NAMED = (
+    _ROW.c.record_id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)),
+    of_dataset(_ROW, bindparam("of")),
+)
+"""Conditions on rows of a dataset by their ids."""
 
 
 def _lives() -> Select[Any]:
@@ -346,6 +410,12 @@ def _lives() -> Select[Any]:
 def _life(row: Sequence[Any]) -> Life:
     file, position, number, removed, digest, *origin = row
     return Life(file, position, number, removed, Provenance(*origin), digest)
+
+
+# built once: SQLAlchemy takes longer to build a statement than SQLite to run it
+_NEWEST = select(_VERSION).where(_VERSION.c.dataset == bindparam("of"))
+_NEWEST = _NEWEST.order_by(_VERSION.c.number.desc()).limit(1)
+_LIVING = _lives().where(_ROW.c.removed.is_(None), *NAMED)
 
 
 def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:
@@ -363,9 +433,29 @@ def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int,
     query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
         _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
+    return _by_place(connection.execute(query))
+
+
+def _own_labels(
+    connection: Connection, dataset: str, living: Iterable[Life]
+) -> dict[int, dict[int, dict[str, Any]]]:
+    """The same of some rows: a life that began behind its file has labels of its own."""
+    keys = [[life.file, life.position, life.number] for life in living if life.number != life.file]
+    each = func.json_each(json.dumps(keys)).table_valued("value")
+    key = [func.json_extract(each.c.value, f"$[{at}]") for at in range(3)]
+    is_key = [_ROW.c[name] == value for name, value in zip(("file", "position", "number"), key, strict=True)]
+    query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).select_from(
+        # An outer join: else SQLite reads all rows of the dataset and looks for each among the keys.
+        each.outerjoin(_ROW, and_(_ROW.c.dataset == dataset, *is_key))
+    )
+    return _by_place(connection.execute(query) if keys else ())
+
+
+def _by_place(rows: Iterable[Any]) -> dict[int, dict[int, dict[str, Any]]]:
     found: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for file, position, labels in connection.execute(query):
-        found[file][position] = labels
+    for file, position, labels in rows:
+        if labels is not None:
+            found[file][position] = labels
     return found
 
 

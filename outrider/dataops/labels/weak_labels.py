@@ -47,6 +47,7 @@ class WeakRecord:
     corrections: tuple[Correction, ...]
     version: str | None = None
     """Whose answer the surest one corrects."""
+    weight: float = 1.0
 
     @property
     def source(self) -> str:
@@ -83,6 +84,7 @@ def weak_records(
             _RECORD.c.seq,
             _RECORD.c.row,
             _RECORD.c.entity,
+            _RECORD.c.weight,
             _WEAK.c.assertion,
             _WEAK.c.kind,
             _WEAK.c.element,
@@ -109,7 +111,7 @@ def weak_records(
         correction = Correction(row.assertion, row.kind, row.element, json.loads(row.value), row.confidence)
         found.setdefault(row.id, (row, []))[1].append(correction)
     return [
-        WeakRecord(row.id, row.seq, row.row, row.entity, tuple(corrections), row.version)
+        WeakRecord(row.id, row.seq, row.row, row.entity, tuple(corrections), row.version, row.weight)
         for row, corrections in found.values()
     ]
 

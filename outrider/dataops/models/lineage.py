@@ -24,6 +24,7 @@ _MODEL = table_of(ModelVersion)
 _DATASET = table_of(DatasetVersion)
 _JOB = table_of(Job)
 _VERDICT = table_of(GateVerdict)
+_ADD_EDGE = insert(_EDGE).on_conflict_do_nothing()
 
 
 def node_id(name: str, version: str | int) -> str:
@@ -52,7 +53,7 @@ def add_edges(
         for kind, parent, role in parents
     ]
     if rows:
-        connection.execute(insert(_EDGE).on_conflict_do_nothing(), rows)
+        connection.execute(_ADD_EDGE, rows)
 
 
 def report(

@@ -45,6 +45,8 @@ class LocalObjects:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._synced: set[Path] = set()
+        """Folders whose own names survive a power cut."""
         self._verified: set[tuple[str, int, int, int]] = set()
         """Digest, inode, time of change and size of files that were mapped and right."""
 
@@ -71,8 +73,10 @@ class LocalObjects:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        for folder in (path.parent, self.folder):  # the new names must survive a power cut too
-            _sync_folder(folder)
+        _sync_folder(path.parent)  # the new name must survive a power cut too
+        if path.parent not in self._synced:
+            _sync_folder(self.folder)
+            self._synced.add(path.parent)
         return path.name
 
     def get(self, digest: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, Column, ColumnElement, Index, text
+from sqlalchemy import JSON, BindParameter, Column, ColumnElement, Index, text
 from sqlmodel import Field, SQLModel
 
 
@@ -106,7 +106,7 @@ class DatasetRowFile(SQLModel, table=True):
 
 
 class DatasetRow(SQLModel, table=True):
-    """Life of one dataset row: place, versions, record, assertion, label source.
+    """Life of one dataset row: place, versions, record and provenance.
 
     A relabelled row lies where it was; another life begins there with the labels that count.
     """
@@ -133,13 +133,21 @@ class DatasetRow(SQLModel, table=True):
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: the label that the row holds; None of weak and imported ones."""
+    model_version: str | None = None
+    """Version of the model whose answer was judged."""
+    flags: str | None = None
+    """JSON: assertion, revision and severity of each flag. None in rows of earlier releases."""
+    reviewer: str | None = None
+    """Sources of the reviews of these flags, comma-separated."""
+    weight: float | None = None
+    """Records of the traffic that the row stands for."""
     digest: bytes | None = None
     """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
     labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))
     """Labels that stand in the place of those in the file."""
 
 
-def of_dataset(rows: Any, dataset: str) -> ColumnElement[bool]:
+def of_dataset(rows: Any, dataset: str | BindParameter[str]) -> ColumnElement[bool]:
     """Condition on rows that are looked up by their record.
 
     An expression: else SQLite, which does not know how many rows a dataset has, reads all of them each time.

@@ -88,6 +88,22 @@ def add_to_rows(connection: Connection, model: type[SQLModel], rows: Iterable[Ro
     _upsert(connection, model, rows, lambda name: f'"{table}"."{name}" + excluded."{name}"')
 
 
+def update_rows(
+    connection: Connection, model: type[SQLModel], rows: Iterable[Row], *names: str, where: Sequence[str]
+) -> None:
+    """Update rows one by one.
+
+    Tuples hold the values of ``names``, then those of the columns ``where`` by which each row is found.
+    """
+    mark = _mark(connection)
+    sets, found = (
+        delimiter.join(f"{name} = {mark}" for name in _quoted(columns))
+        for delimiter, columns in ((", ", names), (" AND ", where))
+    )
+    if rows := list(rows):
+        connection.exec_driver_sql(f'UPDATE "{table_of(model).name}" SET {sets} WHERE {found}', rows)
+
+
 def _upsert(
     connection: Connection, model: type[SQLModel], rows: Iterable[Row], change: Callable[[str], str]
 ) -> None:
@@ -102,11 +118,15 @@ def _execute(connection: Connection, model: type[SQLModel], rows: list[Row], cla
     if not rows:
         return
     columns = columns_of(model)
-    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-    marks = ", ".join([mark] * len(columns))
+    marks = ", ".join([_mark(connection)] * len(columns))
     names = ", ".join(_quoted(columns))
     sql = f'INSERT INTO "{table_of(model).name}" ({names}) VALUES ({marks}) {clause}'
     connection.exec_driver_sql(sql, rows)
+
+
+def _mark(connection: Connection) -> str:
+    """Place of a parameter in a statement."""
+    return "?" if connection.dialect.paramstyle == "qmark" else "%s"
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

@@ -100,10 +100,27 @@ class DatasetVersions(TypedDict):
     datasets: list[DatasetFacts]
 
 
+RowProvenance: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(datasets.Provenance, "RowProvenance", more={"flags": list[datasets.RowFlag]}),
+]
+RowDifference: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        datasets.RowChange,
+        "RowDifference",
+        more={"before": RowProvenance | None, "after": RowProvenance | None},
+    ),
+]
+DatasetDiff: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(datasets.Diff, "DatasetDiff", more={"rows": list[RowDifference]})
+]
+
+
 class DatasetRows(TypedDict):
     """Provenance of every row of a dataset version."""
 
-    rows: list[datasets.Provenance]
+    rows: list[RowProvenance]
 
 
 class PendingCommit(TypedDict):
@@ -133,11 +150,11 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
     def get_provenance(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetRows]:
-        """Record, assertions, label source and part of every row."""
+        """Record, judged model version, flags, label, reviewer, weight and part of every row."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
             rows = datasets.provenance(connection, found)
-        return {"rows": rows}
+        return {"rows": [row.told() for row in rows]}
 
     @router.get(
         "/datasets/{name}/versions/{number}/rows",
@@ -146,12 +163,20 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         responses=binary(ARROW),
     )
     def get_rows(
-        name: str, number: StoredNumber | Literal["newest"], part: Literal["train", "held_out"] | None = None
+        name: str,
+        number: StoredNumber | Literal["newest"],
+        part: Literal["train", "held_out"] | None = None,
+        provenance: bool = False,
     ) -> Response:
-        """The rows as an Arrow IPC stream, without what no dataset keeps, such as the time of receipt."""
+        """The rows as an Arrow IPC stream, with their provenance on request.
+
+        Without what no dataset keeps, such as the time of receipt.
+        """
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
             rows = datasets.kept_columns(datasets.read(connection, objects, found, part=part))
+            if provenance:
+                rows = _with_provenance(rows, datasets.provenance(connection, found), part)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
@@ -160,11 +185,13 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
     @router.get("/datasets/{name}/diff", tags=["datasets"])
     def get_diff(
         name: str, old: StoredNumber, new: StoredNumber, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
-    ) -> Declared[datasets.Diff]:
+    ) -> Declared[DatasetDiff]:
         """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
         with engine.connect() as connection:
             before, after = (datasets.get(connection, name, number) for number in (old, new))
-            return datasets.diff(connection, objects, before, after, limit=limit)
+            found = datasets.diff(connection, objects, before, after, limit=limit)
+        kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
+        return {**kinds, "rows": [row.told() for row in found.rows]}
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
@@ -230,6 +257,17 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
             response.status_code = 202
             return {"job": job, "status": found.status}
         return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
+
+
+def _with_provenance(rows: pa.Table, origins: list[datasets.Provenance], part: str | None) -> pa.Table:
+    """Rows with a column for each field of their provenance; flags as JSON."""
+    for entry in dataclasses.fields(datasets.Provenance):
+        if entry.name == "record_id":  # their id
+            continue
+        values = [getattr(origin, entry.name) for origin in origins if part in (None, origin.part)]
+        kind = {"label_seq": pa.int64(), "label_row": pa.int64(), "weight": pa.float64()}.get(entry.name)
+        rows = rows.append_column(f"provenance.{entry.name}", pa.array(values, kind or pa.string()))
+    return rows
 
 
 def _check_place(settings: Settings, name: str, source: str, part: str) -> None:

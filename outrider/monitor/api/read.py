@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias, get_type_hints
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from outrider.assertions.quality import SuspensionRule
+from outrider.dataops.datasets.versions import Provenance, RowFlag
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.state.database import now_us
 from outrider.monitor.http.common import RateFigures, rate_json
@@ -28,6 +29,7 @@ from outrider.monitor.queries.overview import (
     read_overview,
 )
 from outrider.monitor.queries.queries import (
+    DatasetStay,
     FlagView,
     RecordView,
     list_flags,
@@ -60,6 +62,15 @@ OverviewFacts: TypeAlias = Annotated[
         },
     ),
 ]
+StayFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        DatasetStay,
+        "DatasetStay",
+        without=("origin",),
+        more=get_type_hints(Provenance) | {"flags": list[RowFlag]},
+    ),
+]
 RecordFacts: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
@@ -69,6 +80,7 @@ RecordFacts: TypeAlias = Annotated[
             "record": dict[str, Any] | None,
             "payload_expired": bool,
             "replica_outputs": NotRequired[dict[str, Any]],
+            "datasets": list[StayFacts],
         },
     ),
 ]
@@ -170,6 +182,9 @@ class ReadApi:
         if view is None:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)
+        for stay, told in zip(view.datasets, body["datasets"], strict=True):
+            told |= stay.origin.told()
+            del told["origin"]
         stored = self._blocks.record(view.seq, view.row)
         body["record"] = stored
         body["payload_expired"] = stored is None

@@ -1,7 +1,7 @@
 """Answers of one system to questions, row by row."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -31,6 +31,8 @@ class Answers:
         Tokens of question and answer as the system counts them, -1 where it does not, shape (rows, 2).
     is_cached
         Answers that a cache gave, which says nothing on noise, shape (rows,).
+    is_answered
+        Mask of the questions with an answer, shape (rows,).
     """
 
     outputs: Batch
@@ -39,14 +41,16 @@ class Answers:
     latency_s: NDArray[np.float64]
     tokens: NDArray[np.int64]
     is_cached: NDArray[np.bool_]
+    is_answered: NDArray[np.bool_] = field(init=False)
 
-    @property
-    def is_answered(self) -> NDArray[np.bool_]:
-        """Mask of the questions with an answer, shape (rows,)."""
-        return np.asarray(self.fate == "answered", dtype=np.bool_)
+    def __post_init__(self) -> None:
+        # Read a dozen times for each block; the texts are compared once.
+        object.__setattr__(self, "is_answered", np.asarray(self.fate == "answered", dtype=np.bool_))
 
     def take(self, rows: NDArray[np.intp]) -> "Answers":
         """Answers of some questions."""
+        if is_all(rows, len(self.fate)):
+            return self
         return Answers(
             self.outputs.take(rows),
             self.fate[rows],
@@ -86,3 +90,14 @@ class Asker(Protocol):
 
     def close(self) -> None:
         """Leave connections and processes."""
+
+
+def is_all(rows: NDArray[np.intp], count: int) -> bool:
+    """Test for the rows 0 to ``count`` in their order.
+
+    Examples
+    --------
+    >>> is_all(np.arange(3), 3), is_all(np.array([0, 2, 1]), 3), is_all(np.arange(2), 3)
+    (True, False, False)
+    """
+    return len(rows) == count and bool((rows[1:] > rows[:-1]).all())

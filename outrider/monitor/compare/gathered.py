@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.errors import SchemaMismatch
 
-from .answers import Answers, Fate
+from .answers import Answers, Fate, is_all
 from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
@@ -33,7 +33,7 @@ class GatheredAnswers:
 
     def answered(
         self,
-        rows: Sequence[int],
+        rows: Sequence[int] | NDArray[np.intp],
         outputs: Outputs,
         *,
         latency_s: float = float("nan"),
@@ -86,6 +86,8 @@ class GatheredAnswers:
             for at, values in taken:
                 whole[at] = values
             return whole
+        if len(taken) == 1 and is_all(taken[0][0], rows):
+            return _typed(taken[0][1].tolist())
         listed: list[Any] = [None] * rows
         for at, values in taken:
             for row, value in zip(at.tolist(), values.tolist(), strict=True):

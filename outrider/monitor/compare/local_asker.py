@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ from .gathered import GatheredAnswers
 from .questions import MODEL, REQUEST
 from .records_asker import only_inputs
 
-BLOCK = 4096
-"""Records of an ask."""
+BLOCK, AHEAD = 4096, 2
+"""Records of an ask, and asks under way: one is sent and read while another is answered."""
 SEARCHES = 14
 """Asks in search of the record that ends or holds up a model, in all."""
 WAIT_S = 1.0
@@ -136,9 +136,15 @@ class LocalAsker:
         batch = with_fields(only_inputs(questions))
         client = self._client or self._load(batch)
         gathered = GatheredAnswers(questions)
+        is_talk = questions.has(REQUEST)
+        asked: deque[tuple[int, range]] = deque()
         for start in range(0, batch.rows, BLOCK):
             rows = range(start, min(start + BLOCK, batch.rows))
-            self._ask(client, batch, rows, gathered, is_talk=questions.has(REQUEST))
+            asked.append((self._send(client, batch, rows), rows))
+            if len(asked) >= AHEAD:
+                self._take(client, batch, *asked.popleft(), gathered, is_talk=is_talk)
+        while asked:
+            self._take(client, batch, *asked.popleft(), gathered, is_talk=is_talk)
         return gathered.answers()
 
     def close(self) -> None:
@@ -181,10 +187,23 @@ class LocalAsker:
         if not found:
             self._woken.wait(WAIT_S)
 
-    def _ask(
-        self, client: EngineClient, batch: Batch, rows: range, gathered: GatheredAnswers, *, is_talk: bool
+    def _send(self, client: EngineClient, batch: Batch, rows: range) -> int:
+        """Ask a block, and say by which number."""
+        self._number += 1
+        client.submit(Ask(self._number, MODEL, (_VERSION,), batch.slice(rows.start, len(rows))))
+        return self._number
+
+    def _take(
+        self,
+        client: EngineClient,
+        batch: Batch,
+        number: int,
+        rows: range,
+        gathered: GatheredAnswers,
+        *,
+        is_talk: bool,
     ) -> bool:
-        """Ask a block; its halves where the model ends or hangs, to save the answers to the others.
+        """Take the answers to a block; ask halves where the model ends or hangs, to save the others' answers.
 
         Returns
         -------
@@ -192,10 +211,6 @@ class LocalAsker:
             False where the model ended or hung. Where it does so with both halves, it is no record's doing,
             and nothing is searched any more.
         """
-        self._number += 1
-        number = self._number
-        part = Batch.from_arrow(batch.to_arrow().slice(rows.start, len(rows)), model=MODEL)
-        client.submit(Ask(number, MODEL, (_VERSION,), part))
         while number not in self._answers:
             self._poll(client)
         answer = self._answers.pop(number)
@@ -205,7 +220,10 @@ class LocalAsker:
                 self._searches -= 1
                 middle = (rows.start + rows.stop) // 2
                 halves = (range(rows.start, middle), range(middle, rows.stop))
-                is_well = [self._ask(client, batch, half, gathered, is_talk=is_talk) for half in halves]
+                is_well = []
+                for half in halves:
+                    number = self._send(client, batch, half)
+                    is_well.append(self._take(client, batch, number, half, gathered, is_talk=is_talk))
                 if not any(is_well):
                     self._searches = 0
                 return False
@@ -213,11 +231,12 @@ class LocalAsker:
             return not is_end
         outputs = _as_talk(answer.outputs) if is_talk else answer.outputs
         poison = {each.row: each.detail for each in answer.poison}
-        kept = [at for at in range(len(rows)) if at not in poison]
-        if kept:
-            index = np.asarray(kept)
-            taken = {name: np.asarray(values)[index] for name, values in outputs.items()}
-            gathered.answered([rows.start + at for at in kept], taken)
+        kept = np.arange(len(rows))
+        if poison:
+            kept = np.setdiff1d(kept, [*poison])
+            outputs = {name: np.asarray(values)[kept] for name, values in outputs.items()}
+        if len(kept):
+            gathered.answered(rows.start + kept, outputs)
         for at, detail in poison.items():
             gathered.missing([rows.start + at], "failed", detail)
         return True

@@ -147,6 +147,8 @@ class RecordsAsker:
 def only_inputs(questions: Batch) -> Batch:
     """Questions without recorded answers and labels."""
     kept = [n for n in questions.names if not n.startswith(("outputs.", "label."))]
+    if len(kept) == len(questions.names):
+        return questions
     return Batch.from_arrow(questions.to_arrow().select(kept), model=questions.model)
 
 

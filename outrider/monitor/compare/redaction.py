@@ -1,16 +1,18 @@
-"""Columns left out or hashed before anything is kept or sent."""
+"""Columns left out or redacted before anything is kept or sent."""
 
-import hashlib
-import hmac
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from msgspec import json
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
+from outrider.dataops.redaction.columns import redacted_column
+from outrider.dataops.redaction.kinds import Kind, kind_fault
+from outrider.dataops.redaction.texts import TextRedactor
 from outrider.errors import ConfigError
 from outrider.monitor.intake.protocols.chat_columns import canonical
 
@@ -20,32 +22,34 @@ _INSIDE = f"{REQUEST}."
 
 
 class Redaction:
-    """Columns to drop and to hash, also paths inside requests.
+    """Columns to drop and to redact, also paths inside requests.
 
-    ``inputs.request.user`` is a member of the request; in lists a path goes into every element. Hashes are
-    keyed by a salt that is drawn anew and never kept: equal values are equal within one run only.
+    ``inputs.request.user`` is a member of the request; in lists a path goes into every element. A name alone
+    is redacted as a whole, ``inputs.text=email,card`` of values of these kinds. Placeholders are keyed by a
+    secret that is drawn anew and never kept: equal values are equal within one run only.
 
     Raises
     ------
     ConfigError
-        If all of the request, or a column that is not one of records, is named.
+        If all of the request, a column that is not one of records, or an unknown kind is named.
     """
 
     def __init__(
-        self, drop: Iterable[str] = (), hash: Iterable[str] = (), *, salt: bytes | None = None
+        self, drop: Iterable[str] = (), hash: Iterable[str] = (), *, key: bytes | None = None
     ) -> None:
-        self.drop, self.hash = frozenset(drop), frozenset(hash)
-        self._salt = salt or secrets.token_bytes(32)
+        self.drop = frozenset(drop)
+        self.kinds = dict(map(_kinds, hash))
+        self._key = key or secrets.token_bytes(32)
         self.found: set[str] = set()
         """Names that were met in the traffic."""
-        for option, names in (("--drop", self.drop), ("--hash", self.hash)):
+        for option, names in (("--drop", self.drop), ("--hash", self.kinds)):
             for name in sorted(names):
                 _check(option, name)
 
     @property
     def names(self) -> frozenset[str]:
         """All columns and paths."""
-        return self.drop | self.hash
+        return self.drop | self.kinds.keys()
 
     def members(self, request: Members) -> bool:
         """Redact a request in place; False where nothing was to be done."""
@@ -57,7 +61,7 @@ class Redaction:
             if first not in request:
                 continue
             value, is_found = self._walk(
-                {first: json.decode(request[first])}, [first, *rest], name in self.drop
+                {first: json.decode(request[first])}, [first, *rest], self.kinds.get(name)
             )
             if not is_found:
                 continue
@@ -70,7 +74,7 @@ class Redaction:
         return is_changed
 
     def batch(self, batch: Batch) -> Batch:
-        """Batch without the columns to drop, and with hashes in the others."""
+        """Batch without the columns to drop, and with placeholders in the others."""
         here = [name for name in batch.names if name in self.names and not name.startswith(_INSIDE)]
         if not here:
             return batch
@@ -78,36 +82,73 @@ class Redaction:
         columns: dict[str, Any] = {name: batch.arrow(name) for name in batch.names if name not in self.drop}
         for name in here:
             if name in columns:
-                columns[name] = self._column(columns[name], name)
+                columns[name] = self.column(columns[name], name)
         return Batch.from_columns(columns, model=batch.model, rows=batch.rows)
 
-    def text(self, value: Any) -> str:
-        """Hash of a value, as 16 hex digits."""
-        content = value if isinstance(value, str) else canonical(value)
-        return hmac.new(self._salt, content.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:16]
+    def table(self, table: pa.Table) -> pa.Table:
+        """Table without the columns to drop, with placeholders in the others."""
+        for at, name in reversed([*enumerate(table.column_names)]):
+            column = table.column(at)
+            if name == REQUEST and any(each.startswith(_INSIDE) for each in self.names):
+                table = table.set_column(
+                    at, name, pa.array([*map(self._request, column.to_pylist())], pa.string())
+                )
+            if name not in self.names:
+                continue
+            self.found.add(name)
+            if name in self.drop:
+                table = table.remove_column(at)
+            else:
+                table = table.set_column(at, name, self.column(column.combine_chunks(), name))
+        return table
 
-    def _column(self, column: pa.Array, name: str) -> pa.Array:
+    def _request(self, body: str | None) -> str | None:
+        if body is None:
+            return None
+        request = json.decode(body, type=Members)
+        return json.encode(request).decode() if self.members(request) else body
+
+    def column(self, column: pa.Array, name: str) -> pa.Array:
+        """Column with placeholders; a whole value becomes text."""
+        kinds = self.kinds[name]
+        if "value" not in kinds or pa.types.is_string(column.type):
+            return redacted_column(column, kinds, self._key, Counter())
         if pa.types.is_nested(column.type) or isinstance(column.type, pa.ExtensionType):
             values = plain(column, name)
-            return pa.array([None if v is None else self.text(v) for v in values], pa.string())
+            return pa.array([None if v is None else self._value(v, kinds) for v in values], pa.string())
         coded = column.dictionary_encode()
-        hashed = pa.array([self.text(value) for value in plain(coded.dictionary, name)], pa.string())
-        return hashed.take(coded.indices)
+        hashed = [self._value(value, kinds) for value in plain(coded.dictionary, name)]
+        return pa.array(hashed, pa.string()).take(coded.indices)
 
-    def _walk(self, value: Any, path: Collection[str], drops: bool) -> tuple[Any, bool]:
-        """Value with what a path leads to redacted, and whether it led anywhere."""
+    def _value(self, value: Any, kinds: Collection[Kind]) -> Any:
+        redactor = TextRedactor(self._key)
+        if "value" in kinds:
+            return redactor.text(value if isinstance(value, str) else canonical(value), kinds)
+        return redactor.value(value, kinds)
+
+    def _walk(self, value: Any, path: Collection[str], kinds: Collection[Kind] | None) -> tuple[Any, bool]:
+        """Value with what a path leads to redacted, or dropped, and whether it led anywhere."""
         if isinstance(value, list):
-            pairs = [self._walk(each, path, drops) for each in value]
+            pairs = [self._walk(each, path, kinds) for each in value]
             return [each for each, _ in pairs], any(is_found for _, is_found in pairs)
         first, *rest = path
         if not isinstance(value, dict) or first not in value:
             return value, False
         if rest:
-            inner, is_found = self._walk(value[first], rest, drops)
+            inner, is_found = self._walk(value[first], rest, kinds)
             return value | {first: inner}, is_found
-        if drops:
+        if kinds is None:
             return {name: each for name, each in value.items() if name != first}, True
-        return value | {first: self.text(value[first])}, True
+        return value | {first: self._value(value[first], kinds)}, True
+
+
+def _kinds(said: str) -> tuple[str, tuple[Kind, ...]]:
+    """Column or path, and its kinds."""
+    name, _, listed = said.partition("=")
+    kinds = listed.split(",") if listed else ["value"]
+    for fault in filter(None, map(kind_fault, kinds)):
+        raise ConfigError(f"--hash {name}: {fault}")
+    return name, cast(tuple[Kind, ...], tuple(kinds))
 
 
 def _check(option: str, name: str) -> None:

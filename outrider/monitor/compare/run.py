@@ -23,8 +23,9 @@ from .plan import ComparePlan, Until
 from .questions import REQUEST
 from .sides import Side
 from .standing import Standing
+from .traffic import BLOCK_BYTES, ROWS
 
-LEAST_ROWS, MOST_ROWS = 16, 4096
+LEAST_ROWS, MOST_ROWS = 16, 16_384
 LOOK_S = 2.0
 """Time that the questions of one look should take."""
 NOISY = 0.005
@@ -256,6 +257,8 @@ def drawn(questions: Batch, share: float, seed: int) -> NDArray[np.bool_]:
     >>> 220 < int(drawn(batch, 0.25, 0).sum()) < 280
     True
     """
+    if share <= 0.0:
+        return np.zeros(questions.rows, dtype=np.bool_)
     hashed = pd.util.hash_array(
         np.array([f"{seed}:{key}" for key in questions.keys], dtype=object), categorize=False
     )
@@ -297,18 +300,41 @@ def drive(
 
 
 class _Cut:
-    """Traffic in batches of the size that is asked for, of one schema each."""
+    """Traffic in batches of the size that is asked for, of one schema each.
+
+    The long batches of a file follow each other at once and are joined; others may have to be waited for.
+    """
 
     def __init__(self, traffic: Iterable[Batch]) -> None:
         self._traffic: Iterator[Batch] = iter(traffic)
         self._rest: Batch | None = None
+        self._is_long = False
 
     def take(self, rows: int) -> Batch | None:
         """The next questions, at most ``rows``, none while none come; None at the end."""
         if self._rest is None or not self._rest.rows:
-            self._rest = next(self._traffic, None)
+            self._next()
         if self._rest is None:
             return None
+        parts = [self._cut(rows)]
+        while (left := rows - sum(part.rows for part in parts)) and self._is_followed(parts):
+            parts.append(self._cut(left))
+        return Batch.concat(parts)
+
+    def _next(self) -> None:
+        self._rest = next(self._traffic, None)
+        self._is_long = self._rest is not None and self._rest.rows >= ROWS
+
+    def _cut(self, rows: int) -> Batch:
+        assert self._rest is not None
         taken = self._rest.slice(0, min(rows, self._rest.rows))
         self._rest = self._rest.slice(taken.rows)
         return taken
+
+    def _is_followed(self, parts: Sequence[Batch]) -> bool:
+        """True where the next batch continues these; it is fetched."""
+        if not self._is_long or sum(part.to_arrow().nbytes for part in parts) >= BLOCK_BYTES:
+            return False
+        self._next()
+        first, rest = parts[0].to_arrow().schema, self._rest
+        return rest is not None and rest.to_arrow().schema.equals(first, check_metadata=True)

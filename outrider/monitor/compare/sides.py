@@ -31,10 +31,12 @@ class Side:
 
     def add(self, answers: Answers) -> None:
         """Count some answers."""
-        self.fates.update(answers.fate.tolist())
         there, rows = np.flatnonzero(answers.is_answered), len(answers.fate)
         self.silent = rows - 1 - int(there[-1]) if len(there) else self.silent + rows
-        self._why.update(str(why) for why in answers.why if why)
+        self.fates.update({"answered": len(there)} if len(there) else {})
+        missing = np.flatnonzero(~answers.is_answered)
+        self.fates.update(answers.fate[missing].tolist())
+        self._why.update(str(why) for why in answers.why[missing] if why)
         timed = answers.latency_s[max(0, WARM_UP - self._asked) :]
         self._asked += len(answers.fate)
         self._latency.append(timed[np.isfinite(timed)])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -102,12 +103,10 @@ class Standing:
         both = np.flatnonzero(production.is_answered & candidate.is_answered)
         if not len(both):
             return
-        slices = [slice_names(questions, column) for column in self._plan.slices] or [
-            np.full(questions.rows, "", dtype=object)
-        ]
-        both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
-        one, two = production.outputs.take(both), candidate.outputs.take(both)
-        one, two = with_calls(one, two)
+        slices = [slice_names(questions, column) for column in self._plan.slices]
+        if slices:
+            both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
+        one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
         ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
@@ -118,7 +117,7 @@ class Standing:
             with_text_properties(one, ruler),
             with_text_properties(two, ruler),
             np.ones(len(both)),
-            slices[0][both].tolist(),
+            slices[0][both].tolist() if slices else [""] * len(both),
             asked,
             None if again is None else with_text_properties(again, ruler),
             None if other is None else with_text_properties(other, ruler),
@@ -132,8 +131,8 @@ class Standing:
             entities=self.comparison.entities,
             most_slices=MOST_SLICES,
         )
-        self._count_json(questions.take(both), pair)
-        self._keep_examples(questions.take(both), pair, ruler)
+        self._count_json(questions, both, pair)
+        self._keep_examples(questions, both, pair, ruler)
 
     def _count(
         self, kind: str, questions: Batch, entities: Sequence[str], production: Any, candidate: Any
@@ -142,8 +141,11 @@ class Standing:
             kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
         )
 
-    def _count_json(self, questions: Batch, pair: PairedAnswers) -> None:
-        """Count answers that are no JSON where the question asks for it."""
+    def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
+        """Count answers that are no JSON where the question asks for it.
+
+        ``both`` are the questions of the pair's rows.
+        """
         if not (
             questions.has(REQUEST)
             and pair.champion.has("outputs.text")
@@ -152,14 +154,14 @@ class Standing:
             return
         asks = [
             "response_format" in body and _asks_for_json(body)
-            for body in questions.arrow(REQUEST).to_pylist()
+            for body in questions.arrow(REQUEST).take(pa.array(both)).to_pylist()
         ]
         rows = np.flatnonzero(asks)
         if not len(rows):
             return
         one, two = (_no_json(side.take(rows)) for side in (pair.champion, pair.challenger))
         entities = [pair.entities[row] for row in rows.tolist()] if len(pair.entities) else []
-        self._count("no valid JSON", questions.take(rows), entities, one, two)
+        self._count("no valid JSON", questions.take(both[rows]), entities, one, two)
 
     def label(self, question: str, right: Right) -> bool:
         """Label a kept pair; False where there is no such pair."""
@@ -276,7 +278,9 @@ class Standing:
             said += f"; nobody has said which is better: label {len(self.to_label)} pairs"
         return Conclusion(verdict.word, said)
 
-    def _keep_examples(self, questions: Batch, pair: PairedAnswers, ruler: Ruler) -> None:
+    def _keep_examples(
+        self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers, ruler: Ruler
+    ) -> None:
         """Keep a random sample of the records on which answers differ beyond what one takes back itself."""
         measures = shared_measures(pair.champion, pair.challenger, ruler)
         if not measures or measures[0] == "rank":
@@ -290,7 +294,7 @@ class Standing:
             self._shown |= {talk} - {""}
             self._differing += 1
             if self._plan.has_judge:
-                self._unjudged.append(_example(questions, pair, row, ruler))
+                self._unjudged.append(_example(questions, both[row], pair, row, ruler))
             if self.labels and len(self.examples) == EXAMPLES:
                 continue  # pairs that people look at stay
             place = (
@@ -300,7 +304,7 @@ class Standing:
             )
             if place >= EXAMPLES:
                 continue
-            shown = _example(questions, pair, row, ruler)
+            shown = _example(questions, both[row], pair, row, ruler)
             self.examples[place : place + 1] = [shown]
 
 
@@ -402,15 +406,18 @@ def _twice(
     return at[order], production.outputs.take(rows[order]), candidate.outputs.take(rows[order])
 
 
-def _example(questions: Batch, pair: PairedAnswers, row: int, ruler: Ruler) -> dict[str, Any]:
+def _example(
+    questions: Batch, question: np.intp, pair: PairedAnswers, row: int, ruler: Ruler
+) -> dict[str, Any]:
+    """Question and both answers to it, which are a row of the pair."""
     (one, _), (two, _) = (answer_texts(each, [row], ruler)[0] for each in (pair.champion, pair.challenger))
     inputs = {
-        name.removeprefix("inputs."): _without_nan(questions.arrow(name)[row].as_py())
+        name.removeprefix("inputs."): _without_nan(questions.arrow(name)[int(question)].as_py())
         for name in questions.names
         if name.startswith("inputs.")
     }
     return {
-        "id": str(questions.keys[row]),
+        "id": str(questions.keys[question]),
         "slice": pair.slices[row],
         "inputs": inputs,
         "production": few_digits(one),

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from outrider.assertions import Batch
+from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.errors import ConfigError, SchemaMismatch
 from outrider.monitor.files.captures import CaptureNames, Unreadable, kserve_event
 from outrider.monitor.files.columns import Names
@@ -51,7 +52,7 @@ class Traffic:
     paths
         Files and folders.
     drop, hash
-        Columns left out, or hashed, before anything is kept; see :class:`Redaction`.
+        Columns left out, or redacted, before anything is kept; see :class:`Redaction`.
     safe
         Kinds of requests that may be asked, too.
 
@@ -95,12 +96,20 @@ class Traffic:
             "askable": self._askable,
             "reasons": [{"reason": why, "count": count} for why, count in self._not_asked.most_common()],
             "lines": self._lines,
+            "came_redacted": self._came_redacted,
             "redacted": sorted(self._redaction.found),
             "not_redacted": sorted(self._redaction.names - self._redaction.found),
         }
 
     def _redacted_batch(self, batch: Batch) -> Batch:
-        """Batch without what is dropped, counted as askable."""
+        """Batch without what is dropped, counted as askable.
+
+        What production answered to a record that came redacted is left out: nobody can ask the same again.
+        """
+        before = redacted_rows(batch)
+        if before.any():
+            batch = without_answers(batch, before)
+            self._came_redacted += int(before.sum())
         redacted = self._redaction.batch(batch)
         self._check_names(redacted)
         self._askable += redacted.rows
@@ -108,7 +117,7 @@ class Traffic:
 
     def _start(self) -> None:
         self._file = ""
-        self._seen = self._unreadable = self._askable = 0
+        self._seen = self._unreadable = self._askable = self._came_redacted = 0
         self._lines: list[dict[str, Any]] = []
         self._not_asked: Counter[str] = Counter()
         self._is_checked = False
@@ -121,7 +130,7 @@ class Traffic:
             self._lines.append({"file": self._file, "line": row, "reason": reason[:200]})
 
     def _check_names(self, batch: Batch) -> None:
-        """Raise where a column that is to be dropped or hashed is not there: it may be a slip."""
+        """Raise where a column that is to be dropped or redacted is not there: it may be a slip."""
         if self._is_checked:
             return
         self._is_checked = True

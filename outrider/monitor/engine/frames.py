@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.batch_schema import MODEL_KEY, ordered_table
 from outrider.assertions.columns import from_values
 from outrider.monitor.process.batch_frames import BatchReader, BatchWriter, Buffer
 
@@ -50,8 +51,8 @@ class AnswerWriter:
                 columns[f"outputs.{name}"] = from_values(values)
         header |= {"order": list(answer.outputs), "raw": raw}
         if columns:
-            rows = len(next(iter(answer.outputs.values())))
-            buffers += self._write(Batch.from_columns(columns, model="", rows=rows))
+            # No record travels, so none of what every batch of records has.
+            buffers += self._write(Batch(ordered_table(columns, {MODEL_KEY: b""}), model=""))
         return header, buffers
 
 

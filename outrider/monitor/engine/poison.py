@@ -114,6 +114,8 @@ def answered_around(answer: Callable[[int, int], Any], rows: int) -> tuple[Outpu
     parts, poison = around_poison(lambda start, stop: checked(answer(start, stop), stop - start), rows)
     if not parts:
         return None, [], first_reason(poison)
+    if len(parts) == 1 and parts[0][:2] == (0, rows):
+        return parts[0][2], poison, ""
     try:
         return checked(joined(parts, rows), rows), poison, ""
     except Exception as error:  # noqa: BLE001 - answers that differ from call to call in name or shape

@@ -169,10 +169,12 @@ def _blocks_of(
 ) -> Iterator[FileBlock]:
     """Records of a table, and the labels that stand beside them."""
     rows = record_table(table, how.names)
-    ids = pa.array([f"{name}:{place}" for place in places], pa.string())
+    ids = pa.nulls(len(rows), pa.string())
     if "id" in rows.column_names:
-        ids = pc.coalesce(rows.column("id").combine_chunks(), ids)
+        ids = rows.column("id").combine_chunks()
         rows = rows.drop_columns(["id"])
+    if ids.null_count:
+        ids = pc.coalesce(ids, pa.array([f"{name}:{place}" for place in places], pa.string()))
     rows = rows.append_column("id", ids)
     labels = [column for column in rows.column_names if column.startswith("label.")]
     records = rows.drop_columns(labels)

@@ -28,6 +28,7 @@ from outrider.monitor.stream.event_time import settled
 from .block_builder import BLOCK_ROWS
 from .join import Joined, Joiner
 from .pending_blocks import PendingBlock, PendingHalf
+from .redaction import IntakeRedaction
 from .schema_book import SchemaBook
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,8 @@ class GroupCommit:
         In place of ``now_us``: a step of it becomes a border in the journal.
     max_ahead_us
         How far ahead of its receipt an event time may be and still be believed by windows; None is for ever.
+    redaction
+        What takes the place of values that may not be written.
     """
 
     def __init__(
@@ -120,8 +123,10 @@ class GroupCommit:
         book: SchemaBook | None = None,
         clock: ServiceClock | None = None,
         max_ahead_us: int | None = None,
+        redaction: IntakeRedaction | None = None,
     ) -> None:
         self._journal = journal
+        self._redaction = redaction or IntakeRedaction({}, b"")
         self._book = book
         self._queue_bytes = queue_bytes
         self._now_us = now_us if clock is None else clock.now_us
@@ -350,13 +355,18 @@ class GroupCommit:
         live = [block for one in group if not one.has_own_clock for block in one.blocks]
         files = [block for one in group if one.has_own_clock for block in one.blocks]
         since_us = now_us if self._step_us() else self._since_us
+        redact = self._redaction.table
         entries = merge(
-            [*live, *made.blocks], now_us=now_us, since_us=since_us, max_ahead_us=self._max_ahead_us
+            [*live, *made.blocks],
+            now_us=now_us,
+            since_us=since_us,
+            max_ahead_us=self._max_ahead_us,
+            redact=redact,
         )
-        return [*entries, *merge(files, now_us=now_us, since_us=since_us), *made.unreadable]
+        return [*entries, *merge(files, now_us=now_us, since_us=since_us, redact=redact), *made.unreadable]
 
     def _joined(self, group: Sequence[_Request], now_us: int) -> Joined | None:
-        halves = [half for request in group for half in request.halves]
+        halves = [self._redaction.half(half) for request in group for half in request.halves]
         if not halves:
             return None
         if self._joiner is None:
@@ -514,18 +524,27 @@ def _together(group: Sequence[_Request]) -> Notes:
     return Notes(list(put.values()), list(remove))
 
 
+Redact = Callable[[str, pa.RecordBatch], pa.RecordBatch]
+
+
+def _as_sent(_: str, table: pa.RecordBatch) -> pa.RecordBatch:
+    return table
+
+
 def merge(
     blocks: Sequence[PendingBlock],
     *,
     now_us: int | None = None,
     since_us: int = 0,
     max_ahead_us: int | None = None,
+    redact: Redact = _as_sent,
 ) -> list[Entry]:
     """Journal entries of these blocks.
 
     Those of one model, kind and schema become one, up to `BLOCK_ROWS`.
 
     ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
+    ``redact`` gives the rows of a model as they may be written, in the same schema.
     """
     groups: dict[tuple[str, str, str], list[list[PendingBlock]]] = {}
     rows: dict[tuple[str, str, str], int] = {}
@@ -538,16 +557,18 @@ def merge(
             rows[key] = block.rows
         filling[-1].append(block)
     return [
-        _entry(members, now_us, since_us, max_ahead_us)
+        _entry(members, now_us, since_us, max_ahead_us, redact)
         for filling in groups.values()
         for members in filling
         if members
     ]
 
 
-def _entry(members: list[PendingBlock], now_us: int | None, since_us: int, bound_us: int | None) -> Entry:
+def _entry(
+    members: list[PendingBlock], now_us: int | None, since_us: int, bound_us: int | None, redact: Redact
+) -> Entry:
     first = members[0]
-    table = _table(members)
+    table = redact(first.model, _table(members))
     head = stream_head = first.shape.head if first.shape else table.schema.serialize().to_pybytes()
     if first.kind == "records" and now_us is not None:
         made = table

@@ -138,6 +138,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         },
     ),
     _spec(
+        _INTAKE, "counter", "outrider_redacted_values_total", "values",
+        "Values that placeholders took the place of before they were written.", labels=("model", "kind"),
+        enums={"kind": ("email", "phone", "card", "iban", "token", "value")},
+    ),
+    _spec(
         _INTAKE, "counter", "outrider_intake_bytes_total", "bytes",
         "Bytes of request bodies, after decompression.",
     ),
@@ -178,6 +183,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "counter", "outrider_records_conflict_total", "records",
         "Records received again with other content; the first counts.", labels=("model",),
+    ),
+    _spec(
+        _WORKER, "counter", "outrider_records_redacted_total", "records",
+        "Records with redacted inputs: the replica's answers are not held against production's.",
+        labels=("model",),
     ),
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",

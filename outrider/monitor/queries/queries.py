@@ -10,6 +10,7 @@ from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
 from outrider.assertions.typed_text import is_wrong, plain_text
+from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.flags.reviews import reviews_of
 from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
@@ -28,6 +29,7 @@ live_answer = table_of(LiveAnswer)
 assertion = table_of(AssertionRow)
 dataset_row = table_of(DatasetRow)
 review = table_of(Review)
+_ORIGIN = Provenance.__slots__
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,11 @@ class DatasetStay:
     """Versions of a dataset that have a record, with one label."""
 
     dataset: str
-    part: str
     number: int
     """First version."""
     removed: int | None
     """First version without it, or with another label."""
-    label_source: str | None
+    origin: Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             .limit(50)
         ).all()
         datasets = connection.execute(
-            select(*(dataset_row.c[name] for name in DatasetStay.__slots__))
+            select(*dataset_row.c["dataset", "number", "removed"], *dataset_row.c[_ORIGIN])
             .where(dataset_row.c.record_id == record_id)
             .order_by(dataset_row.c.dataset, dataset_row.c.number)
             .limit(50)
@@ -240,7 +241,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             flags=_with_records(connection, model, flags),
             labels=tuple(_label(row) for row in labels),
             live_answers=tuple((row.test, row.version, row.status) for row in tests),
-            datasets=tuple(DatasetStay(*row) for row in datasets),
+            datasets=tuple(DatasetStay(row[0], row[1], row[2], Provenance(*row[3:])) for row in datasets),
             requested_for=wanted,
         )
 

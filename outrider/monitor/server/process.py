@@ -13,12 +13,16 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
 
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.redaction.columns import ColumnRules
+from outrider.dataops.redaction.kinds import Kind
+from outrider.dataops.redaction.secret import secret_of
 from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes
@@ -41,6 +45,7 @@ from outrider.monitor.intake.protocols.native import Native
 from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
 from outrider.monitor.intake.protocols.otlp.setup import otlp_intakes
 from outrider.monitor.intake.protocols.request_models import RequestModels
+from outrider.monitor.intake.redaction import IntakeRedaction
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.intake.trusted_networks import KeylessWrites
 from outrider.monitor.metrics.channel import ProcessesCollector, new_metrics, start_receiver
@@ -133,6 +138,8 @@ class ServerProcess:
             schema_of=decoder.schema,
         )
         self.clock = open_clock(self.journal)
+        redaction = _redaction(settings, self.metrics)
+        redaction.guard(logging.getLogger().handlers)
         self.writer = GroupCommit(
             self.journal,
             queue_bytes=limits.queue_bytes,
@@ -141,6 +148,7 @@ class ServerProcess:
             book=book,
             clock=self.clock,
             max_ahead_us=int(settings.intake.max_ahead_s * 1e6),
+            redaction=redaction,
         )
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
@@ -160,7 +168,9 @@ class ServerProcess:
             Chat(targets, models, max_depth=limits.depth),
             CloudEvents(forms, models, max_events=limits.records, max_depth=limits.depth),
         ]
-        self.otlp = otlp_intakes(settings, self.journal, decoder, self.writer, self.metrics, self.refusals)
+        self.otlp = otlp_intakes(
+            settings, self.journal, decoder, self.writer, self.metrics, self.refusals, redaction
+        )
         intakes: list[base.IntakeProtocol] = [
             Native("records", decoder),
             Native("labels", decoder),
@@ -332,6 +342,18 @@ def _settle_garbage() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+def _redaction(settings: Settings, metrics: Metrics) -> IntakeRedaction:
+    """Redaction as the configuration asks for it; without any, no secret is drawn."""
+    rules = {name: ColumnRules(model.redact) for name, model in settings.models.items() if model.redact}
+    counter = metrics.counter("outrider_redacted_values_total")
+
+    def counted(model: str, counts: Counter[Kind]) -> None:
+        for kind, count in counts.items():
+            counter.labels(model=model, kind=kind).inc(count)
+
+    return IntakeRedaction(rules, secret_of(settings.data_folder) if rules else b"", counted)
 
 
 def _observe_commits(metrics: Metrics, ring: Callable[[], None]) -> Callable[[Committed], None]:

@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from outrider.dataops.model_kinds.source import Kind, Task
+from outrider.dataops.model_kinds.source import Kind as SourceKind
+from outrider.dataops.model_kinds.source import Task
 from outrider.dataops.payloads.roots import parse_roots
+from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
 from outrider.errors import ConfigError
 
 from .sections import Section
@@ -294,9 +296,9 @@ class SourceSettings(Section):
     options: dict[str, Any] = Field(default_factory=dict, description="of its kind; docs/shadow-models.md")
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> SourceKind | None:
         """Kind of model that is named here; None where nothing is."""
-        named: dict[Kind, str | None] = {
+        named: dict[SourceKind, str | None] = {
             "torch": self.architecture, "hf": self.folder, "onnx": self.onnx,
             "function": self.predictor, "endpoint": self.endpoint,
         }  # fmt: skip
@@ -411,6 +413,10 @@ class ModelSettings(SourceSettings):
     )
     slice_by: str | None = None
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
+    redact: dict[str, tuple[Kind, ...]] = Field(
+        default_factory=dict,
+        description="by column: kinds of values that placeholders take the place of before they are stored",
+    )
     expectations: str | tuple[dict[str, Any], ...] = ()
     validation: ValidationSettings = ValidationSettings()
     judges: dict[str, JudgeSettings] = Field(default_factory=dict)
@@ -427,6 +433,30 @@ class ModelSettings(SourceSettings):
         if value is not None and not value.endswith(".suite.json"):
             raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
         return value
+
+    @field_validator("redact", mode="before")
+    @classmethod
+    def _redactable(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for column, kinds in value.items():
+            if fault := column_fault(column):
+                raise ValueError(f"{column}: {fault}")
+            if not isinstance(kinds, list | tuple) or not kinds:
+                raise ValueError(f"{column}: a list of {', '.join(KINDS)} expected, got {kinds!r}")
+            for fault in filter(None, map(kind_fault, map(str, kinds))):
+                raise ValueError(f"{column}: {fault}")
+        return value
+
+    @model_validator(mode="after")
+    def _redacts_no_payloads(self) -> "ModelSettings":
+        for column in self.redact.keys() & self.columns.keys():
+            if re.match(r"text$|binary$|image\(", self.columns[column]):
+                raise ValueError(
+                    f"redact.{column}: a column of texts expected, got {self.columns[column]}: a payload may "
+                    "be fetched and kept as it lies; declare the column as string and send its text"
+                )
+        return self
 
     @property
     def declared_inputs(self) -> tuple[str, ...]:

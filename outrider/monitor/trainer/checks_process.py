@@ -149,7 +149,8 @@ def _asked(
             process.kill()
             process.wait()
     if "refused" in answer:
-        raise ValidationRefused(str(answer["refused"]))
+        rows = {int(row): why for row, why in answer["rows"].items()}
+        raise ValidationRefused(str(answer["refused"]), rows=rows)
     return answer, parts
 
 
@@ -185,7 +186,8 @@ def _serve(sock: socket.socket) -> None:
             load_file(file)
         answer, parts = _answer(sock, asked, buffers)
     except OutriderError as error:
-        answer, parts = {"refused": str(error)}, []
+        rows = error.rows if isinstance(error, ValidationRefused) else {}
+        answer, parts = {"refused": str(error), "rows": dict(rows)}, []
     wire.send(sock, answer, parts)
 
 

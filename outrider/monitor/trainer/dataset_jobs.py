@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -150,7 +150,8 @@ def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None
     columns = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
     nothing: list[None] = [None] * table.num_rows
     rows = zip(*(columns.get(name, nothing) for name in PROVENANCE), strict=True)
-    return table.drop_columns(list(columns)), [(assertion, label or source) for assertion, label in rows]
+    own = [name for name in table.column_names if not name.startswith("provenance.")]
+    return table.select(own), [(assertion, label or source) for assertion, label in rows]
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
@@ -173,7 +174,8 @@ def commit_flagged(
     Raises
     ------
     ValidationRefused
-        If the rows cannot be used as a whole. What was withdrawn is removed even so.
+        If the rows cannot be used as a whole. What was withdrawn is removed even so, and what does not pass
+        by itself is quarantined.
     """
     settings = context.model(job.model)
     scope = LabelScope(
@@ -208,9 +210,11 @@ def commit_flagged(
                 removed=found.removed,
                 reference=reference,
             )
-        except ValidationRefused:  # what was withdrawn leaves all the same
+        except ValidationRefused as error:  # what was withdrawn leaves all the same
+            refused = {str(found.batch.keys[row]): reason for row, reason in error.rows.items()}
+            passed = replace(passed, rejected=found.rejected | refused)
             _commit(context, job, scope, found, passed, lambda *_: None)
-            raise
+            raise _told_of(error, len(refused)) from None
         keys, verdict = found.batch.keys, judgement.verdict
         rejected = found.rejected | {str(keys[row]): reason for row, reason in verdict.quarantined.items()}
         batch, provenance = flagged.keep(found.batch, found.provenance, verdict.rows)
@@ -232,6 +236,16 @@ def commit_flagged(
             {"leaks": rows.report},
         )
     return _commit(context, job, scope, found, passed, then)
+
+
+def _told_of(error: ValidationRefused, rows: int) -> ValidationRefused:
+    """The refusal with the number of rows that it sent to quarantine."""
+    if not rows:
+        return error
+    which = "1 row is" if rows == 1 else f"{rows} rows are"
+    return ValidationRefused(
+        f"{error}; {which} in quarantine, and the next commit starts without", rows=error.rows
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from outrider.assertions import Batch, Findings, WeakLabels
 from outrider.assertions.columns import as_type, is_tensor, null_column, wider_type
 from outrider.assertions.typed_text import typed_texts
 from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.host.findings_frame import joined
 
@@ -38,6 +39,8 @@ class JudgedRecords:
     """All records in their order, each column in a type that holds the values of both sides."""
     parts: tuple[JudgedPart, ...]
     """The same by who answered."""
+    left_out: int = 0
+    """Records whose replica's answers are not held against production's: their inputs are redacted."""
 
     @classmethod
     def alone(cls, batch: Batch) -> "JudgedRecords":
@@ -50,7 +53,8 @@ class JudgedRecords:
 
         A record that production answered is judged by production's columns; those that only the
         replica has are null. The others are judged by the replica's, and say so (``by_replica``).
-        ``answers("champion")`` are the replica's of all.
+        ``answers("champion")`` are the replica's of all, but for redacted records that production answered:
+        it was asked something else.
         """
         if outputs is None:
             return cls.alone(batch)
@@ -59,6 +63,8 @@ class JudgedRecords:
         if not names:
             return cls.alone(replica.as_replica())
         answered = _answered(batch, names)
+        left_out = answered & redacted_rows(batch)
+        replica = without_answers(replica, left_out)
         if answered.all():
             parts = [JudgedPart(None, _production(batch, replica))]
         elif not answered.any():
@@ -68,8 +74,8 @@ class JudgedRecords:
             own = _production(batch.take(rows), replica.take(rows))
             parts = [JudgedPart(rows, own), JudgedPart(others, replica.take(others).as_replica())]
         if len(parts) == 1 and all(not replica.has(n) or _type(batch, n) == _type(replica, n) for n in names):
-            return cls(parts[0].batch, tuple(parts))
-        return cls(_together(batch, replica, answered, parts), tuple(parts))
+            return cls(parts[0].batch, tuple(parts), int(left_out.sum()))
+        return cls(_together(batch, replica, answered, parts), tuple(parts), int(left_out.sum()))
 
     @property
     def rows(self) -> int:
@@ -85,7 +91,7 @@ class JudgedRecords:
         """Copy with the aligned answers of other slots."""
         batch = self.batch.with_answers(answers)
         if self.is_whole:
-            return JudgedRecords.alone(batch)
+            return JudgedRecords(batch, (JudgedPart(None, batch),), self.left_out)
         parts = [
             JudgedPart(
                 part.rows,
@@ -95,7 +101,7 @@ class JudgedRecords:
             )
             for part in self.parts
         ]
-        return JudgedRecords(batch, tuple(parts))
+        return JudgedRecords(batch, tuple(parts), self.left_out)
 
     def texts(self, name: str) -> list[str | None]:
         """Values of a column as typed text, from the answering side."""

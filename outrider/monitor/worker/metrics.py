@@ -153,6 +153,7 @@ class WorkerMetrics:
         counts = effects.counts
         metrics.counter("outrider_records_duplicate_total").labels(model=model).inc(counts["duplicates"])
         metrics.counter("outrider_records_conflict_total").labels(model=model).inc(counts["conflicts"])
+        metrics.counter("outrider_records_redacted_total").labels(model=model).inc(counts["redacted"])
         metrics.counter("outrider_labels_joined_total").labels(model=model).inc(counts["labels"])
         for reason in effects.dead_letters["reason"]:
             metrics.counter("outrider_dead_letters_total").labels(model=model, reason=reason).inc()

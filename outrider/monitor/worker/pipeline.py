@@ -151,6 +151,7 @@ class Pipeline:
         asking = self.asking(effects, unit, may_ask=may_test) if slot == CHAMPION else None
         yield from self._check(effects, judged, locations, version, outputs, asking=asking, timings=timings)
         if digests is not None:
+            effects.counts["redacted"] += judged.left_out
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
             predicted = judged.texts(f"outputs.{self._settings.target}")
             locations.note_records(effects, judged.batch, digests, predicted, self._settings.slice_by)

@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 from outrider.monitor.compare.answers import Answers, Asker
 from outrider.monitor.compare.askers import AskOptions, asker_of
+from outrider.monitor.compare.local_asker import BLOCK
 from tests.dataops.model_kinds import adapters, folders
 from tests.requirements import require_package
 from tests.soak import PATIENCE_S
@@ -162,3 +163,12 @@ def test_onnx_file_answers_classes_or_values(tmp_path: Path, is_classifier: bool
     found = answers.outputs.column("outputs.label" if is_classifier else "outputs.value")
     expected = fitted.predict(frame)
     assert found.tolist() == expected.tolist() if is_classifier else np.allclose(found, expected, atol=1e-3)
+
+
+def test_record_that_ends_a_model_of_many_blocks_fails_alone(tmp_path: Path) -> None:
+    x = np.arange(2 * BLOCK + 100, dtype=np.float64) + 2
+    x[BLOCK + 7] = 1
+    answers = ask(tmp_path, "dies", Batch.from_columns({"inputs.x": x}, model="compare"))
+    assert np.flatnonzero(~answers.is_answered).tolist() == [BLOCK + 7]
+    others = answers.outputs.column("outputs.value")[answers.is_answered]
+    assert np.array_equal(others, np.delete(x, BLOCK + 7))

@@ -21,6 +21,7 @@ from tests.asgi import get
 from .sample import HOSTILE, MODEL, Sample, build
 
 EVIL = "<script>alert(1)</script>"
+FLAGS = '[["blurry", "rev-3", 0.812]]'
 MIX = {"rows": 3, "columns": {"label.label": {"of": {"[0, 1]": [1, 2, 0]}}}}
 
 
@@ -57,7 +58,7 @@ def app(own: Sample, tmp_path: Path) -> FastAPI:
                 objects,
                 dataset="kept",
                 batch=rows(ids, labels),
-                provenance=[Provenance(name, "blurry", source) for name in ids],
+                provenance=[Provenance(name, "blurry", source, flags=FLAGS, reviewer="ada") for name in ids],
                 append=True,
                 removed=removed,
             )
@@ -74,6 +75,8 @@ def test_a_version_shows_what_it_is_what_changed_and_who_learned_from_it(app: Fa
     assert "crowd → expert" in html
     assert "1 → 0" in html
     assert "digits@9" in html
+    assert 'blurry 0.812 <span class="mono faint">rev-3</span>' in html
+    assert "reviewed by ada" in html
     assert "<td>removed</td>" in html
     assert 'value="2"></meter>' in html  # rows of class 1
     assert EVIL not in html
@@ -82,6 +85,18 @@ def test_a_version_shows_what_it_is_what_changed_and_who_learned_from_it(app: Fa
     first = get(app, f"/m/{MODEL}/datasets/kept/1").text
     assert "Against version" not in first
     assert f'href="/m/{MODEL}/datasets/kept/2"' in get(app, f"/m/{MODEL}/datasets").text
+
+
+def test_the_page_of_a_record_says_why_it_is_in_a_dataset(app: FastAPI, own: Sample) -> None:
+    with own.engine.connect() as connection:
+        record = str(connection.scalar(text("SELECT max(id) FROM record")))
+    with write(own.engine) as connection:
+        values = "record_id = :id, model_version = '3', weight = 2.5, label_seq = 9, label_row = 4"
+        query = text(f"UPDATE dataset_row SET {values} WHERE record_id = 'a'")
+        connection.execute(query, {"id": record})
+    html = get(app, f"/m/{MODEL}/records/{record}").text
+    assert "train, label 9.4 from crowd, version 3 judged, weight 2.5" in html
+    assert 'blurry 0.812 <span class="mono faint">rev-3</span>' in html
 
 
 def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ notes are durable, and after a restart they are read back.
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -34,6 +35,13 @@ _TEXT_BYTES = 64
 _OVERHEAD_BYTES = 2048
 """Of one part in memory, beside what it says."""
 _CALL, _PASSAGES = "call", "passages"
+
+
+FieldsToKeep = Callable[[str | None, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def _as_sent(_: str | None, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields
 
 
 class Passages(msgspec.Struct, omit_defaults=True):
@@ -137,10 +145,23 @@ class Waiting:
         How long the parts of a call wait for each other, µs.
     notes
         What the journal holds.
+    fields_to_keep
+        Gives values by column, or by part, as they may be written, for a model or None.
+    model_of
+        Model of a call, None where there is none.
     """
 
-    def __init__(self, join_us: Callable[[Call], int], notes: Iterable[Note] = ()) -> None:
+    def __init__(
+        self,
+        join_us: Callable[[Call], int],
+        notes: Iterable[Note] = (),
+        *,
+        fields_to_keep: FieldsToKeep = _as_sent,
+        model_of: Callable[[Call], str | None] = lambda _: None,
+    ) -> None:
         self._join_us = join_us
+        self._fields_to_keep = fields_to_keep
+        self._model_of = model_of
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
         self._traces: dict[str, _Trace] = {}
@@ -262,7 +283,7 @@ class Waiting:
                 met.calls.append((call, True))
             return
         try:
-            payload = _packed(call)
+            payload = _packed(self._kept_call(call))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             met.unfit.append((call, f"its messages cannot be kept: {error}"))
             return
@@ -278,6 +299,23 @@ class Waiting:
             return
         met.put.append(Note(name, now_us, payload))
         met.waiting += 1
+
+    def _kept_call(self, call: Call) -> Call:
+        """Part of a call as its note may hold it."""
+        fields = {"inputs.": [call.inputs, call.tools, call.passages], "outputs.": call.answer}
+        fields |= {"entity": call.conversation} | {f"attrs.{name}": each for name, each in call.attrs.items()}
+        kept = self._fields_to_keep(self._model_of(call), fields)
+        inputs, tools, passages = kept["inputs."]
+        attrs = {name: kept[f"attrs.{name}"] for name in call.attrs}
+        return msgspec.structs.replace(
+            call,
+            inputs=inputs,
+            tools=tools,
+            passages=passages,
+            answer=kept["outputs."],
+            conversation=kept["entity"],
+            attrs=attrs,
+        )
 
     def _became(self, id_: str) -> bool | None:
         """True where the record of a call has its span; None without a record, made or on its way."""
@@ -297,7 +335,8 @@ class Waiting:
         return entry
 
     def _keep(self, passages: Passages, now_us: int) -> Note:
-        payload = _packed(passages)
+        texts = self._fields_to_keep(None, {"inputs.": passages.texts})["inputs."]
+        payload = _packed(msgspec.structs.replace(passages, texts=texts))
         size = len(payload) + _OVERHEAD_BYTES + _TEXT_BYTES * len(passages.texts)
         name = f"{_PASSAGES}:{passages.trace}-{passages.span}"
         trace = self._traces.setdefault(passages.trace, _Trace())

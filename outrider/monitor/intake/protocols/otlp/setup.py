@@ -6,6 +6,7 @@ from outrider.dataops.journal.journal import Journal
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.intake.redaction import IntakeRedaction
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.clock import ServiceClock
 from outrider.monitor.settings.config import Settings
@@ -43,6 +44,7 @@ def otlp_intakes(
     writer: GroupCommit,
     metrics: Metrics,
     refusals: RefusalBook,
+    redaction: IntakeRedaction,
 ) -> OtlpIntakes:
     """Intakes for the models of a configuration. Calls that waited before a restart wait again."""
     matcher = Matcher(
@@ -56,7 +58,7 @@ def otlp_intakes(
         model = matcher.model_of(call)
         return int((settings.intake.join_s if model is None else settings.join_s(model)) * 1e6)
 
-    waiting = Waiting(join_us, journal.notes())
+    waiting = Waiting(join_us, journal.notes(), fields_to_keep=redaction.fields, model_of=matcher.model_of)
     return OtlpIntakes(
         Otlp("traces", matcher, waiting, metrics),
         Otlp("logs", matcher, waiting, metrics),

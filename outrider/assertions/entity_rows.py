@@ -70,7 +70,7 @@ class Gathered:
         return (np.concatenate(whole) if len(whole) > 1 else whole[0])[self.index]
 
 
-class Extents:
+class EntityRows:
     """Rows by entity code.
 
     Entities are small integers that the owner gives out and takes back.

@@ -1,0 +1,4 @@
+"""Redaction: keyed placeholders in place of personal data and secrets.
+
+May import payloads.
+"""

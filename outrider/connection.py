@@ -160,18 +160,18 @@ class Connection:
     def dataset(
         self,
         name: str,
-        version: int | Literal["newest"] = "newest",
+        version: int | str = "newest",
         *,
         part: Literal["train", "held_out"] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a dataset version."""
+        """Rows of a dataset version, by number, digest or ``newest``."""
         rows = self._rows(name, version, part)
         return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,
         name: str,
-        version: int | Literal["newest"] = "newest",
+        version: int | str = "newest",
         *,
         part: Literal["train", "held_out"] | None = None,
     ) -> Batch:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from outrider.errors import ConfigError, NotFound
+from outrider.errors import ConfigError, Erased, NotFound
 
 if TYPE_CHECKING:
     from outrider.assertions import Batch
@@ -20,7 +20,7 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
     Parameters
     ----------
     reference
-        ``name@3``; ``name`` alone is the newest version.
+        ``name@3``, or a digest behind the ``@``; ``name`` alone is the newest version.
     part
         Only these rows: ``train`` to learn from, ``held_out`` to judge by.
     folder
@@ -32,25 +32,26 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
         If there is no such dataset or version; the message names what there is.
     """
     name, _, number = reference.partition("@")
-    if not name or (number and not number.isdecimal() and number != "newest"):
+    is_digest = len(number) == 64 and set(number) <= set("0123456789abcdef")
+    if not name or (number and not number.isdecimal() and number != "newest" and not is_digest):
         raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
-    version = int(number) if number.isdecimal() else None
+    version: int | str | None = number if is_digest else int(number) if number.isdecimal() else None
     if os.environ.get("OUTRIDER_URL"):
         return _of_service(name, version, part)
     return _of_folder(name, version, part, folder or Path())
 
 
-def _of_service(name: str, version: int | None, part: DatasetPart | None) -> "Batch":
+def _of_service(name: str, version: int | str | None, part: DatasetPart | None) -> "Batch":
     from outrider.connection import connect
 
     service = connect()
     try:
         return service.dataset_batch(name, "newest" if version is None else version, part=part)
-    except NotFound as error:
+    except (Erased, NotFound) as error:
         raise ConfigError(f"{service.url}: {error}") from None
 
 
-def _of_folder(name: str, version: int | None, part: DatasetPart | None, folder: Path) -> "Batch":
+def _of_folder(name: str, version: int | str | None, part: DatasetPart | None, folder: Path) -> "Batch":
     from outrider.dataops.datasets import versions as datasets
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
@@ -64,6 +65,8 @@ def _of_folder(name: str, version: int | None, part: DatasetPart | None, folder:
         with engine.connect() as connection:
             try:
                 found = datasets.get(connection, name, version)
+            except Erased as error:
+                raise ConfigError(f"{error} in {settings.data_folder}") from None
             except NotFound as error:
                 known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
                 raise ConfigError(f"{error} in {settings.data_folder}; there is {known or 'none'}") from None

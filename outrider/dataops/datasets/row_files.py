@@ -1,8 +1,10 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import repeat
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,8 @@ from outrider.errors import SchemaMismatch
 
 GROUP_ROWS = 262_144
 _EXACT = 2**53
+ASSERTION = "provenance.assertion"
+"""Column of a sent table that says which assertions flagged a row."""
 READ_BY_MODELS = ("inputs.", "label.")
 """Columns whose values a version may not lose."""
 
@@ -31,18 +35,10 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
 
     Parts are consecutive in ``table``. Of each row group, its part and number of rows.
     """
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
-    with pq.ParquetWriter(
-        buffer,
-        table.schema,
-        compression="zstd",
-        use_dictionary=texts,
-        store_schema=True,
-        use_compliant_nested_type=False,  # lists keep the type that they had
-    ) as writer:
+    with writer_of(buffer, table.schema) as writer:
         for name, start in sorted(zip(names.tolist(), starts.tolist(), strict=True), key=lambda one: one[1]):
             end = int(ends[np.searchsorted(ends, start, side="right")])
             for at in range(start, end, GROUP_ROWS):
@@ -50,6 +46,72 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
                 writer.write_table(table.slice(at, rows), row_group_size=rows)
                 groups.append([name, rows])
     return buffer.getvalue(), groups
+
+
+def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writer of a row file."""
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
+        store_schema=True,
+        use_compliant_nested_type=False,  # lists keep the type that they had
+    )
+
+
+def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
+    """Content of a file with some rows null throughout, others unmoved."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    schema = pa.schema([field.with_nullable(True) for field in file.schema_arrow], file.schema_arrow.metadata)
+    gone = np.fromiter(positions, dtype=np.int64)
+    buffer, start = BytesIO(), 0
+    with writer_of(buffer, schema) as writer:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group).cast(schema)
+            rows = np.arange(table.num_rows)
+            is_gone = np.isin(rows + start, gone)
+            if is_gone.any():
+                table = _rebuilt(table.take(pa.array(rows, mask=is_gone)))
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            start += table.num_rows
+    return buffer.getvalue()
+
+
+def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:
+    """Arrow IPC stream of a sent table without some rows.
+
+    None where the table has none of them.
+
+    Parameters
+    ----------
+    is_gone
+        Tells by id, and by assertion where the table names any.
+    """
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        table = reader.read_all()
+    if "id" not in table.column_names:
+        return None
+    ids = map(str, table.column("id").to_pylist())
+    tests = table.column(ASSERTION).to_pylist() if ASSERTION in table.column_names else repeat(None)
+    gone = np.fromiter(map(is_gone, ids, tests), dtype=np.bool_, count=table.num_rows)
+    if not gone.any():
+        return None
+    left = _rebuilt(table.filter(pa.array(~gone)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, left.schema) as writer:
+        writer.write_table(left)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _rebuilt(table: pa.Table) -> pa.Table:
+    """Table whose dictionaries hold no value that no row has."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            values = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field, values.cast(field.type))
+    return table
 
 
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:

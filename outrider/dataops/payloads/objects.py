@@ -35,6 +35,9 @@ class ObjectStore(Protocol):
     def size(self, digest: str) -> int:
         """Bytes of that digest; raises NotFound."""
 
+    def remove(self, digest: str) -> None:
+        """Delete durably, if there is one; mapped bytes stay readable."""
+
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
     """Bytes of an object differ from its digest."""
@@ -118,6 +121,13 @@ class LocalObjects:
             return self._path(digest).stat().st_size
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
+
+    def remove(self, digest: str) -> None:
+        """Delete durably, if there is one."""
+        path = self._path(digest)
+        path.unlink(missing_ok=True)
+        if path.parent.exists():  # the name must be gone after a power cut too
+            _sync_folder(path.parent)
 
     def path(self, digest: str) -> Path:
         """File of that digest, which another process verifies by name."""

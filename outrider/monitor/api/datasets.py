@@ -27,7 +27,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, StoredNumber, known_model, timed
+from outrider.monitor.http.common import Digest, RequestBody, StoredNumber, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -46,6 +46,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 BEHAVIORAL = "behavioral test"
 """How the source of failed cases begins."""
 _POLL_S = 0.05
+VersionName: TypeAlias = StoredNumber | Literal["newest"] | Digest
+"""A version by its number, the newest, or by its digest."""
 
 
 class CommitRequest(RequestBody):
@@ -70,6 +72,8 @@ class DatasetManifest(TypedDict):
     bytes: int
     """Size of the files that hold its rows."""
     changes: NotRequired[DatasetChanges]
+    erased: NotRequired[int]
+    """Rows that were erased from it."""
     unfit: NotRequired[dict[str, str]]
     """Columns that no model reads, null where the values did not fit, with the reason."""
     counts: RowCounts
@@ -141,7 +145,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetDetail]:
+    def get_dataset(name: str, number: VersionName) -> Declared[DatasetDetail]:
         """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
@@ -149,7 +153,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         return _dataset(found) | {"manifest": manifest | {"bytes": found.bytes}}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
-    def get_provenance(name: str, number: StoredNumber | Literal["newest"]) -> Declared[DatasetRows]:
+    def get_provenance(name: str, number: VersionName) -> Declared[DatasetRows]:
         """Record, judged model version, flags, label, reviewer, weight and part of every row."""
         with engine.connect() as connection:
             found = datasets.get(connection, name, _number(number))
@@ -164,7 +168,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
     )
     def get_rows(
         name: str,
-        number: StoredNumber | Literal["newest"],
+        number: VersionName,
         part: Literal["train", "held_out"] | None = None,
         provenance: bool = False,
     ) -> Response:
@@ -359,7 +363,7 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 
 
-def _number(number: int | Literal["newest"]) -> int | None:
+def _number(number: int | str) -> int | str | None:
     return None if number == "newest" else number
 
 

@@ -49,6 +49,8 @@ class DatasetView:
     """Expectations that it does not meet, without being refused."""
     has_docs: bool = False
     """True where its Data Docs are kept."""
+    erased: int = 0
+    """Rows that were erased from it."""
 
 
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
@@ -111,4 +113,5 @@ def dataset_view(row: Version) -> DatasetView:
         quarantined=int(validation.get("quarantined", 0)),
         warnings=tuple(validation.get("warnings", ())),
         has_docs="data_docs" in validation,
+        erased=int(row.manifest.get("erased", 0)),
     )

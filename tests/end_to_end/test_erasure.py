@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tests.scan import needles, places
 
 from .loop import Receiver
@@ -49,6 +51,9 @@ def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
             written = service.client.get("/v1/log").json()["writes"]
             assert [one["path"] for one in written if one["action"] == "POST /v1/erasures"]
             assert "zq7f" not in json.dumps(written)
+            listed = service.client.get("/v1/datasets").json()["datasets"]
+            versions = {one["dataset"]: one["rows"] for one in listed}
+            assert versions == {"toy-own": 2, "toy-flagged": 0}
             assert service.stop() == 0
         assert places(folder, MARKERS) == []
         with sqlite3.connect(folder / "journal.db") as journal:
@@ -95,7 +100,30 @@ def record_a_person(service: Service) -> None:
             ]
         return counts[0] >= 2 and all(counts)
 
+    commit_datasets(service)
     wait_until(is_stored, "stored labels and an incident", service, 60.0)
+
+
+def commit_datasets(service: Service) -> None:
+    """A version of what is flagged and labelled, and a table of somebody's own with a row of the person."""
+    columns = {
+        "id": ["zq7f-imported", "row-2", "row-3"],
+        "entity": [ENTITY, "p1", "p2"],
+        "inputs.x": [NUMBER, 0.25, 0.75],
+        "inputs.note": [TEXT, "note 1", "note 2"],
+        "label.label": [1, 0, 1],
+    }
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.table(columns).schema) as writer:
+        writer.write_table(pa.table(columns))
+    sent = service.client.post(
+        "/v1/datasets/toy-own/versions?model=toy",
+        content=sink.getvalue().to_pybytes(),
+        headers={"content-type": "application/vnd.apache.arrow.stream"},
+    )
+    assert sent.json().get("rows") == 3, sent.text
+    flagged = service.client.post("/v1/datasets/toy-flagged/versions", json={"model": "toy", "from": "flags"})
+    assert flagged.json().get("rows") == 2, flagged.text
 
 
 def own(id_: str, *, label: int | None) -> dict[str, Any]:

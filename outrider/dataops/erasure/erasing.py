@@ -12,7 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
+from outrider.dataops.datasets.erased import erasable_rows, erase_rows
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.dataops.state.erasure_tables import ErasedContext
 from outrider.dataops.state.rows import insert_rows
@@ -21,14 +23,14 @@ from .compaction import check_room, compact
 from .files import erase_files, erase_payloads
 from .hashes import HashKey
 from .journal_blocks import erase_blocks
-from .pending import PendingErasure, forget, keep_ids, note_done, note_hashes, pending
+from .pending import PendingErasure, forget, keep_found, note_done, note_hashes, pending
 from .search import search
 from .state_rows import count_rows, erase_rows_of, name_gone
 from .target import ErasureTarget, Found, UnknownSubject
 from .texts import Quotations
 
 DATABASE, JOURNAL = "state.db", "journal.db"
-STEPS = ("found", "files", "state", "journal", "payloads", "compacted journal", "compacted state")
+STEPS = ("found", "datasets", "files", "state", "journal", "payloads", "compacted journal", "compacted state")
 """Moments behind each step, in order."""
 
 
@@ -41,6 +43,11 @@ class Place:
     """Suite files, whose cases may be records."""
     reached: Callable[[str], None] = field(default=lambda _: None)
     """Told of each of `STEPS` once it is behind."""
+
+    @property
+    def objects(self) -> LocalObjects:
+        """Files of dataset rows and kept payloads."""
+        return LocalObjects(self.folder / "objects")
 
     def open(self) -> Engine:
         """Database, whose freed pages are zeroed."""
@@ -62,17 +69,20 @@ def preview(place: Place, wanted: ErasureTarget) -> dict[str, int]:
     engine = place.open()
     try:
         with SqliteJournal(place.folder / JOURNAL, read_only=True) as journal, engine.connect() as connection:
-            found = search(connection, journal, wanted)
+            found = search(connection, journal, place.objects, wanted)
             if found.is_nothing:
                 raise UnknownSubject(_unknown(wanted))
             quoted = _quotations(found, wanted)
             name_gone(connection, wanted, found)
             counts = _counts(found) + count_rows(connection, found, quoted)
             connection.rollback()
+        rows = erasable_rows(engine, found.all_ids)
     finally:
         engine.dispose()
     counts += erase_files(place.folder, place.suites, found, quoted, dry_run=True)
     counts["payloads"] += erase_payloads(place.folder, found.payloads, dry_run=True)
+    counts["dataset_rows"], counts["quarantined"] = rows.rows, rows.quarantined
+    counts["dataset_versions"] = len(rows.versions)
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
@@ -107,11 +117,18 @@ def _erase(place: Place, one: PendingErasure, key: HashKey) -> None:
     try:
         with SqliteJournal(place.folder / JOURNAL) as journal:
             with engine.connect() as connection:
-                found = search(connection, journal, one.wanted)
-            keep_ids(place.folder, one, found)
+                found = search(connection, journal, place.objects, one.wanted)
+            rows = erasable_rows(engine, found.all_ids)
+            one = keep_found(
+                place.folder, one, found, (f"{model}@{version}" for model, version in rows.models)
+            )
             place.reached("found")
+            erase_rows(engine, place.objects, found.all_ids)
+            place.reached("datasets")
             quoted = _quotations(found, one.wanted)
             counts = _counts(found) + erase_files(place.folder, place.suites, found, quoted)
+            counts["dataset_rows"], counts["quarantined"] = rows.rows, rows.quarantined
+            counts["dataset_versions"] = len(rows.versions)
             counts["payloads"] += erase_payloads(place.folder, found.payloads, dry_run=True)
             place.reached("files")
             _erase_state(engine, one, found, quoted, counts, key)
@@ -134,7 +151,7 @@ def _erase_state(
         _forget_contexts(connection, found)
         note_hashes(connection, one, found, key, now_us=now_us())
         told: dict[str, Any] = {"counts": {name: count for name, count in counts.items() if count}}
-        told["unreadable_blocks"] = found.unreadable
+        told |= {"unreadable_blocks": found.unreadable, "models": list(one.models)}
         note_done(connection, one, told, now_us=now_us())
 
 

@@ -6,7 +6,7 @@ They name what is to be erased, so they are no rows of a database, from which na
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class PendingErasure:
     asked_us: int
     problem: str = ""
     """Why it failed when it was tried last."""
+    models: tuple[str, ...] = ()
+    """``model@version`` of models that were trained on rows of its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,8 @@ def pending(folder: Path) -> list[PendingErasure]:
         if _ID.fullmatch(path.stem):
             told = json.loads(path.read_text(encoding="utf-8"))
             wanted = ErasureTarget.from_dict(told["wanted"])
-            found.append(
-                PendingErasure(path.stem, wanted, told["who"], int(told["asked_us"]), told["problem"])
-            )
+            about = told["who"], int(told["asked_us"]), told["problem"], tuple(told["models"])
+            found.append(PendingErasure(path.stem, wanted, *about))
     return sorted(found, key=lambda one: (one.asked_us, one.id))
 
 
@@ -75,10 +76,13 @@ def is_pending(folder: Path) -> bool:
     return any(_ID.fullmatch(path.stem) for path in (folder / FOLDER).glob("*.json"))
 
 
-def keep_ids(folder: Path, one: PendingErasure, found: Found) -> None:
-    """Note the ids found, which could not be found again."""
+def keep_found(folder: Path, one: PendingErasure, found: Found, models: Iterable[str]) -> PendingErasure:
+    """Note the ids and models found, which could not be found again."""
     ids = {model: sorted(own) for model, own in found.ids.items()}
-    _write(folder, replace(one, wanted=replace(one.wanted, ids=ids)))
+    known = tuple(sorted({*one.models, *models}))
+    kept = replace(one, wanted=replace(one.wanted, ids=ids), models=known)
+    _write(folder, kept)
+    return kept
 
 
 def note_problem(folder: Path, problem: str) -> None:
@@ -123,5 +127,11 @@ def note_hashes(
 
 
 def _write(folder: Path, one: PendingErasure) -> None:
-    body = {"wanted": one.wanted.to_dict(), "who": one.who, "asked_us": one.asked_us, "problem": one.problem}
+    body = {
+        "wanted": one.wanted.to_dict(),
+        "who": one.who,
+        "asked_us": one.asked_us,
+        "problem": one.problem,
+        "models": one.models,
+    }
     write_whole(folder / FOLDER / f"{one.id}.json", json.dumps(body))

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
@@ -18,14 +19,23 @@ from outrider.dataops.journal.entries import Block
 from outrider.dataops.journal.journal import DONE, Half, Journal, SqliteJournal
 from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.payloads.columns import is_payload
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, Label, Quarantine
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    Label,
+    Quarantine,
+)
 from outrider.dataops.state.tables import AssertionRow, DeadLetter, Flag, Record, table_of
 
 from .target import ErasureTarget, Found
 from .values import telling_values, without_shared
 
 _RECORD, _LABEL, _LETTER, _FLAG = (table_of(one) for one in (Record, Label, DeadLetter, Flag))
-_ROW, _VERSION, _REFUSED = (table_of(one) for one in (DatasetRow, DatasetVersion, Quarantine))
+_ROW, _VERSION, _FILE = (table_of(one) for one in (DatasetRow, DatasetVersion, DatasetRowFile))
+_REFUSED = table_of(Quarantine)
+_DATASET_ROWS = 65_536
 _ASSERTION = table_of(AssertionRow)
 _CHECKSUM_BYTES = 4
 """In front of what waits in the journal."""
@@ -34,14 +44,18 @@ _SEPARATOR = "\x1f"
 _CHUNK = 500
 
 
-def search(connection: Connection, journal: SqliteJournal, wanted: ErasureTarget) -> Found:
+def search(
+    connection: Connection, journal: SqliteJournal, objects: LocalObjects, wanted: ErasureTarget
+) -> Found:
     """Stored traces of subjects and records; changes nothing."""
     found = Found()
     for model, ids in wanted.ids.items():
         found.add_ids(model, ids)
     _search_state(connection, wanted, found)
+    for model, table in _dataset_rows(connection, objects, wanted.model):
+        _note_ids(model, table, wanted, found)
     for block in _blocks(journal, wanted.model, found):
-        _note_ids(block, wanted, found)
+        _note_ids(block.block.model, block.stored.table, wanted, found)
     keyed = _window_columns(connection)
     values: set[str] = set()
     shared: dict[tuple[str, str], dict[Any, list[tuple[int, int]]]] = {}
@@ -54,8 +68,13 @@ def search(connection: Connection, journal: SqliteJournal, wanted: ErasureTarget
             values |= telling_values(gone)
             digests |= _payload_digests(gone)
             _note_keys(block, rows, gone, keyed, shared)
+    for model, table in _dataset_rows(connection, objects, wanted.model):
+        values |= telling_values(table.filter(pa.array(_named(table, "id", found.ids.get(model, ())))))
     found.values, found.payloads = values, digests
     _leave_to_others(journal, found, shared)
+    for model, table in _dataset_rows(connection, objects, None) if found.values else ():
+        others = ~_named(table, "id", found.ids.get(model, ()))
+        found.values = without_shared(found.values, table.filter(pa.array(others)))
     _search_waiting(journal, wanted, found)
     return found
 
@@ -125,13 +144,27 @@ def _add(found: Found, wanted: ErasureTarget, model: str, id_: str) -> None:
         found.add_ids(model, [id_])
 
 
-def _note_ids(block: _Stored, wanted: ErasureTarget, found: Found) -> None:
-    mask = _named(block.stored.table, "entity", wanted.subjects) | _named(
-        block.stored.table, "id", wanted.records
+def _dataset_rows(
+    connection: Connection, objects: LocalObjects, model: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows of the files of datasets, with their model, some at a time."""
+    query = (
+        select(_VERSION.c.model, _FILE.c.sha256)
+        .where(_FILE.c.dataset == _VERSION.c.dataset, _FILE.c.file == _VERSION.c.number)
+        .distinct()
     )
+    for own, digest in connection.execute(query).all():
+        if model in (None, own) and objects.has(digest):
+            with pq.ParquetFile(objects.path(digest)) as file:
+                for batch in file.iter_batches(_DATASET_ROWS):
+                    yield own, batch
+
+
+def _note_ids(model: str, table: pa.RecordBatch, wanted: ErasureTarget, found: Found) -> None:
+    mask = _named(table, "entity", wanted.subjects) | _named(table, "id", wanted.records)
     if mask.any():
-        ids = block.stored.table.column("id").filter(pa.array(mask)).drop_null().to_pylist()
-        found.add_ids(block.block.model, ids)
+        ids = table.column("id").filter(pa.array(mask)).drop_null().cast(pa.string())
+        found.add_ids(model, ids.to_pylist())
 
 
 def _note_places(block: _Stored, wanted: ErasureTarget, found: Found) -> NDArray[np.intp]:

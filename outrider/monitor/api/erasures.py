@@ -49,6 +49,9 @@ class ErasureState(TypedDict):
     problem: str
     counts: dict[str, int]
     unreadable_blocks: list[int]
+    """Damaged blocks of the journal: nobody knows of whom they are."""
+    models: list[str]
+    """``model@version`` of models that were trained on rows of its records."""
 
 
 class Erasures(TypedDict):
@@ -119,6 +122,7 @@ def _pending(one: PendingErasure) -> ErasureState:
         "problem": one.problem,
         "counts": {},
         "unreadable_blocks": [],
+        "models": [],
     }
 
 
@@ -132,4 +136,5 @@ def _done(one: DoneErasure) -> ErasureState:
         "problem": "",
         "counts": one.found["counts"],
         "unreadable_blocks": one.found["unreadable_blocks"],
+        "models": one.found["models"],
     }

@@ -47,6 +47,7 @@ def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
             refusing.stop()
             assert set(refusing.statuses) <= {202, 503}
             assert 202 in refusing.statuses[-1:]
+            nothing_comes_again(service)
             assert service.client.get("/v1/erasures").json()["erasures"][0]["state"] == "done"
             written = service.client.get("/v1/log").json()["writes"]
             assert [one["path"] for one in written if one["action"] == "POST /v1/erasures"]
@@ -59,6 +60,21 @@ def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
         with sqlite3.connect(folder / "journal.db") as journal:
             seqs = [row[0] for row in journal.execute("SELECT seq FROM block ORDER BY seq")]
         assert seqs == list(range(1, len(seqs) + 1))
+
+
+def nothing_comes_again(service: Service) -> None:
+    """Labels and repeats of erased records are refused; others of their requests are taken."""
+    label = {"model": "toy", "id": "zq7f-1", "label": {"label": 1}}
+    refused = service.client.post("/v1/labels", json=label)
+    assert refused.status_code == 410
+    assert "the record was erased" in refused.json()["detail"]
+    about = {"model": "toy", "entity": ENTITY, "ts": "2026-01-05T10:00:00Z", "label": {"label": 1}}
+    assert service.client.post("/v1/labels", json=about).status_code == 410
+    both = service.post([own("zq7f-2", label=1), {"id": "new", "entity": "other", "inputs": {"x": 0.5}}])
+    assert both.status_code == 202
+    assert both.json()["accepted"] == 1
+    assert [one["index"] for one in both.json()["rejected"]] == [0]
+    assert service.post([{"id": "zq7f-3", "inputs": {"x": 0.5}}]).status_code == 410
 
 
 def record_a_person(service: Service) -> None:

@@ -1,6 +1,7 @@
 """Erasure: nothing that was recorded of a person is found again, and the rest is judged as before."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.monitor.intake.erased import ErasedNames
+from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.settings.erasure_place import place_of
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places
@@ -165,6 +168,38 @@ def test_command_erases_beside_a_stopped_service_and_logs_no_content(bench: Work
     assert path == f"/v1/erasures/{json.loads(done.stdout)['erasure']}"
     again = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--yes")
     assert again.returncode == 1
+
+
+def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench, tmp_path: Path) -> None:
+    traffic(bench)
+    bench.work()
+    bench.close()
+    project, folder = bench.config.parent, bench.settings.data_folder
+    for name in ("kept", "moved"):
+        assert outrider(project, "backup", str(tmp_path / name)).returncode == 0
+    (tmp_path / "moved").rename(tmp_path / "elsewhere")
+    done = outrider(project, "dataset", "erase", "--subject", ENTITY, "--yes", "--json")
+    assert [text.partition(" (")[0] for text in json.loads(done.stdout)["backups"]] == [
+        str(tmp_path / name) for name in ("kept", "moved")
+    ]
+    assert "not there" in json.loads(done.stdout)["backups"][1]
+    assert places(folder, MARKERS) == []
+    assert places(tmp_path / "kept", MARKERS)
+    assert all(b"zq7f" not in path.read_bytes() for path in (tmp_path / "kept").glob("*.json"))
+    folder.rename(tmp_path / "lost")
+    for arguments in (
+        [str(tmp_path / "kept")],
+        [str(tmp_path / "elsewhere"), "--erasures", str(tmp_path / "lost")],
+    ):
+        restored = outrider(project, "restore", *arguments)
+        assert restored.returncode == 0, restored.stderr
+        assert places(folder, MARKERS) == []
+        with SqliteJournal(folder / "journal.db", read_only=True) as journal:
+            assert journal.last_seq() == 6
+        names = ErasedNames.of_folder(folder)
+        part = RequestPart("toy", [0, 1], {"id": ["zq7f-0", "0-1"]})
+        assert list(names.faults(part)) == [0]
+        shutil.rmtree(folder)
 
 
 def replayed(bench: Workbench) -> Any:

@@ -6,7 +6,7 @@ start finishes it. The journal, which tells what quotes a record, comes behind a
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ from outrider.dataops.datasets.erased import erasable_rows, erase_rows
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
-from outrider.dataops.state.erasure_tables import ErasedContext
+from outrider.dataops.state.erasure_tables import ErasedContext, ErasedHash
 from outrider.dataops.state.rows import insert_rows
 
 from .compaction import check_room, compact
 from .files import erase_files, erase_payloads
 from .hashes import HashKey
 from .journal_blocks import erase_blocks
-from .pending import PendingErasure, forget, keep_found, note_done, note_hashes, pending
+from .pending import PendingErasure, forget, keep_found, note_backups, note_done, note_hashes, pending
+from .replayed import hash_rows, named, tell_backups
 from .search import search
 from .state_rows import count_rows, erase_rows_of, name_gone
 from .target import ErasureTarget, Found, UnknownSubject
@@ -100,9 +101,13 @@ def complete(place: Place) -> list[str]:
     if not waiting:
         return []
     check_room([place.folder / JOURNAL, place.folder / DATABASE])
+    for one in waiting:
+        if one.wanted.key:
+            HashKey(bytes.fromhex(one.wanted.key)).keep(place.folder)
     key = HashKey.of_folder(place.folder)
     for one in waiting:
         _erase(place, one, key)
+    _note_backups(place, waiting)
     compact(place.folder / JOURNAL)
     place.reached("compacted journal")
     compact(place.folder / DATABASE)
@@ -112,11 +117,25 @@ def complete(place: Place) -> list[str]:
     return [one.id for one in waiting]
 
 
+def _note_backups(place: Place, waiting: Sequence[PendingErasure]) -> None:
+    """Tell all backups, and note which still hold what was erased."""
+    backups = tell_backups(place.folder)
+    engine = place.open()
+    try:
+        with write(engine) as connection:
+            for one in waiting:
+                note_backups(connection, one, backups)
+    finally:
+        engine.dispose()
+
+
 def _erase(place: Place, one: PendingErasure, key: HashKey) -> None:
     engine = place.open()
     try:
         with SqliteJournal(place.folder / JOURNAL) as journal:
             with engine.connect() as connection:
+                if one.wanted.key:
+                    one = replace(one, wanted=named(connection, journal, place.objects, one.wanted))
                 found = search(connection, journal, place.objects, one.wanted)
             rows = erasable_rows(engine, found.all_ids)
             one = keep_found(
@@ -150,8 +169,10 @@ def _erase_state(
         insert_rows(connection, ErasedContext, sorted(found.contexts))
         _forget_contexts(connection, found)
         note_hashes(connection, one, found, key, now_us=now_us())
+        insert_rows(connection, ErasedHash, hash_rows(one.wanted, one.id))
         told: dict[str, Any] = {"counts": {name: count for name, count in counts.items() if count}}
         told |= {"unreadable_blocks": found.unreadable, "models": list(one.models)}
+        told["backups"] = []
         note_done(connection, one, told, now_us=now_us())
 
 

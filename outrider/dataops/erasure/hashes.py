@@ -30,9 +30,13 @@ class HashKey:
         """Key in the folder, made where there is none."""
         path = folder / KEY_FILE
         if not path.exists():
-            write_whole(path, secrets.token_hex(32) + "\n")
-            _sync(folder)
+            cls(secrets.token_bytes(32)).keep(folder)
         return cls(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+
+    def keep(self, folder: Path) -> None:
+        """Make it the key of a folder."""
+        write_whole(folder / KEY_FILE, self.secret.hex() + "\n")
+        _sync(folder)
 
     def record(self, model: str, id_: str) -> bytes:
         """Hash of a record."""

@@ -6,7 +6,7 @@ They name what is to be erased, so they are no rows of a database, from which na
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,13 @@ def note_done(connection: Connection, one: PendingErasure, found: Mapping[str, A
         counts[name] = max(count, counts.get(name, 0))
     told = json.dumps({**found, "counts": dict(sorted(counts.items()))})
     replace_rows(connection, Erasure, [(one.id, one.asked_us, one.who, told, now_us)])
+
+
+def note_backups(connection: Connection, one: PendingErasure, backups: Sequence[str]) -> None:
+    """Note the backups that hold an erasure's records."""
+    found = connection.execute(select(_ERASURE.c.found).where(_ERASURE.c.id == one.id)).scalar() or {}
+    told = {**found, "backups": list(backups)}
+    connection.execute(_ERASURE.update().where(_ERASURE.c.id == one.id).values(found=told))
 
 
 def done(connection: Connection) -> list[DoneErasure]:

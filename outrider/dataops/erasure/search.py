@@ -52,15 +52,15 @@ def search(
     for model, ids in wanted.ids.items():
         found.add_ids(model, ids)
     _search_state(connection, wanted, found)
-    for model, table in _dataset_rows(connection, objects, wanted.model):
+    for model, table in dataset_rows(connection, objects, wanted.model):
         _note_ids(model, table, wanted, found)
-    for block in _blocks(journal, wanted.model, found):
+    for block in readable_blocks(journal, wanted.model, found):
         _note_ids(block.block.model, block.stored.table, wanted, found)
     keyed = _window_columns(connection)
     values: set[str] = set()
     shared: dict[tuple[str, str], dict[Any, list[tuple[int, int]]]] = {}
     digests: set[str] = set()
-    for block in _blocks(journal, wanted.model, found):
+    for block in readable_blocks(journal, wanted.model, found):
         rows = _note_places(block, wanted, found)
         if len(rows):
             found.received.add((block.block.model, block.block.received_us))
@@ -68,18 +68,18 @@ def search(
             values |= telling_values(gone)
             digests |= _payload_digests(gone)
             _note_keys(block, rows, gone, keyed, shared)
-    for model, table in _dataset_rows(connection, objects, wanted.model):
+    for model, table in dataset_rows(connection, objects, wanted.model):
         values |= telling_values(table.filter(pa.array(_named(table, "id", found.ids.get(model, ())))))
     found.values, found.payloads = values, digests
     _leave_to_others(journal, found, shared)
-    for model, table in _dataset_rows(connection, objects, None) if found.values else ():
+    for model, table in dataset_rows(connection, objects, None) if found.values else ():
         others = ~_named(table, "id", found.ids.get(model, ()))
         found.values = without_shared(found.values, table.filter(pa.array(others)))
     _search_waiting(journal, wanted, found)
     return found
 
 
-class _Stored:
+class StoredBlock:
     """Readable block of the journal."""
 
     __slots__ = ("block", "stored")
@@ -88,7 +88,7 @@ class _Stored:
         self.block, self.stored = block, stored
 
 
-def _blocks(journal: Journal, model: str | None, found: Found) -> Iterator[_Stored]:
+def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterator[StoredBlock]:
     """Blocks of records and labels, of a model or all; those that cannot be read are noted."""
     after = 0
     while blocks := journal.read(after):
@@ -104,7 +104,7 @@ def _blocks(journal: Journal, model: str | None, found: Found) -> Iterator[_Stor
                 if block.seq not in found.unreadable:
                     found.unreadable.append(block.seq)
                 continue
-            yield _Stored(block, stored)
+            yield StoredBlock(block, stored)
 
 
 def _search_state(connection: Connection, wanted: ErasureTarget, found: Found) -> None:
@@ -144,7 +144,7 @@ def _add(found: Found, wanted: ErasureTarget, model: str, id_: str) -> None:
         found.add_ids(model, [id_])
 
 
-def _dataset_rows(
+def dataset_rows(
     connection: Connection, objects: LocalObjects, model: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Rows of the files of datasets, with their model, some at a time."""
@@ -167,7 +167,7 @@ def _note_ids(model: str, table: pa.RecordBatch, wanted: ErasureTarget, found: F
         found.add_ids(model, ids.to_pylist())
 
 
-def _note_places(block: _Stored, wanted: ErasureTarget, found: Found) -> NDArray[np.intp]:
+def _note_places(block: StoredBlock, wanted: ErasureTarget, found: Found) -> NDArray[np.intp]:
     model, table = block.block.model, block.stored.table
     mask = _named(table, "entity", wanted.subjects) | _named(table, "id", found.ids.get(model, ()))
     rows = block.stored.rows[mask]
@@ -203,7 +203,7 @@ def _window_columns(connection: Connection) -> dict[str, set[str]]:
 
 
 def _note_keys(
-    block: _Stored,
+    block: StoredBlock,
     rows: NDArray[np.intp],
     gone: pa.RecordBatch,
     keyed: Mapping[str, set[str]],
@@ -231,7 +231,7 @@ def _leave_to_others(
     if not (found.values or found.payloads or shared):
         return
     known: set[tuple[str, str, Any]] = set()
-    for block in _blocks(journal, None, found):
+    for block in readable_blocks(journal, None, found):
         places = (found.labels if block.block.kind == "labels" else found.records).get(block.block.model, {})
         stay = ~np.isin(block.stored.rows, places.get(block.block.seq, []))
         table = block.stored.table.filter(pa.array(stay))

@@ -30,9 +30,14 @@ class ErasureTarget:
     """Only of this model; of all models where it is None."""
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Ids that an earlier search has found, by model."""
+    key: str = ""
+    hashes: tuple[tuple[str, str, int], ...] = ()
+    """``hashes`` under ``key``, with kind and time: of what was erased behind a backup."""
 
     def __post_init__(self) -> None:
         named = len(self.subjects) + len(self.records)
+        if self.key:
+            return
         if not 1 <= named <= MOST_NAMED:
             raise ValueError(f"1 to {MOST_NAMED} subjects and records expected, got {named}")
         if not all((*self.subjects, *self.records)):
@@ -45,12 +50,16 @@ class ErasureTarget:
             "records": list(self.records),
             "model": self.model,
             "ids": {model: sorted(ids) for model, ids in self.ids.items()},
+            "key": self.key,
+            "hashes": [list(one) for one in self.hashes],
         }
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "ErasureTarget":
         """Read the form of :meth:`to_dict`."""
-        return cls(tuple(given["subjects"]), tuple(given["records"]), given["model"], given["ids"])
+        names = tuple(given["subjects"]), tuple(given["records"])
+        hashes = tuple((text, kind, at_us) for text, kind, at_us in given["hashes"])
+        return cls(*names, given["model"], given["ids"], given["key"], hashes)
 
     def concerns(self, model: str) -> bool:
         """Test for a model whose records go."""

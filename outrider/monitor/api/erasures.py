@@ -50,6 +50,8 @@ class ErasureState(TypedDict):
     counts: dict[str, int]
     unreadable_blocks: list[int]
     """Damaged blocks of the journal: nobody knows of whom they are."""
+    backups: list[str]
+    """Known backups from before it, which hold its records still."""
     models: list[str]
     """``model@version`` of models that were trained on rows of its records."""
 
@@ -123,6 +125,7 @@ def _pending(one: PendingErasure) -> ErasureState:
         "counts": {},
         "unreadable_blocks": [],
         "models": [],
+        "backups": [],
     }
 
 
@@ -137,4 +140,5 @@ def _done(one: DoneErasure) -> ErasureState:
         "counts": one.found["counts"],
         "unreadable_blocks": one.found["unreadable_blocks"],
         "models": one.found["models"],
+        "backups": one.found["backups"],
     }

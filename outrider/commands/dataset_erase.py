@@ -138,6 +138,12 @@ def show(found: dict[str, Any], *, json: bool) -> None:
     counts = found.get("would_go", found.get("counts", {}))
     rows = [{"what": name.replace("_", " "), "count": count} for name, count in counts.items()]
     table(rows, COLUMNS, empty="nothing is left of it")
+    for backup in found.get("backups", ()):
+        typer.echo(f"backup: {backup}")
+    if models := found.get("models"):
+        typer.echo(f"trained on its rows: {', '.join(models)}; retrain them, or take them out of use")
+    if blocks := found.get("unreadable_blocks"):
+        typer.echo(f"damaged blocks, of which nobody knows whose they are: {', '.join(map(str, blocks))}")
 
 
 def _note_write(folder: Path, id_: str) -> None:

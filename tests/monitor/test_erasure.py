@@ -126,6 +126,24 @@ def test_places_stay_and_the_others_are_judged_as_before(bench: Workbench) -> No
         }
 
 
+def test_flags_whose_windows_held_an_erased_record_are_told_apart(bench: Workbench) -> None:
+    """The label changes at the second and at the third record; the third stays, its base goes."""
+    for at, label in enumerate([0, 1, 0, 0, 1]):
+        rows = [
+            {"id": f"{name}{at}", "entity": name, "inputs": {"x": 0.3}, "outputs": {"label": label}}
+            for name in ("held", "other")
+        ]
+        bench.feed(rows)
+    bench.work()
+    found = {one["assertion"]: one for one in replayed(bench)["assertions"]}["flips"]
+    assert (found["before"], found["same"], found["input_erased"]) == (6, 6, 0)
+    erase(bench, ErasureTarget(records=("held1",)))
+    found = {one["assertion"]: one for one in replayed(bench)["assertions"]}["flips"]
+    assert (found["only_before"], found["only_after"]) == (0, 0)
+    assert (found["input_erased"], found["input_erased_examples"]) == (1, ["held2"])
+    assert found["same"] == 4
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_behind_any_step_it_is_finished_by_the_next_start(bench: Workbench, step: str) -> None:
     traffic(bench, blocks=3)

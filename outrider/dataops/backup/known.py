@@ -1,4 +1,4 @@
-"""Backups that a data folder knows of: those that `outrider backup` made of it."""
+"""Known backups of a data folder, as `outrider backup` made them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ FILE = "backups.json"
 
 @dataclass(frozen=True, slots=True)
 class KnownBackup:
-    """Backup by its place, when it was made."""
+    """Place and time of a backup."""
 
     path: str
     created_us: int

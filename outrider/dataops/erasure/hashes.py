@@ -34,7 +34,7 @@ class HashKey:
         return cls(bytes.fromhex(path.read_text(encoding="ascii").strip()))
 
     def keep(self, folder: Path) -> None:
-        """Make it the key of a folder."""
+        """Store the key in a folder."""
         write_whole(folder / KEY_FILE, self.secret.hex() + "\n")
         _sync(folder)
 

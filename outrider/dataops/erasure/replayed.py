@@ -33,7 +33,7 @@ _ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
 
 def erasure_list(folder: Path) -> dict[str, Any]:
-    """Hashes of all erasures of a data folder, in the form of a file.
+    """Hashes of all erasures of a data folder, as a file.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def erasure_list(folder: Path) -> dict[str, Any]:
 
 
 def tell_backups(folder: Path) -> list[str]:
-    """Put the list beside every known backup; places of all, said where one cannot be reached."""
+    """Put the list beside every known backup; return their places."""
     backups = known_backups(folder)
     if not backups:
         return []
@@ -87,7 +87,7 @@ def tell_backups(folder: Path) -> list[str]:
 def named(
     connection: Connection, journal: SqliteJournal, objects: LocalObjects, wanted: ErasureTarget
 ) -> ErasureTarget:
-    """Target whose hashes have become the names that a restored folder has for them."""
+    """Target with the names that a restored folder has for hashes."""
     key = HashKey(bytes.fromhex(wanted.key))
     records = {bytes.fromhex(text) for text, kind, _ in wanted.hashes if kind == "record"}
     subjects = {bytes.fromhex(text) for text, kind, _ in wanted.hashes if kind == "subject"}

@@ -79,7 +79,7 @@ def search(
     return found
 
 
-class StoredBlock:
+class JournalBlock:
     """Readable block of the journal."""
 
     __slots__ = ("block", "stored")
@@ -88,8 +88,8 @@ class StoredBlock:
         self.block, self.stored = block, stored
 
 
-def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterator[StoredBlock]:
-    """Blocks of records and labels, of a model or all; those that cannot be read are noted."""
+def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterator[JournalBlock]:
+    """Blocks of records and labels, of a model or all; unreadable ones noted."""
     after = 0
     while blocks := journal.read(after):
         after = blocks[-1].seq
@@ -104,7 +104,7 @@ def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterat
                 if block.seq not in found.unreadable:
                     found.unreadable.append(block.seq)
                 continue
-            yield StoredBlock(block, stored)
+            yield JournalBlock(block, stored)
 
 
 def _search_state(connection: Connection, wanted: ErasureTarget, found: Found) -> None:
@@ -147,7 +147,7 @@ def _add(found: Found, wanted: ErasureTarget, model: str, id_: str) -> None:
 def dataset_rows(
     connection: Connection, objects: LocalObjects, model: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of the files of datasets, with their model, some at a time."""
+    """Rows of datasets with their model, some at a time."""
     query = (
         select(_VERSION.c.model, _FILE.c.sha256)
         .where(_FILE.c.dataset == _VERSION.c.dataset, _FILE.c.file == _VERSION.c.number)
@@ -167,7 +167,7 @@ def _note_ids(model: str, table: pa.RecordBatch, wanted: ErasureTarget, found: F
         found.add_ids(model, ids.to_pylist())
 
 
-def _note_places(block: StoredBlock, wanted: ErasureTarget, found: Found) -> NDArray[np.intp]:
+def _note_places(block: JournalBlock, wanted: ErasureTarget, found: Found) -> NDArray[np.intp]:
     model, table = block.block.model, block.stored.table
     mask = _named(table, "entity", wanted.subjects) | _named(table, "id", found.ids.get(model, ()))
     rows = block.stored.rows[mask]
@@ -203,7 +203,7 @@ def _window_columns(connection: Connection) -> dict[str, set[str]]:
 
 
 def _note_keys(
-    block: StoredBlock,
+    block: JournalBlock,
     rows: NDArray[np.intp],
     gone: pa.RecordBatch,
     keyed: Mapping[str, set[str]],

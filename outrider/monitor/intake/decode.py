@@ -97,7 +97,7 @@ class Rejection:
 
     @property
     def kind(self) -> str:
-        """Reason as ``outrider_records_rejected_total`` counts it."""
+        """Reason as in ``outrider_records_rejected_total``."""
         if self.is_erased:
             return "erased"
         if self.field == "model":

@@ -1,4 +1,4 @@
-"""Erased records and subjects, told by their hashes: what comes of them again is refused."""
+"""Erased records and subjects, told by hashes and refused."""
 
 import contextlib
 import sqlite3
@@ -18,7 +18,7 @@ SUBJECT = "the subject was erased behind this time; nothing more is stored of it
 
 
 class ErasedNames:
-    """Erased records and subjects of a data folder, as of the start of the process.
+    """Erased records and subjects of a data folder, read once.
 
     Every erasure begins with the end of all processes.
 
@@ -55,7 +55,7 @@ class ErasedNames:
         return cls(HashKey.of_folder(folder), records, subjects)
 
     def faults(self, part: RequestPart) -> dict[int, tuple[str, str]]:
-        """Rows that are refused, each with the field that names it and the reason."""
+        """Rows to refuse, each with field and reason."""
         if self._key is None:
             return {}
         ids = _texts(part.system.get("id") if part.known is None else part.known.table.column("id"))

@@ -10,7 +10,7 @@ _CHUNK = 500
 
 
 def read_contexts(connection: Connection, model: str, by: str) -> list[tuple[int, int, int]]:
-    """Block of each erased record, and place of one like it."""
+    """Block of each erased record, and place of a like one."""
     query = select(_CONTEXT.c.seq, _CONTEXT.c.like_seq, _CONTEXT.c.like_row).where(
         _CONTEXT.c.model == model, _CONTEXT.c.by == by
     )

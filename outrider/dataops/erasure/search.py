@@ -89,7 +89,7 @@ class JournalBlock:
 
 
 def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterator[JournalBlock]:
-    """Blocks of records and labels, of a model or all; unreadable ones noted."""
+    """Blocks of records and labels, of one model or all."""
     after = 0
     while blocks := journal.read(after):
         after = blocks[-1].seq

@@ -136,24 +136,25 @@ class Decoder:
     ----------
     book
         Columns of each model; grows as records bring new ones.
+    erased
+        Records and subjects of which nothing is taken any more.
     max_records, max_columns, max_depth, max_elements
         Bounds of ``[limits]``.
     max_bytes
         Bound of Arrow columns without their dictionaries: that of a body.
-    erased
-        Records and subjects of which nothing is taken any more.
     """
 
     def __init__(
         self,
         book: SchemaBook,
+        erased: ErasedNames | None = None,
+        /,
         *,
         max_records: int = 100_000,
         max_columns: int = 512,
         max_depth: int = 16,
         max_elements: int = 100_000,
         max_bytes: int = 10_485_760,
-        erased: ErasedNames | None = None,
     ) -> None:
         self._book = book
         self._erased = erased or ErasedNames()

@@ -126,12 +126,12 @@ class ServerProcess:
         )
         decoder = Decoder(
             book,
+            ErasedNames.of_folder(settings.data_folder),
             max_records=limits.records,
             max_columns=limits.columns,
             max_depth=limits.depth,
             max_elements=limits.elements,
             max_bytes=bodies.most_bytes,
-            erased=ErasedNames.of_folder(settings.data_folder),
         )
         waits = {name: settings.join_s(name) for name in settings.models}
         joiner = Joiner(

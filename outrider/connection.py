@@ -18,6 +18,7 @@ import pyarrow as pa
 from outrider.assertions import Batch
 from outrider.commands import api
 from outrider.commands.tables import from_ipc
+from outrider.dataops.loaders.frames import frame_of
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)
@@ -140,7 +141,7 @@ class Connection:
             after = int(headers["x-outrider-next"])
             if not body:
                 break
-            frames.append(_of_batch(Batch.from_ipc(body)))
+            frames.append(frame_of(Batch.from_ipc(body)))
         found = _joined(frames)
         if len(found):
             found["permalink"] = [self._page(name, "records", key) for key in found["id"]]
@@ -163,10 +164,19 @@ class Connection:
         version: int | str = "newest",
         *,
         part: Literal["train", "held_out"] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a dataset version, by number, digest or ``newest``."""
-        rows = self._rows(name, version, part)
-        return _of_batch(Batch.from_arrow(rows)).filter(rows.column_names)
+        """Rows of a dataset version.
+
+        Parameters
+        ----------
+        version
+            Number, tag, digest, or time such as ``2026-11-01T12:00`` (UTC): the newest version of then.
+        columns
+            The only ones to read, under their full names.
+        """
+        rows = self._rows(name, version, part, columns)
+        return frame_of(Batch.from_arrow(rows)).filter(rows.column_names)
 
     def dataset_batch(
         self,
@@ -178,8 +188,11 @@ class Connection:
         """Dataset version's rows as a Batch, for behavioral tests and assertions."""
         return Batch.from_arrow(self._rows(name, version, part))
 
-    def _rows(self, name: str, version: int | str, part: str | None) -> pa.Table:
-        return from_ipc(self._api.get_bytes(f"/v1/datasets/{name}/versions/{version}/rows", part=part))
+    def _rows(
+        self, name: str, version: int | str, part: str | None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        path = f"/v1/datasets/{name}/versions/{version}/rows"
+        return from_ipc(self._api.get_bytes(path, part=part, column=None if columns is None else [*columns]))
 
     def assertions(self, model: str | None = None) -> pd.DataFrame:
         """Assertions and live tests with counts, rates, precision and cost."""
@@ -260,14 +273,6 @@ def _are_times(column: "pd.Series[Any]") -> bool:
     """True where all values are times as the API writes them; None is the time of no event."""
     known = column.dropna()
     return len(known) > 0 and all(isinstance(each, str) and _TIME.fullmatch(each) for each in known)
-
-
-def _of_batch(batch: Batch) -> pd.DataFrame:
-    frame = batch.to_pandas()
-    for column in ("ts", "received"):
-        if column in frame:
-            frame[column] = pd.to_datetime(frame[column], utc=True).astype("datetime64[us, UTC]")
-    return frame
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

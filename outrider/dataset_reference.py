@@ -1,13 +1,20 @@
 """From ``NAME@VERSION`` to the records of a dataset version."""
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from outrider.errors import ConfigError, Erased, NotFound
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from outrider.assertions import Batch
+    from outrider.dataops.datasets.versions import Version
+    from outrider.dataops.loaders.mapped_rows import MappedRows
+    from outrider.dataops.payloads.objects import LocalObjects
 
 DatasetPart: TypeAlias = Literal["train", "held_out"]
 
@@ -20,7 +27,8 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
     Parameters
     ----------
     reference
-        ``name@3``, or a digest behind the ``@``; ``name`` alone is the newest version.
+        ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00`` (UTC: the newest of then); ``name`` alone is the
+        newest version.
     part
         Only these rows: ``train`` to learn from, ``held_out`` to judge by.
     folder
@@ -31,46 +39,150 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
     ConfigError
         If there is no such dataset or version; the message names what there is.
     """
-    name, _, number = reference.partition("@")
-    is_digest = len(number) == 64 and set(number) <= set("0123456789abcdef")
-    if not name or (number and not number.isdecimal() and number != "newest" and not is_digest):
-        raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
-    version: int | str | None = number if is_digest else int(number) if number.isdecimal() else None
+    _check_named(reference)
     if os.environ.get("OUTRIDER_URL"):
-        return _of_service(name, version, part)
-    return _of_folder(name, version, part, folder or Path())
+        return _of_service(reference, part)
+    return _of_folder(reference, part, folder or Path())
 
 
-def _of_service(name: str, version: int | str | None, part: DatasetPart | None) -> "Batch":
+def _of_service(reference: str, part: DatasetPart | None) -> "Batch":
     from outrider.connection import connect
+
+    name, _, selector = reference.partition("@")
 
     service = connect()
     try:
-        return service.dataset_batch(name, "newest" if version is None else version, part=part)
+        return service.dataset_batch(name, selector or "newest", part=part)
     except (Erased, NotFound) as error:
         raise ConfigError(f"{service.url}: {error}") from None
 
 
-def _of_folder(name: str, version: int | str | None, part: DatasetPart | None, folder: Path) -> "Batch":
+def open_dataset(
+    reference: str,
+    *,
+    part: DatasetPart | None = None,
+    columns: Sequence[str] | None = None,
+    folder: Path | None = None,
+    cache: Path | None = None,
+) -> "MappedRows":
+    """Rows of a dataset version for pandas, torch and Hugging Face.
+
+    From a mapped Arrow file.
+
+    Parameters
+    ----------
+    reference
+        ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00`` (UTC: the newest of then); ``name`` alone is the
+        newest version.
+    part
+        Only these rows: ``train`` to learn from, ``held_out`` to judge by.
+    columns
+        The only ones to read; all by default.
+    folder
+        The project's, with ``outrider.toml``, where ``OUTRIDER_URL`` is not set; default the current one.
+    cache
+        Folder of the Arrow file. Default ``arrow`` in the data folder; of a service
+        ``~/.cache/outrider/arrow``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such dataset or version; the message names what there is.
+    NotFound
+        If the version lacks a column; the message names the nearest first.
+    """
+    _check_named(reference)
+    if os.environ.get("OUTRIDER_URL"):
+        return _rows_of_service(reference, part, columns, cache)
+    return _rows_of_folder(reference, part, columns, folder or Path(), cache)
+
+
+def _check_named(reference: str) -> None:
+    if not reference.partition("@")[0]:
+        raise ConfigError(f"{reference!r} is no dataset: name@3 expected, or name for the newest version")
+
+
+def _rows_of_service(
+    reference: str, part: DatasetPart | None, columns: Sequence[str] | None, cache: Path | None
+) -> "MappedRows":
+    from outrider.commands.api import connect
+    from outrider.commands.dataset_rows import version_of
+    from outrider.dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
+    from outrider.dataops.loaders.mapped_rows import MappedRows
+
+    api = connect()
+    try:
+        found = version_of(api, reference)
+    except (Erased, NotFound) as error:
+        raise ConfigError(f"{api.url}: {error}") from None
+    name, number, digest = found["dataset"], found["number"], found["digest"]
+    path = f"/v1/datasets/{name}/versions/{number}/rows"
+
+    def write(file: BinaryIO) -> None:
+        api.download(path, file, part=part, column=None if columns is None else [*columns])
+
+    rows = CachedRows(name, number, digest, part, columns)
+    place = cache or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "outrider" / FOLDER
+    return MappedRows(_said(name, number, part), digest, cached(place, rows, write), columns)
+
+
+def _rows_of_folder(
+    reference: str,
+    part: DatasetPart | None,
+    columns: Sequence[str] | None,
+    folder: Path,
+    cache: Path | None,
+) -> "MappedRows":
+    from outrider.dataops.datasets.scan import ipc_stream, scan
+    from outrider.dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
+    from outrider.dataops.loaders.mapped_rows import MappedRows
+
+    with _opened(folder, reference) as (connection, objects, version, data):
+
+        def write(file: BinaryIO) -> None:
+            rows = scan(connection, objects, version, part=part)
+            file.writelines(ipc_stream(rows.schema, rows))
+
+        rows = CachedRows(version.dataset, version.number, version.digest, part)
+        path = cached(cache or data / FOLDER, rows, write)
+    said = _said(version.dataset, version.number, part)
+    return MappedRows(said, version.digest, path, columns)
+
+
+def _said(name: str, number: int, part: str | None) -> str:
+    return f"{name}@{number}" + (f" {part}" if part else "")
+
+
+def _of_folder(reference: str, part: DatasetPart | None, folder: Path) -> "Batch":
     from outrider.dataops.datasets import versions as datasets
+
+    with _opened(folder, reference) as (connection, objects, version, _):
+        return datasets.read(connection, objects, version, part=part)
+
+
+@contextmanager
+def _opened(folder: Path, reference: str) -> "Iterator[tuple[Connection, LocalObjects, Version, Path]]":
+    """Connection, objects, version and data folder of a project."""
+    from outrider.dataops.datasets import versions as datasets
+    from outrider.dataops.datasets.references import open_version
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
     from outrider.monitor.settings.config import load_settings
 
     settings = load_settings(folder / "outrider.toml")
-    if not (settings.data_folder / "state.db").is_file():
-        raise ConfigError(f"{settings.data_folder} has no datasets: set OUTRIDER_URL, or serve the project")
+    data = settings.data_folder
+    if not (data / "state.db").is_file():
+        raise ConfigError(f"{data} has no datasets: set OUTRIDER_URL, or serve the project")
     engine = open_database(settings.database_url)
     try:
         with engine.connect() as connection:
             try:
-                found = datasets.get(connection, name, version)
+                found = open_version(connection, reference)
             except Erased as error:
-                raise ConfigError(f"{error} in {settings.data_folder}") from None
+                raise ConfigError(f"{error} in {data}") from None
             except NotFound as error:
                 known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
-                raise ConfigError(f"{error} in {settings.data_folder}; there is {known or 'none'}") from None
-            objects = LocalObjects(settings.data_folder / "objects")
-            return datasets.read(connection, objects, found, part=part)
+                raise ConfigError(f"{error} in {data}; there is {known or 'none'}") from None
+            yield connection, LocalObjects(data / "objects"), found, data
     finally:
         engine.dispose()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outrider.dataset_reference import DatasetPart
 from outrider.errors import ServerError
 
 from .api import connect
@@ -12,6 +13,9 @@ from .dataset_check import check
 from .dataset_erase import erase
 from .dataset_export import export
 from .dataset_leaks import leaks, tell_report
+from .dataset_rows import named, streamed_rows, version_of
+from .dataset_tag import app as tags
+from .dataset_upkeep import compact, gc
 from .dataset_validation import expect, validate, warning_line
 from .default_group import Commands
 from .output import Config, Json, as_json, table, tell
@@ -28,6 +32,8 @@ COLUMNS = {
     "created": "created",
 }
 Name = Annotated[str, typer.Argument(help="Name of the dataset.")]
+Reference = Annotated[str, typer.Argument(help="Dataset, or dataset@version, by number, tag or time.")]
+VersionOption = Annotated[str | None, typer.Option(help="Number, tag or time of the version.")]
 SHOWN_ROWS, MOST_ROWS = 50, 10_000
 
 
@@ -46,14 +52,9 @@ def list_versions(
 
 
 @app.command()
-def show(
-    name: Name,
-    version: Annotated[str, typer.Option(help="Number of the version.")] = "newest",
-    config: Config = None,
-    json: Json = False,
-) -> None:
+def show(name: Reference, version: VersionOption = None, config: Config = None, json: Json = False) -> None:
     """Show a version: files, columns, validation, and leaks found at its commit."""
-    found = connect(config).get(f"/v1/datasets/{name}/versions/{version}")
+    found = version_of(connect(config), named(name, version))
     if json:
         as_json(found)
         return
@@ -105,8 +106,8 @@ def commit(
 
 
 @app.command()
-def diff(name: Name, old: int, new: int, config: Config = None, json: Json = False) -> None:
-    """Show which rows two versions do not share, with provenance and labels."""
+def diff(name: Name, old: str, new: str, config: Config = None, json: Json = False) -> None:
+    """Show rows that two versions do not share, with provenance and labels."""
     limit = MOST_ROWS if json else SHOWN_ROWS
     found = connect(config).get(f"/v1/datasets/{name}/diff", old=old, new=new, limit=limit)
     if json:
@@ -124,10 +125,13 @@ def diff(name: Name, old: int, new: int, config: Config = None, json: Json = Fal
 
 @app.command()
 def rows(
-    name: Name,
+    name: Reference,
     output: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .jsonl.")],
-    version: Annotated[str, typer.Option(help="Number of the version.")] = "newest",
-    part: Annotated[str | None, typer.Option(help="train or held_out; both by default.")] = None,
+    version: VersionOption = None,
+    part: Annotated[DatasetPart | None, typer.Option(help="Only this part; both by default.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Only these columns, with commas between; may be repeated.")
+    ] = None,
     provenance: Annotated[
         bool, typer.Option("--provenance", help="Add columns provenance.*: flags, label, reviewer, weight.")
     ] = False,
@@ -136,22 +140,23 @@ def rows(
 ) -> None:
     """Write the rows of a version as Parquet, CSV or JSON lines.
 
-    The ending of the file says which.
+    The ending of the file says which. Rows are written as they come, never all of them held.
     """
     from outrider.commands.export import check_format
-    from outrider.commands.tables import from_ipc, write_table
+    from outrider.commands.tables import write_batches
 
     check_format(output, "--output")
-    path = f"/v1/datasets/{name}/versions/{version}/rows"
-    found = from_ipc(connect(config).get_bytes(path, part=part, provenance=provenance or None))
-    write_table(found, output)
-    tell(
-        {"file": str(output), "rows": found.num_rows}, f"{found.num_rows} rows written to {output}", json=json
-    )
+    chosen = [column for text in columns or () for column in text.split(",") if column]
+    api = connect(config)
+    asked = streamed_rows(api, named(name, version), part=part, columns=chosen, provenance=provenance)
+    with asked as (schema, batches):
+        written = write_batches(schema, batches, output)
+    tell({"file": str(output), "rows": written}, f"{written} rows written to {output}", json=json)
 
 
 app.command()(check)
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(tags, name="tag")
 
 
 def _told(row: dict[str, Any]) -> dict[str, str]:
@@ -181,6 +186,8 @@ app.command()(erase)
 app.command()(leaks)
 app.command()(export)
 app.command()(expect)
+app.command()(gc)
+app.command()(compact)
 app.command()(validate)
 
 

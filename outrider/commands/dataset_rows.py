@@ -1,5 +1,8 @@
 """Dataset versions by name, and their rows, for commands."""
 
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from outrider.errors import ConfigError
@@ -7,21 +10,48 @@ from outrider.errors import ConfigError
 from .api import Api
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from outrider.assertions import Batch
 
 
-def is_digest(text: str) -> bool:
-    """True for a SHA-256 in hex."""
-    return len(text) == 64 and set(text) <= set("0123456789abcdef")
-
-
-def version_of(api: Api, name: str) -> dict[str, Any]:
-    """Dataset version that ``dataset`` or ``dataset@version`` names."""
-    dataset, _, number = name.partition("@")
-    if number and not number.isdigit() and number != "newest" and not is_digest(number):
-        raise ConfigError(f"{name!r}: dataset@version expected, for example churn-flagged@3, or a digest")
-    found: dict[str, Any] = api.get(f"/v1/datasets/{dataset}/versions/{number or 'newest'}")
+def version_of(api: Api, reference: str) -> dict[str, Any]:
+    """Dataset version that ``name``, or ``name@`` a number, tag or time, names."""
+    dataset, _, selector = reference.partition("@")
+    if not dataset:
+        raise ConfigError(f"{reference!r}: dataset, or dataset@version expected, for example churn-flagged@3")
+    found: dict[str, Any] = api.get(f"/v1/datasets/{dataset}/versions/{selector or 'newest'}")
     return found
+
+
+def named(name: str, version: str | None) -> str:
+    """Reference of a dataset whose version an option may name."""
+    if version is None:
+        return name
+    if "@" in name:
+        raise ConfigError(f"{name} with --version {version}: one of them expected")
+    return f"{name}@{version}"
+
+
+@contextmanager
+def streamed_rows(
+    api: Api,
+    reference: str,
+    *,
+    part: str | None = None,
+    columns: Sequence[str] = (),
+    provenance: bool = False,
+) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]":
+    """Columns and rows of a dataset version, through a nameless file."""
+    import pyarrow as pa
+
+    dataset, _, selector = reference.partition("@")
+    path = f"/v1/datasets/{dataset}/versions/{selector or 'newest'}/rows"
+    with tempfile.TemporaryFile() as file:
+        api.download(path, file, part=part, column=list(columns) or None, provenance=provenance or None)
+        file.seek(0)
+        with pa.ipc.open_stream(pa.PythonFile(file, "r")) as reader:
+            yield reader.schema, iter(reader)
 
 
 def rows_of(api: Api, version: dict[str, Any], part: str | None = None) -> "Batch":

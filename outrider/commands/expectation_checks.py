@@ -92,18 +92,19 @@ def _stored(settings: "Settings", name: str, model: "ModelSettings") -> dict[str
     from sqlalchemy.exc import DatabaseError
 
     from outrider.dataops.datasets.collect import dataset_of
-    from outrider.dataops.datasets.versions import newest
+    from outrider.dataops.datasets.references import open_if_any
     from outrider.dataops.state.database import open_database
+    from outrider.errors import NotFound
 
     columns: dict[str, str] = {}
     engine = open_database(settings.database_url)
     try:
         with engine.connect() as connection:
             for dataset in (dataset_of(name), model.retrain.replay, model.gate.held_out):
-                version = newest(connection, dataset) if dataset else None
+                version = open_if_any(connection, dataset)
                 columns |= {} if version is None else version.manifest["columns"]
-    except DatabaseError:
-        return {}  # of another release: serve migrates it
+    except (DatabaseError, NotFound):
+        return {}  # of another release: serve migrates it; or a tag that is not there yet
     finally:
         engine.dispose()
     return columns

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from outrider.assertions.columns import is_tensor, list_array, plain, to_tensor
+from outrider.assertions.columns import is_tensor, plain, to_tensor
+from outrider.dataops.loaders.nested import nested_lists, nested_type
 from outrider.errors import ConfigError
 
 Rows: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
@@ -71,7 +72,7 @@ def write_hf(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Writ
     written = Written()
     (folder / "data").mkdir()
     for part in parts:
-        schema = pa.schema([pa.field(f.name, _nested_type(f.type)) for f in part.schema])
+        schema = pa.schema([pa.field(f.name, nested_type(f.type)) for f in part.schema])
         shards = max(1, -(-part.count // SHARD_ROWS))
         batches = part.rows()
         kept: pa.RecordBatch | None = None
@@ -82,7 +83,7 @@ def write_hf(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Writ
                 while room and (batch := kept if kept is not None else next(batches, None)) is not None:
                     kept = batch.slice(room) if batch.num_rows > room else None
                     batch = batch.slice(0, room)
-                    columns = [_nested(batch.column(f.name)) for f in schema]
+                    columns = [nested_lists(batch.column(f.name)) for f in schema]
                     writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
                     room -= batch.num_rows
         written.rows[part.name] = part.count
@@ -290,29 +291,6 @@ def _reply(said: Any) -> list[dict[str, Any]]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _nested_type(kind: pa.DataType) -> pa.DataType:
-    if not is_tensor(kind):
-        return kind
-    nested = kind.value_type
-    for _ in kind.shape:
-        nested = pa.list_(nested)
-    return nested
-
-
-def _nested(column: pa.Array) -> pa.Array:
-    """Tensors as nested lists."""
-    if not is_tensor(column.type):
-        return column
-    values = to_tensor(column, "a tensor", 0)
-    null = column.is_null().to_numpy(zero_copy_only=False)
-    nested = pa.array(values.reshape(-1))
-    for axis in range(values.ndim - 1, 0, -1):
-        lists = int(np.prod(values.shape[:axis], dtype=np.int64))
-        absent = null if axis == 1 else np.zeros(lists, dtype=np.bool_)
-        nested = list_array(nested, np.full(lists, values.shape[axis]), absent)
-    return nested
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Part], Path, ExportColumns], Written]] = {

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet
 from outrider.assertions.columns import from_values, plain
 from outrider.errors import ConfigError
 
-from .export import write_frame
+from .export import without_formulas
 
 
 def read_table(path: Path) -> pa.Table:
@@ -54,21 +55,38 @@ def from_ipc(data: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table by the ending of the file's name.
+def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
+    """Write batches by the ending of the file's name; count rows.
 
     Parquet keeps types; CSV and JSON lines have values that JSON can carry, lists in CSV as JSON.
     """
+    rows = 0
     if path.suffix == ".parquet":
-        pyarrow.parquet.write_table(table, path, compression="zstd")
-        return
-    frame = pd.DataFrame(
+        with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return rows
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if path.suffix == ".csv":
+            _frame(schema.empty_table()).to_csv(file, index=False)
+        for batch in batches:
+            if path.suffix == ".csv":
+                without_formulas(_frame(batch).map(_as_json)).to_csv(file, index=False, header=False)
+            else:
+                _frame(batch).to_json(file, orient="records", lines=True)
+            rows += batch.num_rows
+    return rows
+
+
+def _frame(rows: pa.RecordBatch | pa.Table) -> pd.DataFrame:
+    columns = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+    return pd.DataFrame(
         {
-            name: pd.Series(plain(table.column(name).combine_chunks(), name), dtype=object)
-            for name in table.column_names
+            name: pd.Series(plain(columns.column(name).combine_chunks(), name), dtype=object)
+            for name in columns.column_names
         }
     )
-    write_frame(frame.map(_as_json) if path.suffix == ".csv" else frame, path)
 
 
 def _as_json(value: object) -> object:

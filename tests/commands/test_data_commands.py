@@ -1,6 +1,7 @@
 """Commands against a service on loopback: real HTTP, real key, real trainer thread."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
+import outrider
 from outrider import connection
 from outrider.cli import app
 from outrider.commands.api import connect
@@ -28,6 +30,7 @@ from outrider.dataops.datasets.quarantine import hold
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
+from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.http.auth import KeyGate
@@ -211,6 +214,75 @@ def test_rows_are_written_as_what_the_ending_says_and_times_are_times(project: P
         run("dataset", "rows", "train", "--output", "x.xlsx")
 
 
+def test_versions_are_tagged_and_opened_by_tag_and_time(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for labels in ([0, 1, 1], [0, 1, 0]):
+        pq.write_table(table(labels), project / "train.parquet")
+        run("dataset", "import", "train", "train.parquet", "--model", "m")
+    assert run("dataset", "tag", "train", "1", "first-labels")["version"] == 1
+    with pytest.raises(OutriderError, match=r"tag 'first-labels' names train@1: .*--move"):
+        run("dataset", "tag", "train", "2", "first-labels")
+    for odd in ("7", "newest", "2026-11-01", "a/b"):
+        with pytest.raises(OutriderError, match="tag: a letter, then up to 63 letters"):
+            run("dataset", "tag", "train", "2", odd)
+    assert run("dataset", "show", "train@first-labels")["number"] == 1
+    assert run("dataset", "diff", "train", "first-labels", "newest")["changed"] == ["r2"]
+    with pytest.raises(OutriderError, match="no tag 'first-label'; nearest: first-labels"):
+        run("dataset", "show", "train@first-label")
+    with pytest.raises(OutriderError, match="no dataset 'trian'; nearest: train"):
+        run("dataset", "show", "trian")
+    made = run("dataset", "show", "train@2")["created"]
+    assert run("dataset", "show", f"train@{made}")["number"] == 2
+    with pytest.raises(OutriderError, match="had no version then: the first is of "):
+        run("dataset", "show", "train@2020-01-01")
+    asked = ("--columns", "id,label.label", "--columns", "inputs.x", "--part", "train")
+    run("dataset", "rows", "train@first-labels", "--output", "some.parquet", *asked)
+    some = pq.read_table("some.parquet")
+    assert some.column_names == ["id", "label.label", "inputs.x"]
+    assert some.column("label.label").to_pylist() == [0, 1, 1]
+    frame = connection.connect().dataset("train", "first-labels", columns=["label.label"])
+    assert frame.to_dict("list") == {"label.label": [0, 1, 1]}
+    with pytest.raises(OutriderError, match=r"train@1 has no column 'inputs.y'; nearest: inputs.x"):
+        run("dataset", "rows", "train", "--version", "1", "--output", "x.csv", "--columns", "inputs.y")
+    service = connect()
+    monkeypatch.setenv("OUTRIDER_URL", service.url)
+    monkeypatch.setenv("OUTRIDER_KEY", str(service.key))
+    assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 1]
+    assert run("dataset", "tag", "train", "2", "first-labels", "--move")["version"] == 2
+    assert [tag["version"] for tag in run("dataset", "tag", "list", "train")["tags"]] == [2]
+    assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 0]
+    run("dataset", "tag", "remove", "train", "first-labels")
+    with pytest.raises(OutriderError, match="has no tag 'first-labels'; it has none"):
+        run("dataset", "tag", "remove", "train", "first-labels")
+
+
+def test_small_files_are_packed_and_old_ones_collected(project: Path) -> None:
+    for labels in ([0, 1, 1], [0, 1, 0]):
+        pq.write_table(table(labels), project / "train.parquet")
+        run("dataset", "import", "train", "train.parquet", "--model", "m")
+    assert (project / "outrider-data" / "arrow").exists() is False
+    outrider.open_dataset("train")
+    before = connection.connect().dataset("train", 1)
+    packed = run("dataset", "compact", "train")
+    assert (packed["objects_before"], packed["objects"], packed["packed_rows"]) == (2, 1, 6)
+    assert "nothing to pack" in CliRunner().invoke(app, ["dataset", "compact", "train"]).output
+    with pytest.raises(NotFound, match="no dataset 'trian'; nearest: train"):
+        run("dataset", "compact", "trian")
+    assert run("dataset", "gc", "--dry-run") == {"files": 0, "bytes": 0, "kinds": {}, "dry_run": True}
+    for path in (project / "outrider-data").glob("objects/*/*"):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    dry = run("dataset", "gc", "--dry-run", "--caches-older-than", "0")
+    assert {kind: found["files"] for kind, found in dry["kinds"].items()} == {
+        "caches": 2,  # the version and the lock of who wrote it
+        "row files": 2,
+        "sent tables": 2,
+    }
+    assert run("dataset", "gc", "--caches-older-than", "0") == dry | {"dry_run": False}
+    assert "0 bytes in 0 files were freed" in CliRunner().invoke(app, ["dataset", "gc"]).output
+    pd.testing.assert_frame_equal(connection.connect().dataset("train", 1), before)
+
+
 CHECKS = """
 from pathlib import Path
 
@@ -254,7 +326,7 @@ def test_a_dataset_version_is_checked_with_its_labels_as_outputs(project: Path) 
     assert counts["low_score"]["error"] == "reads outputs.score, which no label has"
     assert "no column 'outputs.score'" in counts["needs_a_score"]["error"]
     assert "contradicts_neighbours" in CliRunner().invoke(app, ["dataset", "check", "digits"]).output
-    with pytest.raises(ConfigError, match="dataset@version expected"):
+    with pytest.raises(OutriderError, match="dataset 'digits' has no tag 'first'; it has none"):
         run("dataset", "check", "digits@first")
 
 

@@ -303,7 +303,7 @@ def test_leaks_between_two_datasets_end_with_1_and_are_shown(project: Path) -> N
         (["final", "--part", "train"], "need two datasets"),
         (["final", "final@1"], "beside itself"),
         (["final", "apart", "--column", "z"], "an input of both expected"),
-        (["final@x", "apart"], "dataset@version expected"),
+        (["final@x", "apart"], "dataset 'final' has no tag 'x'"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(OutriderError, match=words):
             run("dataset", "leaks", *arguments)

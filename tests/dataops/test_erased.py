@@ -24,6 +24,7 @@ from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.erased import delete_unneeded, erasable_rows, erase_rows
+from outrider.dataops.datasets.erasure.entities import rows_of_entities
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.models import lineage
@@ -32,6 +33,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import DatasetVersion, ErasedObject, Job
 from outrider.dataops.state.tables import table_of
+from outrider.dataops.upkeep.compaction import compact
 from outrider.errors import Erased, NotFound
 from tests.databases import migrated
 
@@ -444,6 +446,67 @@ def test_nothing_of_an_unknown_record_changes(world: World) -> None:
     assert (erased.versions, erased.models, erased.rows, erased.quarantined) == ([], [], 0, 0)
     assert world.content() == before
     assert sorted(path.name for path in world.objects.folder.rglob("*")) == objects
+
+
+def test_packed_rows_and_the_files_that_they_lay_in_go_too(world: World) -> None:
+    compact(world.engine, world.objects, "d")
+    before = world.content()
+    unnamed = {path.name for path in world.objects.folder.glob("??/*")}
+    erase_rows(world.engine, world.objects, [GONE], is_alone=True)
+    after = world.content()
+    for name, (_, rows, origins) in before.items():
+        assert after[name][1] == [row for row in rows if GONE not in row["id"]]
+        assert after[name][2] == [origin for origin in origins if GONE not in origin.record_id]
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
+    assert unnamed & {path.name for path in world.objects.folder.glob("??/*")}, "others stay"
+
+
+def test_leftovers_of_a_commit_that_failed_go_once_nobody_can_name_them(world: World) -> None:
+    with world.engine.connect() as connection:
+        changes.prepare(
+            connection,
+            world.objects,
+            dataset="d",
+            batch=Batch.from_arrow(table_of_rows([GONE, "left"]), model="m"),
+            provenance=[Provenance(GONE), Provenance("left")],
+            append=True,
+        )
+    erase_rows(world.engine, world.objects, [GONE])
+    assert len(set(traces(world, MARKER))) == 1, "a commit may be about to name it"
+    erase_rows(world.engine, world.objects, [GONE], is_alone=True)
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
+
+
+def test_rows_of_an_entity_are_found_in_files_and_sent_tables(world: World) -> None:
+    nobody = rows_of_entities(world.engine, world.objects, ["nobody"])
+    found = rows_of_entities(world.engine, world.objects, [MARKER])
+    assert (nobody, found) == ({}, {"m": [GONE, f"s/t/{GONE}", f"s/t/{GONE}~t"]})
+    erase_rows(world.engine, world.objects, found["m"], model="m")
+    assert rows_of_entities(world.engine, world.objects, [MARKER]) == {}
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
+
+
+def test_the_same_id_of_another_model_stays(world: World) -> None:
+    batch = Batch.from_arrow(table_of_rows([GONE]), model="other")
+    with write(world.engine) as connection:
+        draft = changes.prepare(
+            connection,
+            world.objects,
+            dataset="others",
+            batch=batch,
+            provenance=[Provenance(GONE)],
+            append=False,
+        )
+        changes.commit(connection, draft, validation={}, now_us=1)
+        refused = {GONE: "label: wrong"}
+        quarantine.hold(connection, "others", refused, rules="r", labels={}, now_us=1)
+    before = world.content()["others@1"]
+    counted = erasable_rows(world.engine, [GONE], model="m")
+    erased = erase_rows(world.engine, world.objects, [GONE], model="m")
+    assert (counted.rows, erased.rows, erased.quarantined) == (3, 3, 1)
+    assert world.content()["others@1"] == before
+    assert [name for name, *_ in erase_rows(world.engine, world.objects, [GONE]).versions] == ["others"]
+    assert traces(world, MARKER, str(NUMBER), GONE) == []
 
 
 def test_a_lost_file_is_no_hindrance(world: World) -> None:

@@ -86,9 +86,9 @@ def test_a_time_to_come_has_no_records(client: Client) -> None:
         ("by=gender", 422, "no column 'gender' to group by; the records have"),
         ("by=inputs.device&by=attrs.device", 422, "columns of distinct names expected"),
         ("by=device&positive=zebra", 422, "positive='zebra' is neither predicted"),
-        ("by=device&dataset=digits@x", 422, "NAME@VERSION expected"),
+        ("by=device&dataset=digits@x", 404, "no dataset 'digits'"),
         ("by=device&dataset=digits@1", 404, "digits"),
-        (f"by=device&dataset=digits@{'9' * 30}", 422, "NAME@VERSION expected"),
+        (f"by=device&dataset=digits@{'9' * 30}", 404, "no dataset 'digits'"),
     ],
 )
 def test_slips_are_told(client: Client, query: str, status: int, detail: str) -> None:

@@ -14,7 +14,9 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
+from outrider.dataops.datasets import changes
 from outrider.dataops.datasets.erased import erase_rows
+from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
@@ -131,7 +133,6 @@ def test_a_version_is_found_by_its_digest_and_an_erased_one_names_the_next(
     assert "data_docs" not in found["manifest"]["validation"]
     assert Batch.from_ipc(client.get(f"{at}/1/rows").content).keys.tolist() == ["r0", "r2"]
     assert client.get(f"{at}/{'0' * 64}").status_code == 404
-    assert client.get(f"{at}/first").status_code == 422
 
 
 def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
@@ -160,6 +161,31 @@ def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:
     assert again.json()["number"] == 2
     difference = client.get("/v1/datasets/train/diff?old=1&new=2").json()
     assert difference == {"added": [], "removed": [], "changed": ["r2"], "rows": []}
+
+
+def test_rows_are_streamed_in_batches_of_some_columns(engine: Engine, tmp_path: Path) -> None:
+    rows = 20_000
+    objects = LocalObjects(tmp_path / "objects")
+    columns: dict[str, Any] = {
+        "id": [f"r{row:05}" for row in range(rows)],
+        "inputs.x": np.arange(float(rows)),
+    }
+    batch = Batch.from_columns(columns | {"label.label": [0] * rows}, model="m")
+    origin = [Provenance(key, part="held_out" if row % 4 else "train") for row, key in enumerate(batch.keys)]
+    with write(engine) as connection:
+        draft = changes.prepare(
+            connection, objects, dataset="d", batch=batch, provenance=origin, append=False
+        )
+        changes.commit(connection, draft, validation={}, now_us=1)
+    settings = Settings(base=tmp_path, models={"m": ModelSettings(predictor="model.py:predict")})
+    app = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
+    answer = Client(app).get("/v1/datasets/d/versions/1/rows?part=train&column=inputs.x&column=id")
+    assert "content-length" not in answer.headers, "it is sent while it is read"
+    with pa.ipc.open_stream(answer.content) as reader:
+        found = list(reader)
+    assert max(one.num_rows for one in found) <= 8192 < rows
+    assert found[0].schema.names == ["inputs.x", "id"]
+    assert pa.Table.from_batches(found).column("id").to_pylist() == columns["id"][::4]
 
 
 def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: Path) -> None:

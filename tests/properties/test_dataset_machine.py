@@ -17,10 +17,14 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.aggregates import Aggregates, aggregates
 from outrider.dataops.datasets.erased import erasable_rows, erase_rows
 from outrider.dataops.datasets.frames import numbers_of
+from outrider.dataops.datasets.references import open_version, set_tag
 from outrider.dataops.datasets.row_counts import row_counts
+from outrider.dataops.datasets.scan import scan
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
+from outrider.dataops.upkeep.compaction import compact
+from outrider.dataops.upkeep.garbage import collect_garbage, named_objects
 from tests.databases import migrated
 from tests.soak import examples
 
@@ -70,6 +74,7 @@ class Dataset(RuleBasedStateMachine):
         self.truth: list[Rows] = []
         self.is_whole: list[bool] = []
         self.digests: dict[frozenset[object], str] = {}
+        self.tags: dict[str, int] = {}
 
     def teardown(self) -> None:
         self.engine.dispose()
@@ -172,6 +177,56 @@ class Dataset(RuleBasedStateMachine):
             found = dict(kept["columns"][name])
             assert found.pop("of", None) == column.pop("of", None)
             assert found == pytest.approx(column, rel=1e-9, abs=1e-9)
+
+    @rule()
+    def compact(self) -> None:
+        digests = self.lives_and_digests()
+        compact(self.engine, self.objects, "d")
+        assert self.lives_and_digests() == digests
+
+    def lives_and_digests(self) -> list[object]:
+        with self.engine.connect() as connection:
+            versions = [datasets.get(connection, "d", number) for number in range(1, len(self.truth) + 1)]
+            return [(version, datasets.lives(connection, version)) for version in versions]
+
+    @rule()
+    def gc(self) -> None:
+        """Whatever its age, nothing that a version needs goes: each is opened by other rules."""
+        with self.engine.connect() as connection:
+            named = named_objects(connection)
+        collect_garbage(self.engine, self.objects, older_than_s=-1.0)
+        left = {path.name for path in self.objects.folder.glob("??/*")}
+        assert left == named
+
+    @rule(data=st.data(), tag=st.sampled_from(["a", "b"]))
+    def tag(self, data: st.DataObject, tag: str) -> None:
+        number = data.draw(st.integers(1, len(self.truth)))
+        with write(self.engine) as connection:
+            set_tag(connection, "d", tag, str(number), moves=True, now_us=1)
+        self.tags[tag] = number
+
+    @rule()
+    def open_by_tag(self) -> None:
+        with self.engine.connect() as connection:
+            for tag, number in self.tags.items():
+                assert open_version(connection, f"d@{tag}").number == number
+
+    @rule(data=st.data())
+    def scan(self, data: st.DataObject) -> None:
+        number = data.draw(st.integers(1, len(self.truth)))
+        part = data.draw(st.sampled_from([None, "train", "held_out"]))
+        columns = data.draw(st.sampled_from([None, ["id"], ["label.label", "id"]]))
+        size = data.draw(st.sampled_from([1, 2, 100]))
+        with self.engine.connect() as connection:
+            version = datasets.get(connection, "d", number)
+            found = scan(connection, self.objects, version, part=part, columns=columns, batch_rows=size)
+            wanted = datasets.read_table(
+                connection, self.objects, version, part=part, columns=columns and list(columns)
+            )
+        batches = list(found)
+        assert all(0 < batch.num_rows <= size for batch in batches)
+        assert pa.Table.from_batches(batches, found.schema).equals(wanted)
+        assert found.rows == wanted.num_rows
 
     @rule(data=st.data())
     def open(self, data: st.DataObject) -> None:

@@ -21,8 +21,8 @@ from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progr
 
 OBJECTS = "objects"
 STEP_PAGES = 2048
-_LEFT_OUT = ("run", OBJECTS, "payloads")
-"""Of the processes, copied by itself, and only fetched: a cache."""
+_LEFT_OUT = ("run", OBJECTS, "payloads", "arrow")
+"""Of the processes, copied by itself, and caches."""
 _HEX = frozenset("0123456789abcdef")
 
 

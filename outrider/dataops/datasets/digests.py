@@ -31,7 +31,6 @@ _EXACT = 2**53
 _REAL, _WHOLE, _TEXT, _BYTES, _NUMBERS, _OTHER, _TIME = b"fistloT"
 _NUMBER = np.dtype([("key", "<u8"), ("kind", "u1"), ("value", "<f8")])
 _HEAD = np.dtype([("key", "<u8"), ("kind", "u1"), ("length", "<u8")])
-_NOTHING = pa.scalar(b"", pa.large_binary())
 
 Lanes = NDArray[np.uint16]
 """Sum of the lanes of a set of rows, shape (1024,), modulo 2**16."""
@@ -51,13 +50,14 @@ def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
     """
     numbers = sorted(name for name in names if _is_number(table.schema.field(name).type))
     others = sorted(set(names).difference(numbers))
+    nothing = pa.scalar(b"", pa.large_binary())  # made here: a scalar of a module imports pandas
     found: list[bytes] = []
     for start in range(0, table.num_rows, _PART_ROWS):
         part = table.slice(start, _PART_ROWS)
         cells = [_number_cells([_whole(part.column(name)) for name in numbers], numbers)] if numbers else []
         for name in others:
             cells += _cells(_whole(part.column(name)), name)
-        rows = pc.binary_join_element_wise(*cells, _NOTHING, null_handling="skip") if cells else None
+        rows = pc.binary_join_element_wise(*cells, nothing, null_handling="skip") if cells else None
         streams = [b""] * part.num_rows if rows is None else rows.to_pylist()
         found += [sha256(stream).digest() for stream in streams]
     return found

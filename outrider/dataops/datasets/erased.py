@@ -10,11 +10,11 @@ New files are written first, one transaction exchanges everything, and old objec
 dies in between leaves the old state or the new one, and objects that the next call deletes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_new
 
 from outrider.dataops.payloads.objects import ObjectStore
@@ -30,12 +30,14 @@ from outrider.dataops.state.improvement_tables import (
 )
 from outrider.dataops.state.tables import table_of
 
-from .erasure_plan import ErasurePlan, FoundRows, find_rows, make_plan
+from .erasure.plan import ErasurePlan, FoundRows, find_rows, make_plan
 from .versions import Life
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED, _OBJECT = table_of(ErasedVersion), table_of(ErasedObject)
 _QUARANTINE, _JOB = table_of(Quarantine), table_of(Job)
+LEFT_S = 86_400.0
+"""Age of an unnamed object that no commit is about to name."""
 _TRIES = 5
 """Plans that commits beside may overtake, until one is made with the lock held."""
 
@@ -63,10 +65,10 @@ class ErasableRows:
     quarantined: int
 
 
-def erasable_rows(engine: Engine, record_ids: Sequence[str]) -> ErasableRows:
+def erasable_rows(engine: Engine, record_ids: Sequence[str], *, model: str | None = None) -> ErasableRows:
     """Rows of records in datasets, counted; nothing is changed."""
     with engine.connect() as connection:
-        found = find_rows(connection, record_ids)
+        found = find_rows(connection, record_ids, model)
         versions = [(version.dataset, version.number) for version, _ in found.held()]
         refused = _count_quarantined(connection, found)
         return ErasableRows(_count_rows(found), versions, found.models(connection), refused)
@@ -77,6 +79,8 @@ def erase_rows(
     store: ObjectStore,
     record_ids: Sequence[str],
     *,
+    model: str | None = None,
+    is_alone: bool = False,
     reached: Callable[[str], None] = lambda _step: None,
 ) -> ErasedVersions:
     """Erase the rows of records from every version of every dataset.
@@ -87,11 +91,18 @@ def erase_rows(
 
     Parameters
     ----------
+    model
+        Of the records: datasets of other models, where the same id is another record's, stay as they are.
+        None for all models.
+    is_alone
+        True where no other process uses the store: unnamed objects with the rows, such as those of a commit
+        that failed, go whatever their age. Else those that are younger than a day stay, which a commit may be
+        about to name.
     reached
         Called with the name of each step that is done, where a crash may come.
     """
     delete_unneeded(engine, store, reached=reached)
-    erased = _erase(engine, store, record_ids, reached)
+    erased = _erase(engine, store, record_ids, model, reached, left_s=0.0 if is_alone else LEFT_S)
     delete_unneeded(engine, store, reached=reached)
     return erased
 
@@ -115,19 +126,29 @@ def delete_unneeded(
 
 
 def _erase(
-    engine: Engine, store: ObjectStore, record_ids: Sequence[str], reached: Callable[[str], None]
+    engine: Engine,
+    store: ObjectStore,
+    record_ids: Sequence[str],
+    model: str | None,
+    reached: Callable[[str], None],
+    *,
+    left_s: float,
 ) -> ErasedVersions:
     for _ in range(_TRIES):
         with engine.connect() as connection:
-            plan = make_plan(connection, store, find_rows(connection, record_ids), reached)
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
         reached("planned")
         with write(engine) as connection:
-            if find_rows(connection, record_ids).state == plan.found.state:
+            if find_rows(connection, record_ids, model).state == plan.found.state:
                 erased = _apply(connection, plan, reached)
                 break
     else:
         with write(engine) as connection:
-            plan = make_plan(connection, store, find_rows(connection, record_ids), reached)
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
             erased = _apply(connection, plan, reached)
     reached("committed")
     return erased
@@ -158,8 +179,8 @@ def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], N
             connection.execute(insert_new(_ERASED).values(pointer | gone).on_conflict_do_nothing())
     reached("versions exchanged")
     quarantined = _count_quarantined(connection, plan.found)
-    for some in _chunks(sorted(plan.found.ids)):
-        connection.execute(delete(_QUARANTINE).where(_QUARANTINE.c.record_id.in_(some)))
+    for refused in _quarantined(plan.found):
+        connection.execute(delete(_QUARANTINE).where(*refused))
     for job, digest in plan.uploads.items():
         params = connection.execute(select(_JOB.c.params).where(_JOB.c.id == job)).scalar_one()
         connection.execute(update(_JOB).where(_JOB.c.id == job).values(params={**params, "object": digest}))
@@ -215,17 +236,18 @@ def _count_rows(found: FoundRows) -> int:
 
 
 def _count_quarantined(connection: Connection, found: FoundRows) -> int:
-    return sum(
-        connection.scalar(
-            select(func.count()).select_from(_QUARANTINE).where(_QUARANTINE.c.record_id.in_(some))
-        )
-        or 0
-        for some in _chunks(sorted(found.ids))
-    )
+    counts = select(func.count()).select_from(_QUARANTINE)
+    return sum(connection.execute(counts.where(*refused)).scalar_one() for refused in _quarantined(found))
 
 
-def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[start : start + 500] for start in range(0, len(ids), 500))
+def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
+    """Conditions on quarantined rows, for some of the records at a time."""
+    ids = sorted(found.ids)
+    for start in range(0, len(ids), 500):
+        refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
+        if found.refusing is not None:
+            refused.append(_QUARANTINE.c.dataset.in_(sorted(found.refusing)))
+        yield refused
 
 
 def _is_named(connection: Connection, digest: str) -> bool:

@@ -1,15 +1,14 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import repeat
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from outrider.assertions.columns import as_type, null_column, wider_type
 from outrider.errors import SchemaMismatch
@@ -20,14 +19,6 @@ ASSERTION = "provenance.assertion"
 """Column of a sent table that says which assertions flagged a row."""
 READ_BY_MODELS = ("inputs.", "label.")
 """Columns whose values a version may not lose."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroups:
-    """Rows of a file with their positions."""
-
-    table: pa.Table
-    positions: NDArray[np.int64]
 
 
 def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[object]]]:
@@ -78,6 +69,15 @@ def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
     return buffer.getvalue()
 
 
+def has_ids(data: memoryview | bytes, ids: Collection[str]) -> Iterator[bool]:
+    """True for each row group with one of some ids."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    wanted = pa.array(sorted(ids), pa.string())
+    for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
+        found = file.read_row_group(group, ["id"]).column("id").cast(pa.string())
+        yield bool(pc.any(pc.is_in(found, wanted)).as_py())
+
+
 def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:
     """Arrow IPC stream of a sent table without some rows.
 
@@ -117,37 +117,6 @@ def _rebuilt(table: pa.Table) -> pa.Table:
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     """Columns of a file and their types."""
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
-
-
-def first_rows(data: memoryview | bytes, rows: int) -> pa.Table:
-    """First rows of a file; the others are not decoded."""
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    batches = file.iter_batches(batch_size=rows)
-    return pa.Table.from_batches([next(batches)])
-
-
-def read_groups(
-    data: memoryview | bytes,
-    parts: Sequence[Sequence[object]] | None,
-    part: str | None,
-    names: Sequence[str],
-) -> RowGroups:
-    """Rows of one part of a file, or all rows.
-
-    All of them where the file says nothing of parts; of the columns named, those that the file has.
-    """
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    columns = [name for name in names if name in file.schema_arrow.names]
-    if part is None or parts is None:
-        table = file.read(columns)
-        return RowGroups(table, np.arange(table.num_rows))
-    ends = np.cumsum([int(str(rows)) for _, rows in parts])
-    chosen = [place for place, (name, _) in enumerate(parts) if name == part]
-    positions = [np.arange(0 if not at else ends[at - 1], ends[at]) for at in chosen]
-    return RowGroups(
-        file.read_row_groups(chosen, columns),
-        np.concatenate(positions) if positions else np.empty(0, np.int64),
-    )
 
 
 def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:

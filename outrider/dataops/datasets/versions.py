@@ -32,8 +32,8 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import Erased, NotFound
 
 from .digests import digests_of
-from .row_files import conform, first_rows, read_groups, schema_of_file
-from .row_lookup import rows_at
+from .row_files import conform, schema_of_file
+from .stored_rows import Labels, Run, StoredRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED = table_of(ErasedVersion)
@@ -279,17 +279,31 @@ def read_table(
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-    labels, gone = _relabelled(connection, version), _gone(connection, version)
-    tables = []
-    for file in connection.execute(_files(version).where(_FILE.c.file >= since)).all():
-        groups = read_groups(_content(objects, version, file.sha256), file.parts, part, schema.names)
-        table, positions = conform(groups.table, schema), groups.positions
-        keeps = ~np.isin(positions, [at for at in gone[file.file] if at not in labels[file.file]])
-        if part is not None and file.parts is None:
-            keeps &= np.isin(positions, _of_part(connection, version, file.file, part))
-        table = _with_labels(table, positions, labels[file.file])
-        tables.append(table if keeps.all() else table.filter(pa.array(keeps)))
+    stored = stored_rows(connection, version, part=part, since=since)
+    tables = [one.read(_content(objects, version, one.sha256), schema) for one in stored]
     return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def stored_rows(
+    connection: Connection, version: Version, *, part: str | None = None, since: int = 0
+) -> list[StoredRows]:
+    """Rows of a version or part by object, in :func:`read`'s order."""
+    labels, gone = _relabelled(connection, version), _gone(connection, version)
+    runs: list[tuple[str, list[Run]]] = []
+    absent: dict[int, NDArray[np.int64]] = {}
+    for file in connection.execute(_files(version).where(_FILE.c.file >= since)).all():
+        mine = runs_of(file.file, file.rows, file.parts, file.packed)
+        chosen = [run for of, run in mine if part is None or of is None or of == part]
+        drop = set(gone[file.file]) - labels[file.file].keys()
+        if part is not None and file.parts is None:
+            drop |= set(range(file.rows)).difference(_of_part(connection, version, file.file, part))
+        if drop:
+            absent[file.file] = np.array(sorted(drop), np.int64)
+        if chosen and runs and runs[-1][0] == file.sha256:
+            runs[-1][1].extend(chosen)
+        elif chosen:
+            runs.append((file.sha256, chosen))
+    return [StoredRows(sha256, found, absent, labels) for sha256, found in runs]
 
 
 Change = Literal["added", "removed", "changed"]
@@ -305,11 +319,9 @@ def some_rows(
         if found_lives := [_life(row) for row in connection.execute(places)]:
             positions = [life.position for life in found_lives]
             schema = schema_of(connection, objects, version)
-            table = conform(first_rows(_content(objects, version, file.sha256), positions[-1] + 1), schema)
+            table = rows_at(_content(objects, version, file.sha256), _runs(file), positions, schema.names)
             labels = _own_labels(connection, version.dataset, found_lives)[file.file]
-            found: list[dict[str, Any]] = (
-                _with_labels(table, np.arange(len(table)), labels).take(pa.array(positions)).to_pylist()
-            )
+            found: list[dict[str, Any]] = _labelled(conform(table, schema), positions, labels).to_pylist()
             return found
     return []
 
@@ -387,13 +399,23 @@ def rows_of(
     labels = _own_labels(connection, version.dataset, living)
     held = _FILE.c.dataset == version.dataset, _FILE.c.file.in_(list(of_file))
     tables, order = [schema.empty_table()], []
-    for file, sha256 in connection.execute(select(_FILE.c.file, _FILE.c.sha256).where(*held)).all():
-        places = of_file[file]
+    for file in connection.execute(select(_FILE).where(*held)).all():
+        places = of_file[file.file]
         positions = [living[at].position for at in places]
-        table = conform(rows_at(_content(objects, version, sha256), positions, schema.names), schema)
-        tables.append(_with_labels(table, np.array(positions), labels[file]))
+        table = conform(
+            rows_at(_content(objects, version, file.sha256), _runs(file), positions, schema.names), schema
+        )
+        tables.append(_labelled(table, positions, labels[file.file]))
         order += places
     return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+
+
+def _runs(file: Any) -> list[Run]:
+    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+
+
+def _labelled(table: pa.Table, positions: Sequence[int], labels: Labels) -> pa.Table:
+    return with_labels(table, {row: labels[at] for row, at in enumerate(positions) if at in labels})
 
 
 def _sides(
@@ -522,24 +544,6 @@ def _of_part(connection: Connection, version: Version, file: int, part: str) -> 
         _ROW.c.dataset == version.dataset, _ROW.c.file == file, _ROW.c.part == part
     )
     return list(connection.scalars(query))
-
-
-def _with_labels(
-    table: pa.Table, positions: NDArray[np.int64], labels: dict[int, dict[str, Any]]
-) -> pa.Table:
-    """Rows with the labels that count."""
-    places = np.flatnonzero(np.isin(positions, list(labels)))
-    if not len(places):
-        return table
-    given = [labels[int(position)] for position in positions[places]]
-    index = np.arange(table.num_rows)
-    index[places] = table.num_rows + np.arange(len(places))
-    for name in [name for name in table.column_names if name.startswith("label.")]:
-        kind = table.schema.field(name).type
-        values = pa.array([value.get(name) for value in given], kind)
-        column = pa.concat_arrays([*table.column(name).chunks, values]).take(pa.array(index))
-        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
-    return table
 
 
 def _changed(connection: Connection, dataset: str, low: int, high: int) -> list[Life]:

@@ -1,9 +1,13 @@
 """Store of large immutable bytes by SHA-256: weights and Parquet."""
 
+import fcntl
 import hashlib
 import mmap
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -12,6 +16,7 @@ from outrider.errors import NotFound, OutriderError
 
 _STEP_BYTES = 1_048_576
 _LARGE_BYTES = 1_048_576
+_PART = ".part-"
 
 
 class ObjectStore(Protocol):
@@ -35,6 +40,9 @@ class ObjectStore(Protocol):
     def size(self, digest: str) -> int:
         """Bytes of that digest; raises NotFound."""
 
+    def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
+        """Digests of all objects that nothing wrote or touched since."""
+
     def remove(self, digest: str) -> None:
         """Delete durably, if there is one; mapped bytes stay readable."""
 
@@ -56,12 +64,12 @@ class LocalObjects:
     def put(self, data: bytes) -> str:
         """Store durably; returns the SHA-256 in hex."""
         digest = hashlib.sha256(data).hexdigest()
-        return digest if self.has(digest) else self.put_file(BytesIO(data))
+        return digest if self.touch(digest) else self.put_file(BytesIO(data))
 
     def put_file(self, file: BinaryIO) -> str:
         """Store the rest of a file durably; returns the SHA-256 in hex."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".part-")
+        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=_PART)
         digest = hashlib.sha256()
         try:
             with os.fdopen(handle, "wb") as copy:
@@ -122,12 +130,63 @@ class LocalObjects:
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
 
+    def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
+        """Digests of all objects that nothing wrote or touched since."""
+        before = time.time() - older_than_s
+        for path in sorted(self.folder.glob("??/*")):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if path.stat().st_mtime <= before:
+                    yield path.name
+
     def remove(self, digest: str) -> None:
         """Delete durably, if there is one."""
         path = self._path(digest)
         path.unlink(missing_ok=True)
         if path.parent.exists():  # the name must be gone after a power cut too
             _sync_folder(path.parent)
+
+    def touch(self, digest: str) -> bool:
+        """Make an object as young as a new one.
+
+        Returns
+        -------
+        bool
+            False where there is none.
+        """
+        if not self.has(digest):
+            return False
+        with self._removals(fcntl.LOCK_SH):
+            try:
+                os.utime(self._path(digest))
+            except FileNotFoundError:
+                return False
+        return True
+
+    def remove_old(self, name: str, *, older_than_s: float) -> bool:
+        """Delete a file of the store that nothing wrote or touched since.
+
+        Parameters
+        ----------
+        name
+            Digest of an object, or name of a file that a broken writer left.
+        """
+        path = self.folder / name if name.startswith(_PART) else self._path(name)
+        with self._removals(fcntl.LOCK_EX):
+            try:
+                if time.time() - path.stat().st_mtime <= older_than_s:
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                return False
+        return True
+
+    @contextmanager
+    def _removals(self, how: int) -> Iterator[None]:
+        """Lock under which an object either is touched or goes, whichever process does it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".removals").open("ab") as lock:
+            fcntl.flock(lock, how)
+            yield
 
     def path(self, digest: str) -> Path:
         """File of that digest, which another process verifies by name."""

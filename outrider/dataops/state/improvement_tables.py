@@ -103,6 +103,18 @@ class DatasetRowFile(SQLModel, table=True):
     """Part and number of rows of each row group, in order. None: rows of all parts are mixed."""
     ended: int | None = None
     """First version in which none of its rows is left."""
+    packed: list[int] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    """Where the rows of each of ``parts`` begin in an object of several files. None: it has its own."""
+
+
+class DatasetTag(SQLModel, table=True):
+    """Name of a dataset version, which may move to another."""
+
+    __tablename__ = "dataset_tag"
+    dataset: str = Field(primary_key=True)
+    tag: str = Field(primary_key=True)
+    version: int
+    set_us: int
 
 
 class DatasetRow(SQLModel, table=True):

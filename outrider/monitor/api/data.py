@@ -10,6 +10,7 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.monitor.settings.config import Settings
 
+from .dataset_tags import add_dataset_tags
 from .datasets import add_commit, add_datasets
 from .labels import add_labels
 from .models import add_models
@@ -27,6 +28,7 @@ def data_routes(
     add_models(router, engine, settings, objects)
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
+    add_dataset_tags(router, engine)
     add_quarantine(router, engine)
     add_retrains(router, engine, settings)
     add_outcomes(router, engine, settings)

@@ -9,11 +9,12 @@ import mmap
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Annotated, Any, BinaryIO, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
@@ -22,12 +23,14 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
+from outrider.dataops.datasets.references import find_version, name_of
 from outrider.dataops.datasets.row_counts import RowCounts
+from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import Digest, RequestBody, StoredNumber, known_model, timed
+from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -42,12 +45,12 @@ from outrider.monitor.intake.arrow_messages import (
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sections import LimitSettings
 
+from .dataset_tags import Selector
+
 ARROW = "application/vnd.apache.arrow.stream"
 BEHAVIORAL = "behavioral test"
 """How the source of failed cases begins."""
 _POLL_S = 0.05
-VersionName: TypeAlias = StoredNumber | Literal["newest"] | Digest
-"""A version by its number, the newest, or by its digest."""
 
 
 class CommitRequest(RequestBody):
@@ -145,18 +148,18 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: VersionName) -> Declared[DatasetDetail]:
+    def get_dataset(name: str, number: Selector) -> Declared[DatasetDetail]:
         """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
+            found = find_version(connection, name, number)
         manifest = {key: value for key, value in found.manifest.items() if key != "files"}
         return _dataset(found) | {"manifest": manifest | {"bytes": found.bytes}}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
-    def get_provenance(name: str, number: VersionName) -> Declared[DatasetRows]:
+    def get_provenance(name: str, number: Selector) -> Declared[DatasetRows]:
         """Record, judged model version, flags, label, reviewer, weight and part of every row."""
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
+            found = find_version(connection, name, number)
             rows = datasets.provenance(connection, found)
         return {"rows": [row.told() for row in rows]}
 
@@ -168,31 +171,32 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
     )
     def get_rows(
         name: str,
-        number: VersionName,
+        number: Selector,
         part: Literal["train", "held_out"] | None = None,
+        column: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
         provenance: bool = False,
     ) -> Response:
-        """The rows as an Arrow IPC stream, with their provenance on request.
+        """The rows as an Arrow IPC stream, sent as they are read, with their provenance on request.
 
-        Without what no dataset keeps, such as the time of receipt.
+        ``column``, repeated, for some columns.
         """
         with engine.connect() as connection:
-            found = datasets.get(connection, name, _number(number))
-            rows = datasets.kept_columns(datasets.read(connection, objects, found, part=part))
-            if provenance:
-                rows = _with_provenance(rows, datasets.provenance(connection, found), part)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
+            found = find_version(connection, name, number)
+            rows = scan(connection, objects, found, part=part, columns=column or None)
+            origins = datasets.provenance(connection, found) if provenance else None
+        if origins is None:
+            return StreamingResponse(ipc_stream(rows.schema, rows), media_type=ARROW)
+        columns = _provenance_columns(origins, part)
+        schema = pa.schema([*rows.schema, *columns.schema], rows.schema.metadata)
+        return StreamingResponse(ipc_stream(schema, _beside(rows, columns)), media_type=ARROW)
 
     @router.get("/datasets/{name}/diff", tags=["datasets"])
     def get_diff(
-        name: str, old: StoredNumber, new: StoredNumber, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
+        name: str, old: Selector, new: Selector, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
     ) -> Declared[DatasetDiff]:
         """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
         with engine.connect() as connection:
-            before, after = (datasets.get(connection, name, number) for number in (old, new))
+            before, after = (find_version(connection, name, number) for number in (old, new))
             found = datasets.diff(connection, objects, before, after, limit=limit)
         kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
         return {**kinds, "rows": [row.told() for row in found.rows]}
@@ -263,22 +267,33 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
 
 
-def _with_provenance(rows: pa.Table, origins: list[datasets.Provenance], part: str | None) -> pa.Table:
-    """Rows with a column for each field of their provenance; flags as JSON."""
+def _provenance_columns(origins: list[datasets.Provenance], part: str | None) -> pa.Table:
+    """A column for each field of provenance; flags as JSON."""
+    kinds = {"label_seq": pa.int64(), "label_row": pa.int64(), "weight": pa.float64()}
+    columns = {}
     for entry in dataclasses.fields(datasets.Provenance):
-        if entry.name == "record_id":  # their id
-            continue
-        values = [getattr(origin, entry.name) for origin in origins if part in (None, origin.part)]
-        kind = {"label_seq": pa.int64(), "label_row": pa.int64(), "weight": pa.float64()}.get(entry.name)
-        rows = rows.append_column(f"provenance.{entry.name}", pa.array(values, kind or pa.string()))
-    return rows
+        if entry.name != "record_id":  # their id
+            values = [getattr(origin, entry.name) for origin in origins if part in (None, origin.part)]
+            columns[f"provenance.{entry.name}"] = pa.array(values, kinds.get(entry.name, pa.string()))
+    return pa.table(columns)
+
+
+def _beside(batches: Iterable[pa.RecordBatch], columns: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of their rows."""
+    at = 0
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for name in columns.column_names:
+            table = table.append_column(name, columns.column(name).slice(at, batch.num_rows))
+        at += batch.num_rows
+        yield from table.combine_chunks().to_batches()
 
 
 def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
     """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
     if not source.startswith(BEHAVIORAL):
         return
-    judged_on = {own.gate.held_out for own in settings.models.values()}
+    judged_on = {name_of(own.gate.held_out or "") for own in settings.models.values()}
     if part != "train" or name in judged_on:
         detail = (
             f"failed cases are learned from; {name!r} is held out to judge candidates: name another dataset"
@@ -361,10 +376,6 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
                 decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
-
-
-def _number(number: int | str) -> int | str | None:
-    return None if number == "newest" else number
 
 
 def _dataset(found: datasets.Version) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import AwareDatetime
 from sqlalchemy import Engine
 
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.references import open_version
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
@@ -15,9 +16,6 @@ from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.fairness import FairnessFigures, dataset_figures, figures_json, stored_figures
 from outrider.monitor.settings.config import Settings
-
-MOST_DIGITS = 18
-"""Of a version: longer ones are numbers that the database cannot hold."""
 
 
 class FairnessReport(FairnessFigures):
@@ -49,7 +47,7 @@ def fairness_routes(
                         connection, blocks, model=model, by=by, positive=positive, since_us=since_us
                     )
                 else:
-                    version = datasets.get(connection, *_version(dataset))
+                    version = open_version(connection, dataset)
                     if version.model != model:
                         raise NotFound(f"dataset {dataset} is of model {version.model!r}, not of {model!r}")
                     rows = datasets.read(connection, objects, version)
@@ -63,10 +61,3 @@ def fairness_routes(
     router = APIRouter(prefix="/v1", tags=["read"])
     router.add_api_route("/fairness", fairness, methods=["GET"], response_model=Declared[FairnessReport])
     return router
-
-
-def _version(text: str) -> tuple[str, int | None]:
-    name, _, number = text.partition("@")
-    if number not in ("", "newest") and not (number.isdecimal() and len(number) <= MOST_DIGITS):
-        raise ProblemError(problem(422, f"NAME@VERSION expected, got {text!r}", field="dataset"))
-    return name, int(number) if number.isdecimal() else None

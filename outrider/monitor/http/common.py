@@ -15,9 +15,6 @@ from outrider.monitor.settings.model_sections import ModelSettings
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A number that rows are found by: what the database cannot hold is refused at the door."""
 
-Digest: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""SHA-256 in hex."""
-
 
 class RequestBody(BaseModel):
     """A JSON body; unknown fields are errors."""

@@ -43,6 +43,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/comparisons/{comparison}": "read",
     "GET /v1/datasets": "read",
     "GET /v1/datasets/{name}/diff": "read",
+    "GET /v1/datasets/{name}/tags": "read",
     "GET /v1/datasets/{name}/versions/{number}": "read",
     "GET /v1/datasets/{name}/versions/{number}/provenance": "read",
     "GET /v1/datasets/{name}/versions/{number}/rows": "read",
@@ -122,6 +123,8 @@ ROUTES: Mapping[str, str] = {
     # what is judged, trained and in production
     "POST /v1/columns/forget": "promote",
     "POST /v1/comparisons": "promote",
+    "POST /v1/datasets/{name}/tags": "promote",
+    "POST /v1/datasets/{name}/tags/{tag}/remove": "promote",
     "POST /v1/datasets/{name}/versions": "promote",
     "POST /v1/models/{model}/promote": "promote",
     "POST /v1/models/{model}/rollback": "promote",

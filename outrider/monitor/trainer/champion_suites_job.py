@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 
 from outrider.behavioral_tests import Suite
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
@@ -54,7 +55,7 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
         if champion is None:
             return 0
         known = suite_outcomes.revisions(connection, model, champion.version)
-        dataset = datasets.newest(connection, own.gate.held_out) if own.gate.held_out else None
+        dataset = open_if_any(connection, own.gate.held_out)
         found = model_suites(settings, model)
         suites = [_missing(suite, known, has_cases=dataset is not None) for suite in found]
         tests = [test for suite in suites for test in suite.tests]

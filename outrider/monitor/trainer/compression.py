@@ -14,6 +14,7 @@ from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.compression.variant import PRUNINGS, SAME, STUDENT
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import jobs
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.model_kinds.source import Source
@@ -229,5 +230,5 @@ def _cases(settings: Settings, engine: Engine, objects: ObjectStore, name: str) 
     if not held_out:
         return None
     with engine.connect() as connection:
-        version = datasets.newest(connection, held_out)
+        version = open_if_any(connection, held_out)
         return None if version is None else datasets.read(connection, objects, version)

@@ -18,6 +18,7 @@ from outrider.dataops.datasets.collect import Collected
 from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
+from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.row_files import ASSERTION
 from outrider.dataops.datasets.suite_files import read_suite
 from outrider.dataops.datasets.validation import Rules, Validated, refuse
@@ -318,7 +319,7 @@ def _replayed_schema(
     context: JobContext, connection: Connection, settings: ModelSettings
 ) -> pa.Schema | None:
     name = settings.retrain.replay
-    version = datasets.newest(connection, name) if name else None
+    version = open_if_any(connection, name)
     if version is None:
         return None
     return datasets.schema_of(connection, context.objects, version)

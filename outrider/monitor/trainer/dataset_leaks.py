@@ -10,6 +10,7 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Settled, settle
 from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
+from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.versions import Provenance
 from outrider.monitor.settings.model_sections import ModelSettings
 
@@ -66,11 +67,11 @@ def imported_leaks(
     They are named: what becomes of the table is up to its sender.
     """
     other, part = None, None
-    if dataset == settings.retrain.replay:
+    if dataset == name_of(settings.retrain.replay or ""):
         other, part = settings.gate.held_out, "held_out"
-    elif dataset == settings.gate.held_out:
+    elif dataset == name_of(settings.gate.held_out or ""):
         other, part = settings.retrain.replay, "train"
-    beside = {} if other == dataset else _newest(context, connection, other)
+    beside = {} if name_of(other or "") == dataset else _newest(context, connection, other)
     collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
     if collected is not None:
         rows = datasets.read(connection, context.objects, collected, part=part)
@@ -81,6 +82,6 @@ def imported_leaks(
 
 
 def _newest(context: JobContext, connection: Connection, dataset: str | None) -> dict[str, Batch]:
-    """Rows of the newest version of a dataset by its name, none where there is none."""
-    found = datasets.newest(connection, dataset) if dataset else None
+    """Rows of the version that a reference names, by its name, none where there is none."""
+    found = open_if_any(connection, dataset)
     return {} if found is None else {found.id: datasets.read(connection, context.objects, found)}

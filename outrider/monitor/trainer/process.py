@@ -34,6 +34,7 @@ from outrider.monitor.settings.config import Settings, find_config, load_setting
 from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
 
 from .champion_suites_job import ChampionSuites
+from .compaction import Compactor
 from .context import JobContext, Stopping
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
@@ -176,8 +177,14 @@ def main(arguments: list[str] | None = None) -> int:
     watch.start()
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
+    compactor = Compactor(context.engine, context.objects)
+
+    def between() -> None:
+        champions.look()
+        compactor.look()
+
     try:
-        run_until(context, champions.look)
+        run_until(context, between)
     finally:
         stop.set()
         champions.close()

@@ -21,6 +21,7 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
@@ -190,7 +191,7 @@ class Retraining:
             old = self._predictor(connection, champion)
             new = self._predictor(connection, candidate)
             name = settings.gate.held_out
-            version = datasets.newest(connection, name) if name else None
+            version = open_if_any(connection, name)
             if version is not None:
                 held_batch = datasets.read(connection, context.objects, version)
                 held_out = paired_evidence(
@@ -332,7 +333,7 @@ class Retraining:
             dataset, _, number = str(self.result["dataset"]).rpartition("@")
             fresh = datasets.get(connection, dataset, int(number))
         replay = self.options.replay
-        return fresh, datasets.newest(connection, replay) if replay else None
+        return fresh, open_if_any(connection, replay)
 
     def _examples(
         self, connection: Connection, version: Version | None, part: str | None

@@ -64,6 +64,7 @@ GETS = {
     "/v1/models/{model}/versions/{version}/weights": "",
     "/v1/lineage/{model}": "/v1/lineage/digits",
     "/v1/datasets": "/v1/datasets",
+    "/v1/datasets/{name}/tags": "/v1/datasets/digits-flagged/tags",
     "/v1/datasets/{name}/versions/{number}": "/v1/datasets/digits-flagged/versions/newest",
     "/v1/datasets/{name}/versions/{number}/provenance": "/v1/datasets/digits-flagged/versions/1/provenance",
     "/v1/datasets/{name}/versions/{number}/rows": "",

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from outrider.dataops.datasets.row_counts import row_counts
+from outrider.dataops.datasets.versions import Life, Version
 from outrider.errors import NotFound
 
-from .erased_aggregates import Recount
-from .row_counts import row_counts
-from .versions import Life, Version
+from .recount import Recount
 
 OBSERVED = ": observed "
 _FIGURES = ("class_shift", "range_growth")

@@ -6,21 +6,39 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, or_, select, tuple_
+from sqlalchemy import Connection, Row, or_, select, tuple_
 
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.digests import NOT_CONTENT, digests_of, lanes, version_digest
+from outrider.dataops.datasets.row_files import has_ids, table_without, without_rows
+from outrider.dataops.datasets.stored_rows import runs_of
+from outrider.dataops.datasets.versions import (
+    Life,
+    Version,
+    all_versions,
+    lives_everywhere,
+    read_table,
+    schema_of,
+)
 from outrider.dataops.models.lineage import models_made_from
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, Job
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    Job,
+    ModelVersion,
+)
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .digests import NOT_CONTENT, digests_of, lanes, version_digest
-from .erased_aggregates import Recount, without_erased
-from .erased_manifests import without_ids, without_lives
-from .row_files import table_without, without_rows
-from .versions import Life, Version, all_versions, lives_everywhere, read_table, schema_of
+from .manifests import without_ids, without_lives
+from .recount import Recount, without_erased
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
+_VERSION, _MODEL = table_of(DatasetVersion), table_of(ModelVersion)
+_PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
+"""First bytes of a row file and of an Arrow IPC stream."""
 CASES = "behavioral test"
 """How the label source of rows begins that were cases of behavioral tests, made of records."""
 _COPY = "~"
@@ -36,7 +54,11 @@ class FoundRows:
     lives: Mapping[str, Sequence[Life]]
     """By dataset."""
     versions: Sequence[Version] = field(repr=False)
-    """Of all datasets."""
+    """Of all datasets that were searched."""
+    refusing: frozenset[str] | None
+    """Datasets whose quarantine was searched; None: all."""
+    files: Sequence[Row[Any]]
+    """Row files with the rows, and those that share an object with one."""
     uploads: Mapping[str, str]
     """By job: object of the table that was sent."""
 
@@ -51,7 +73,7 @@ class FoundRows:
     def state(self) -> object:
         """Equal as long as a plan holds."""
         versions = [(version.dataset, version.number, version.digest) for version in self.versions]
-        return self.ids, dict(self.lives), versions, dict(self.uploads)
+        return self.ids, dict(self.lives), versions, list(self.files), dict(self.uploads)
 
     def models(self, connection: Connection) -> list[tuple[str, str]]:
         """Models trained on the rows, and models made from such models."""
@@ -108,18 +130,35 @@ class ErasurePlan:
     models: Sequence[tuple[str, str]]
 
 
-def find_rows(connection: Connection, record_ids: Collection[str]) -> FoundRows:
-    """Rows of records, and of cases made of them, in all datasets."""
+def find_rows(connection: Connection, record_ids: Collection[str], model: str | None) -> FoundRows:
+    """Rows of records, and of cases made of them, in datasets.
+
+    ``model`` is that of the records, whose datasets are searched; None for all.
+    """
     versions = all_versions(connection)
+    refusing = None
+    if model is not None:
+        own = {version.dataset for version in versions if version.model == model}
+        refusing = frozenset(own | {dataset_of(model)})
+        versions = [version for version in versions if version.dataset in own]
+    known = {version.dataset for version in versions}
     ids = frozenset(record_ids) | _cases(connection, versions, frozenset(record_ids))
     lives: dict[str, list[Life]] = defaultdict(list)
     for dataset, life in lives_everywhere(connection, sorted(ids)):
-        lives[dataset].append(life)
+        if dataset in known:
+            lives[dataset].append(life)
+    files = _sharing(connection, lives)
+    return FoundRows(ids, lives, versions, refusing, files, sent_tables(connection, model))
+
+
+def sent_tables(connection: Connection, model: str | None) -> dict[str, str]:
+    """Objects of tables that were sent for a dataset, by job."""
     sent = _JOB.c.params["object"].as_string()
-    uploads = connection.execute(
-        select(_JOB.c.id, sent.label("sent")).where(_JOB.c.kind == "dataset", sent.is_not(None))
+    of_model = [] if model is None else [_JOB.c.model == model]
+    query = select(_JOB.c.id, sent.label("sent")).where(
+        _JOB.c.kind == "dataset", sent.is_not(None), *of_model
     )
-    return FoundRows(ids, lives, versions, {row.id: row.sent for row in uploads})
+    return {row.id: row.sent for row in connection.execute(query)}
 
 
 def _cases(connection: Connection, versions: Sequence[Version], records: frozenset[str]) -> set[str]:
@@ -154,10 +193,18 @@ def is_case_of(row: str, test: str | None, records: Collection[str]) -> bool:
 
 
 def make_plan(
-    connection: Connection, objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]
+    connection: Connection,
+    objects: ObjectStore,
+    found: FoundRows,
+    reached: Callable[[str], None],
+    *,
+    left_s: float,
 ) -> ErasurePlan:
-    """Write new objects, still unnamed, and make the changed versions."""
-    files = _files(connection, objects, found, reached)
+    """Write new objects, still unnamed, and make the changed versions.
+
+    ``left_s`` is the age from which on an unnamed object with the rows is a leftover.
+    """
+    files = _files(objects, found, reached)
     versions = [
         changed
         for dataset in dict.fromkeys(version.dataset for version in found.versions)
@@ -169,20 +216,19 @@ def make_plan(
         docs = changed.before.manifest.get("validation", {}).get("data_docs")
         if docs and "data_docs" not in changed.manifest["validation"]:
             unneeded.add(docs)
+    unneeded |= _leftovers(connection, objects, found, left_s)
     return ErasurePlan(found, files, versions, uploads, frozenset(unneeded), found.models(connection))
 
 
-def _files(
-    connection: Connection, objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]
-) -> list[ChangedFile]:
+def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]) -> list[ChangedFile]:
     """Row files that hold the rows, each content written once."""
-    places = {(dataset, life.file) for dataset, lives in found.lives.items() for life in lives}
-    query = select(_FILE).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(sorted(places)))
-    rows = connection.execute(query.order_by(_FILE.c.dataset, _FILE.c.file)).all() if places else []
+    rows = found.files
     positions: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        lives = found.lives[row.dataset]
-        positions[row.sha256] |= {life.position for life in lives if life.file == row.file}
+        lives = [life for life in found.lives.get(row.dataset, ()) if life.file == row.file]
+        for _, run in runs_of(row.file, row.rows, row.parts, row.packed):
+            of_run = (life.position - run.position for life in lives)
+            positions[row.sha256] |= {run.start + at for at in of_run if 0 <= at < run.rows}
     contents: dict[str, tuple[str, int]] = {}
     for digest, gone in positions.items():
         try:
@@ -191,10 +237,21 @@ def _files(
             continue  # lost, and the rows with it
         contents[digest] = objects.put(content), len(content)
         reached("file written")
-    return [
-        ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
-        for row, (digest, size) in ((row, contents[row.sha256]) for row in rows if row.sha256 in contents)
-    ]
+    return [_exchanged(row, *contents[row.sha256]) for row in rows if row.sha256 in contents]
+
+
+def _exchanged(row: Row[Any], digest: str, size: int) -> ChangedFile:
+    """Row file with other content; of one that is packed with others, the size stays."""
+    size = row.bytes if row.packed is not None else size
+    return ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
+
+
+def _sharing(connection: Connection, lives: Mapping[str, Sequence[Life]]) -> list[Row[Any]]:
+    """Row files of lives, and those that are packed with them."""
+    places = sorted({(dataset, life.file) for dataset, some in lives.items() for life in some})
+    held = select(_FILE.c.sha256).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(places))
+    query = select(_FILE).where(_FILE.c.sha256.in_(held)).order_by(_FILE.c.dataset, _FILE.c.file)
+    return list(connection.execute(query)) if places else []
 
 
 def _changed(
@@ -255,6 +312,35 @@ def _digest(
     total = np.frombuffer(version.state, dtype="<u2").astype(np.uint16)
     state = total - lanes([life.digest for life in held if life.digest is not None])
     return version_digest(columns, rows, state), state.astype("<u2").tobytes()
+
+
+def _leftovers(
+    connection: Connection, objects: ObjectStore, found: FoundRows, older_than_s: float
+) -> set[str]:
+    """Objects with the rows that nothing names: of a commit that failed, or packed elsewhere since."""
+    docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
+    named = {
+        digest
+        for column in (_FILE.c.sha256, docs, _MODEL.c.weights, _JOB.c.params["object"].as_string())
+        for digest in connection.scalars(select(column).where(column.is_not(None)).distinct())
+    }
+    unnamed = (digest for digest in objects.digests(older_than_s=older_than_s) if digest not in named)
+    return {digest for digest in unnamed if _holds(objects, digest, found.ids)}
+
+
+def _holds(objects: ObjectStore, digest: str, ids: frozenset[str]) -> bool:
+    """True for a row file or a sent table with any of the rows."""
+    try:
+        data = objects.mapped(digest)
+    except (NotFound, ValueError):  # deleted meanwhile, or no object
+        return False
+    if bytes(data[:4]) == _PARQUET:
+        return any(has_ids(data, ids))
+    is_stream = bytes(data[:4]) == _STREAM
+    return (
+        is_stream
+        and table_without(data, lambda row, test: row in ids or is_case_of(row, test, ids)) is not None
+    )
 
 
 def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> dict[str, str]:

@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.dataops.datasets.aggregates import Aggregates, aggregates, merged
+from outrider.dataops.datasets.frames import EXTREMES, values_by_name
+from outrider.dataops.datasets.versions import Version, read_table, schema_of
 from outrider.dataops.payloads.objects import ObjectStore
-
-from .aggregates import Aggregates, aggregates, merged
-from .frames import EXTREMES, values_by_name
-from .versions import Version, read_table, schema_of
 
 
 @dataclass(slots=True)

@@ -1,0 +1,95 @@
+"""Scans of versions: batches by column and part, in bounded memory."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.errors import NotFound
+
+from .stored_rows import StoredRows
+from .suite_files import nearest
+from .versions import Version, schema_of, stored_rows
+
+BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows of a version, read when iterated, as often as wanted.
+
+    No connection is held meanwhile.
+    """
+
+    version: Version
+    schema: pa.Schema
+    rows: int
+    """Of all batches."""
+    _objects: ObjectStore = field(repr=False)
+    _stored: Sequence[StoredRows] = field(repr=False)
+    _batch_rows: int = BATCH_ROWS
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Batches in :func:`~outrider.dataops.datasets.versions.read`'s order, none of them empty."""
+        for stored in self._stored:
+            data = self._objects.mapped(stored.sha256)
+            for table in stored.pieces(data, self.schema, self._batch_rows):
+                yield from table.combine_chunks().to_batches()
+
+
+def scan(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    *,
+    part: str | None = None,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Scan:
+    """Scan of a version, or of its part ``train`` or ``held_out``.
+
+    Parameters
+    ----------
+    columns
+        The only ones to read, in this order; all by default.
+    batch_rows
+        Most rows of a batch.
+
+    Raises
+    ------
+    NotFound
+        If the version lacks a column; the message names the nearest first.
+    """
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        for name in columns:
+            if name not in schema.names:
+                raise NotFound(f"{version.id} has no column {name[:80]!r}{nearest(name, schema.names)}")
+        chosen = dict.fromkeys(columns)
+        schema = pa.schema([schema.field(name) for name in chosen], metadata=schema.metadata)
+    stored = stored_rows(connection, version, part=part)
+    return Scan(version, schema, sum(one.living for one in stored), objects, stored, batch_rows)
+
+
+def ipc_stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Arrow IPC stream of batches, a piece for each.
+
+    Without its end where a batch cannot be read.
+    """
+    sink = BytesIO()
+    writer = pa.ipc.new_stream(sink, schema)
+    for batch in batches:
+        writer.write_batch(batch)
+        yield _taken(sink)
+    writer.close()
+    yield _taken(sink)
+
+
+def _taken(sink: BytesIO) -> bytes:
+    data = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return data

@@ -1,0 +1,287 @@
+"""Rows of a dataset version by place, in a mapped file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.columns import is_tensor
+from outrider.dataops.datasets.suite_files import nearest
+from outrider.errors import ConfigError, NotFound
+
+from .nested import nested_lists
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .torch_rows import RowStream, TorchRows
+
+Values: TypeAlias = NDArray[Any] | list[Any]
+"""Numbers, truth values, times and tensors as an array, anything else as a list."""
+
+
+class MappedRows:
+    """Rows of one dataset version in a mapped file.
+
+    Made by `outrider.open_dataset`. Other processes get the name of the file, not the rows.
+
+    Parameters
+    ----------
+    id
+        Name of the version and part, such as ``digits-flagged@2 train``.
+    digest
+        Of the version.
+    path
+        Arrow IPC stream of its rows.
+    columns
+        The only ones to read; all by default.
+    """
+
+    def __init__(self, id: str, digest: str, path: Path, columns: Sequence[str] | None = None) -> None:
+        self.id, self.digest, self.path = id, digest, path
+        self._columns = None if columns is None else tuple(columns)
+        if self._columns is not None:
+            there = self._mapped.schema.names
+            for name in self._columns:
+                if name not in there:
+                    raise NotFound(f"{id} has no column {name[:80]!r}{nearest(name, there)}")
+
+    def __repr__(self) -> str:
+        return f"MappedRows({self.id!r}, {len(self)} rows)"
+
+    def __len__(self) -> int:
+        return int(self._mapped.num_rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("id", "digest", "path", "_columns")}
+
+    @cached_property
+    def _file(self) -> pa.Buffer:
+        with pa.memory_map(str(self.path)) as file:
+            return file.read_buffer()
+
+    @cached_property
+    def _mapped(self) -> pa.Table:
+        with pa.ipc.open_stream(self._file) as reader:
+            return reader.read_all()
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows as an Arrow table over the mapped file."""
+        return self._mapped if self._columns is None else self._mapped.select(list(self._columns))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        names: list[str] = self.table.column_names
+        return names
+
+    def batches(self, rows: int = 8192) -> Iterator[pa.RecordBatch]:
+        """Rows in order, in batches of at most so many."""
+        yield from self.table.to_batches(max_chunksize=rows)
+
+    def take(self, places: Sequence[int] | NDArray[np.int64]) -> dict[str, Values]:
+        """Rows by their places, column by column, in the order asked for.
+
+        Numbers with nulls become real numbers with NaN.
+
+        Raises
+        ------
+        IndexError
+            If a place is outside the rows.
+        """
+        index = np.asarray(places, np.int64).reshape(-1)
+        count = len(self)
+        index = np.where(index < 0, index + count, index)
+        if len(index) and (index.min() < 0 or index.max() >= count):
+            raise IndexError(f"{self.id} has {count} rows, got place {int(np.asarray(places).max())}")
+        chunk = np.searchsorted(self._starts, index, side="right") - 1
+        local = index - self._starts[chunk]
+        found: dict[str, Values] = {}
+        others = [name for name in self.columns if name not in self._fixed]
+        lists = self._others(others, chunk, local) if others else {}
+        for name in self.columns:
+            found[name] = self._fixed[name].take(chunk, local) if name in self._fixed else lists[name]
+        return found
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a frame; times are UTC."""
+        from .frames import frame_of
+
+        return frame_of(Batch.from_arrow(self.table, model="")).filter(self.columns)
+
+    def to_torch(self) -> "TorchRows":
+        """Map-style ``torch.utils.data.Dataset``: a row, or a list of rows, by place."""
+        from .torch_rows import TorchRows
+
+        return TorchRows(self)
+
+    def to_stream(
+        self, *, batch_rows: int, seed: int = 0, shuffle: bool = True, rank: int = 0, ranks: int = 1
+    ) -> "RowStream":
+        """Shuffled, resumable ``torch.utils.data.IterableDataset`` of batches.
+
+        Parameters
+        ----------
+        batch_rows
+            Rows of a batch on each rank; the last of an epoch may have fewer.
+        seed
+            Of the order, with the number of the epoch.
+        rank, ranks
+            This process among those that share the rows. All have as many: fewer than ``ranks`` rows, other
+            ones in each epoch, are left out where the division has a remainder.
+        """
+        from .torch_rows import RowStream
+
+        return RowStream(self, batch_rows=batch_rows, seed=seed, shuffle=shuffle, rank=rank, ranks=ranks)
+
+    def to_hf(self) -> Any:
+        """`datasets.Dataset` of Hugging Face over the mapped file; tensors are nested lists.
+
+        Raises
+        ------
+        ConfigError
+            If ``datasets`` is not installed.
+        """
+        try:
+            from datasets import Dataset
+        except ImportError as error:
+            raise ConfigError("to_hf() needs Hugging Face datasets: pip install datasets") from error
+        columns = {
+            name: pa.chunked_array([nested_lists(chunk) for chunk in self.table.column(name).chunks])
+            for name in self.columns
+        }
+        return Dataset(pa.table(columns))
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        counts = [batch.num_rows for batch in self._mapped.to_batches()]
+        return np.cumsum([0, *counts[:-1]], dtype=np.int64)
+
+    @cached_property
+    def _batches(self) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = self.table.to_batches()
+        return found
+
+    @cached_property
+    def _fixed(self) -> dict[str, "_FixedColumn"]:
+        found = {}
+        for field in self.table.schema:
+            if (kind := _array_type(field.type)) is not None:
+                chunks = [batch.column(field.name) for batch in self._batches]
+                found[field.name] = _FixedColumn.of(self._file, chunks, kind)
+        return found
+
+    def _others(
+        self, names: Sequence[str], chunk: NDArray[np.int64], local: NDArray[np.int64]
+    ) -> dict[str, list[Any]]:
+        order = np.argsort(chunk, kind="stable")
+        parts = []
+        for each in np.unique(chunk):
+            mine = order[chunk[order] == each]
+            parts.append(self._batches[each].select(list(names)).take(pa.array(local[mine])))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        table = pa.Table.from_batches(parts or [self._batches[0].slice(0, 0).select(list(names))])
+        values = {name: table.column(name).to_pylist() for name in names}
+        return {name: [column[at] for at in back] for name, column in values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _FixedColumn:
+    """Column of values of one width, as places in the mapped file."""
+
+    file: NDArray[Any]
+    """All of the file as values of this kind."""
+    firsts: NDArray[np.int64]
+    """Place of the first value of each batch."""
+    valid: NDArray[np.int64]
+    """Bit of the file with the validity of the first row of each batch; -1 where all rows are valid."""
+    bits: NDArray[np.uint8]
+    shape: tuple[int, ...]
+    is_bool: bool
+
+    @classmethod
+    def of(
+        cls, file: pa.Buffer, chunks: Sequence[pa.Array], kind: tuple[np.dtype[Any], tuple[int, ...]]
+    ) -> Any:
+        dtype, shape = kind
+        size = int(np.prod(shape, dtype=np.int64))
+        firsts, valid = [], []
+        for chunk in chunks:
+            storage = chunk.storage if shape else chunk
+            values = storage.values if shape else storage
+            validity, data = storage.buffers()[0], values.buffers()[1]
+            place = data.address - file.address
+            first = place * 8 if dtype == np.bool_ else place // dtype.itemsize
+            firsts.append(first + (storage.offset * size if shape else values.offset))
+            bit = -1 if validity is None or not storage.null_count else (validity.address - file.address) * 8
+            valid.append(bit if bit < 0 else bit + storage.offset)
+        bits = np.frombuffer(file, np.uint8)
+        whole = bits if dtype == np.bool_ else _as(bits, dtype)
+        return cls(
+            whole, np.array(firsts, np.int64), np.array(valid, np.int64), bits, shape, dtype == np.bool_
+        )
+
+    def take(self, chunk: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[Any]:
+        size = int(np.prod(self.shape, dtype=np.int64))
+        at = self.firsts[chunk] + local * size
+        if self.is_bool:
+            values: NDArray[Any] = _bits(self.bits, at)
+        elif not self.shape:
+            values = self.file[at]
+        else:
+            values = np.empty((len(at), size), self.file.dtype)
+            for row, first in enumerate(at.tolist()):
+                values[row] = self.file[first : first + size]
+            values = values.reshape((len(at), *self.shape))
+        null = self._nulls(chunk, local)
+        if null is None or not null.any():
+            return values
+        return _with_nulls(values, null)
+
+    def _nulls(self, chunk: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        first = self.valid[chunk]
+        if not (first >= 0).any():
+            return None
+        null = np.zeros(len(chunk), np.bool_)
+        some = first >= 0
+        null[some] = ~_bits(self.bits, first[some] + local[some])
+        return null
+
+
+def _with_nulls(values: NDArray[Any], null: NDArray[np.bool_]) -> NDArray[Any]:
+    if values.dtype.kind == "M":
+        values[null] = np.datetime64("NaT")
+        return values
+    found = values if values.dtype.kind == "f" else values.astype(np.float64)
+    found[null] = np.nan
+    return found
+
+
+def _bits(bits: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    values: NDArray[np.bool_] = ((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1).astype(np.bool_)
+    return values
+
+
+def _as(bits: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The whole file as values of a kind; Arrow lays every buffer at a multiple of 8 bytes."""
+    return bits[: len(bits) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _array_type(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Numpy type and shape of a column's values, None where they are not of one width."""
+    if is_tensor(kind):
+        inner = _array_type(kind.value_type)
+        return None if inner is None or inner[0] == np.bool_ else (inner[0], tuple(kind.shape))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return np.dtype(kind.to_pandas_dtype()), ()
+    if pa.types.is_timestamp(kind):
+        return np.dtype(f"datetime64[{kind.unit}]"), ()
+    return None

@@ -1,0 +1,4 @@
+"""Upkeep of datasets: small files packed together, and collection of unnamed objects.
+
+May import datasets, payloads, state.
+"""

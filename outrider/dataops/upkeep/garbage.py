@@ -1,0 +1,159 @@
+"""Collection of unnamed objects of datasets, and of unopened caches.
+
+An object is collected when it is a row file, Data Docs or a sent table, nothing in the database names it, and
+its file is old: a commit that runs now has written or touched what it is about to name. All other objects,
+such as weights and payloads, are left alone.
+"""
+
+import gzip
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlalchemy import Connection, Engine, select
+
+from outrider.assertions.batch_schema import MODEL_KEY
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVersion, Job
+from outrider.dataops.state.tables import table_of
+
+Kind: TypeAlias = Literal["row files", "data docs", "sent tables", "broken writes", "caches"]
+AGE_S = 86_400.0
+"""Of objects: longer than any commit takes."""
+_FILE, _VERSION, _JOB = table_of(DatasetRowFile), table_of(DatasetVersion), table_of(Job)
+_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
+"""Gzip without a time: as Data Docs are written."""
+_DOCS = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+_DIGEST_LETTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """File that is collected."""
+
+    kind: Kind
+    path: Path
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedGarbage:
+    """Files that were collected, or would be."""
+
+    files: tuple[Garbage, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(one.bytes for one in self.files)
+
+    def by_kind(self) -> dict[str, dict[str, int]]:
+        """Number of files and bytes by kind."""
+        counts, sizes = Counter[str](), Counter[str]()
+        for one in self.files:
+            counts[one.kind] += 1
+            sizes[one.kind] += one.bytes
+        return {kind: {"files": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)}
+
+
+def collect_garbage(
+    engine: Engine,
+    objects: LocalObjects,
+    *,
+    caches: Sequence[Path] = (),
+    older_than_s: float = AGE_S,
+    is_dry: bool = False,
+    reached: Callable[[str], None] = lambda _step: None,
+) -> CollectedGarbage:
+    """Delete objects that no version, job or draft can need.
+
+    A collection that is killed leaves every version whole.
+
+    Parameters
+    ----------
+    caches
+        Files of caches that nobody uses.
+    older_than_s
+        Age of an object: nothing younger is touched, whoever names it.
+    is_dry
+        True to count alone.
+    reached
+        Called with the name of each step that is done, where a crash may come.
+    """
+    with engine.connect() as connection:
+        named, sent = named_objects(connection), _sent_tables(connection)
+    reached("names read")
+    found: list[Garbage] = []
+    for one in _unnamed(objects, named, sent, older_than_s):
+        if is_dry or objects.remove_old(one.path.name, older_than_s=older_than_s):
+            found.append(one)
+            reached("object deleted")
+    for path in caches:
+        found.append(Garbage("caches", path, _size(path)))
+        if not is_dry:
+            path.unlink(missing_ok=True)
+            reached("cache deleted")
+    return CollectedGarbage(tuple(found))
+
+
+def named_objects(connection: Connection) -> set[str]:
+    """Digests of objects that datasets and open jobs name."""
+    docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
+    table = _JOB.c.params["object"].as_string()
+    queries = (
+        select(_FILE.c.sha256).distinct(),
+        select(docs).where(docs.is_not(None)),
+        select(table).where(table.is_not(None), _JOB.c.status.in_(("queued", "running"))),
+    )
+    return {digest for query in queries for digest in connection.scalars(query)}
+
+
+def _sent_tables(connection: Connection) -> set[str]:
+    table = _JOB.c.params["object"].as_string()
+    return set(connection.scalars(select(table).where(table.is_not(None))))
+
+
+def _unnamed(objects: LocalObjects, named: set[str], sent: set[str], age_s: float) -> Iterator[Garbage]:
+    """Old objects of datasets that nothing names, and what broken writers left."""
+    before = time.time() - age_s
+    for path in sorted(objects.folder.glob("??/*")) + sorted(objects.folder.glob(".part-*")):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        if status.st_mtime >= before or path.name in named:
+            continue
+        if path.name.startswith(".part-"):
+            yield Garbage("broken writes", path, status.st_size)
+        elif len(path.name) == _DIGEST_LETTERS and (kind := _kind_of(path, sent)) is not None:
+            yield Garbage(kind, path, status.st_size)
+
+
+def _kind_of(path: Path, sent: set[str]) -> Kind | None:
+    """Kind of an object by what datasets write; None of anybody else's."""
+    if path.name in sent:
+        return "sent tables"
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_GZIP))
+        if head[: len(_PARQUET)] == _PARQUET:
+            return "row files" if MODEL_KEY in (pq.read_schema(path).metadata or {}) else None
+        if head == _GZIP:
+            with gzip.open(path) as file:
+                return "data docs" if file.read(len(_DOCS)) == _DOCS else None
+    except (OSError, EOFError, zlib.error, pa.ArrowException):
+        pass  # somebody else's, or damaged: not to be judged here
+    return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

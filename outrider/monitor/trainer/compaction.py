@@ -1,0 +1,34 @@
+"""Packing of datasets with many small files, while no job waits."""
+
+import logging
+
+from sqlalchemy import Engine
+
+from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
+from outrider.dataops.upkeep.compaction import FEW, compact, crowded
+
+log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """Packs one dataset at a time."""
+
+    def __init__(self, engine: Engine, objects: ObjectStore) -> None:
+        self._engine, self._objects = engine, objects
+        self._left: dict[str, int] = {}
+        """Small objects that the last packing of a dataset could not put together."""
+
+    def look(self) -> None:
+        """Pack the first dataset that has many new small objects."""
+        if not isinstance(self._objects, LocalObjects):
+            return
+        with self._engine.connect() as connection:
+            found = crowded(connection)
+        for dataset, count in found.items():
+            if count <= self._left.get(dataset, 0) + FEW:
+                continue
+            done = compact(self._engine, self._objects, dataset, few=FEW)
+            log.info("%s: %d objects packed into %d", dataset, done.before, done.after)
+            with self._engine.connect() as connection:
+                self._left[dataset] = crowded(connection).get(dataset, 0)
+            return

@@ -26,12 +26,14 @@ def backup(
     """
     from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.backup.backup import back_up
+    from outrider.dataops.backup.known import note_backup
     from outrider.dataops.state.database import now_us
     from outrider.monitor.settings.config import accepted_settings, find_config
 
     keep_files_private()
     folder = accepted_settings(find_config(config)).data_folder
     made = back_up(folder, destination, release=_release(), now_us=now_us(), progress=ProgressLine())
+    note_backup(folder, destination, now_us=made.created_us)
     show(made, destination, json=json)
     if made.damaged:
         typer.echo(f"damaged before they were copied: {', '.join(made.damaged)}", err=True)

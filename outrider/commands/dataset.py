@@ -10,6 +10,7 @@ from outrider.errors import ServerError
 
 from .api import connect
 from .dataset_check import check
+from .dataset_erase import erase
 from .dataset_export import export
 from .dataset_leaks import leaks, tell_report
 from .dataset_rows import named, streamed_rows, version_of
@@ -181,6 +182,7 @@ def _from_to(before: str, after: str) -> str:
     return before or after if before == after or not (before and after) else f"{before} → {after}"
 
 
+app.command()(erase)
 app.command()(leaks)
 app.command()(export)
 app.command()(expect)

@@ -201,6 +201,9 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
         for side, sign in (("only_before", "-"), ("only_after", "+")):
             if row[f"{side}_examples"]:
                 typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
+        if row["input_erased"]:
+            told = ", ".join(row["input_erased_examples"])
+            typer.echo(f"{row['assertion']}: {row['input_erased']} flags not compared, input erased: {told}")
     for failed, detail in report["failures"].items():
         typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
     typer.echo(f"{report['records']} records judged in {report['seconds']:.1f} s")
@@ -245,6 +248,7 @@ def _run(
     from outrider.dataops.ledger.commit import Effects
     from outrider.monitor.process.stores import open_stores
     from outrider.monitor.settings.payloads import open_payloads
+    from outrider.monitor.stream.erased_inputs import ErasedInputs
     from outrider.monitor.worker import replay as replaying
     from outrider.monitor.worker.pin_payloads import keep_flagged
 
@@ -286,6 +290,7 @@ def _run(
                 engine, journal, name, chosen, others, which, slot=slot, payloads=payloads
             )
         compared = []
+        erased = ErasedInputs(engine, journal, name)
         fired = after.fired()
         known = replaying.stored_revisions(engine, name)
         for judge in judges:
@@ -296,7 +301,9 @@ def _run(
             else:
                 revision = known.get(judge.name, [None])[-1]
                 old = replaying.stored_flags(engine, name, judge.name, revision or "", which, slot=slot)
-            compared.append(_compared(judge.name, revision, judge.revision, old, new))
+            untold = erased.among(judge, old ^ new)
+            row = _compared(judge.name, revision, judge.revision, old - untold, new - untold)
+            compared.append(row | {"input_erased": len(untold), "input_erased_examples": _examples(untold)})
         written = 0
         if write:
             flagged = Effects(name, slot, until, flags=after.flags, members=after.members)
@@ -322,7 +329,7 @@ def _run(
 def _compared(
     name: str, old: str | None, new: str, before: set[tuple[str, str]], after: set[tuple[str, str]]
 ) -> dict[str, Any]:
-    gone, come = sorted(before - after), sorted(after - before)
+    gone, come = before - after, after - before
     return {
         "assertion": name,
         "from": old,
@@ -332,9 +339,13 @@ def _compared(
         "same": len(before & after),
         "only_before": len(gone),
         "only_after": len(come),
-        "only_before_examples": [record for record, _ in gone[:EXAMPLES]],
-        "only_after_examples": [record for record, _ in come[:EXAMPLES]],
+        "only_before_examples": _examples(gone),
+        "only_after_examples": _examples(come),
     }
+
+
+def _examples(flags: set[tuple[str, str]]) -> list[str]:
+    return [record for record, _ in sorted(flags)[:EXAMPLES]]
 
 
 def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]":

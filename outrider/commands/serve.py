@@ -32,8 +32,9 @@ def serve(
     ] = None,
 ) -> None:
     """Run the service: intake, worker, assertion host, trainer and the web page."""
+    from outrider.monitor.process.folder_lock import AlreadyRunning
     from outrider.monitor.process.logs import set_up
-    from outrider.monitor.process.supervisor import AlreadyRunning, Supervisor
+    from outrider.monitor.process.supervisor import Supervisor
     from outrider.monitor.settings.config import find_config, load_settings
     from outrider.monitor.settings.webhook_secrets import secret_problems
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.journal.stored_rows import read_stored
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.rows import TableColumns
 from outrider.monitor.worker.champion import label_columns
@@ -35,10 +36,9 @@ def rows(call: Caller) -> list[tuple[Any, ...]]:
     journal.close()
     made = TableColumns(Label)
     for block in blocks:
-        with pa.ipc.open_stream(block.payload) as reader:
-            table = reader.read_all()
+        labels = read_stored(block.payload)
         columns = {"seq": block.seq, "model": "churn", "received_us": block.received_us}
-        made.add(table.num_rows, columns | label_columns(table, "label"))
+        made.add(len(labels.rows), columns | label_columns(labels, "label"))
     return list(made.rows())
 
 

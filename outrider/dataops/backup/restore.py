@@ -11,9 +11,21 @@ from outrider.errors import OutriderError
 from .backup import copy_hashed, sync_all
 from .manifest import BackupDamaged, Manifest, Progress, load_manifest, read_contents
 
+ERASURES = "erasures.json"
+"""File beside a backup: what was erased behind it, to be erased from what is restored."""
+PENDING = Path("erasures", "0" * 16 + ".json")
+"""Its place in a data folder, where the next erasure or start finds it."""
 
-def restore(source: Path, folder: Path, *, progress: Progress) -> Manifest:
+
+def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | None = None) -> Manifest:
     """Make ``folder`` the data folder that a backup was taken of.
+
+    What was erased behind the backup is a pending erasure of the new folder.
+
+    Parameters
+    ----------
+    erasures
+        List to take in the place of the one beside the backup.
 
     Raises
     ------
@@ -36,6 +48,9 @@ def restore(source: Path, folder: Path, *, progress: Progress) -> Manifest:
             raise BackupDamaged(
                 f"{source}: its databases hold {found}, its manifest says {manifest.contents}"
             )
+        if (told := erasures or _told(source)) is not None:
+            (part / PENDING).parent.mkdir(exist_ok=True)
+            (part / PENDING).write_text(told, encoding="utf-8")
         make_private(part)
         sync_all(part)
         os.replace(part, folder)
@@ -43,6 +58,13 @@ def restore(source: Path, folder: Path, *, progress: Progress) -> Manifest:
         shutil.rmtree(part, ignore_errors=True)
         raise
     return manifest
+
+
+def _told(source: Path) -> str | None:
+    try:
+        return (source / ERASURES).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
 
 
 def _copy(source: Path, part: Path, manifest: Manifest, progress: Progress) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, select
 
+from outrider.assertions import Group, Window
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import AssertionRow, table_of
 
@@ -40,6 +41,10 @@ class OfferedRevision(Protocol):
     @property
     def owner(self) -> str:
         """Person or team in charge."""
+
+    @property
+    def window(self) -> Window | Group | None:
+        """Window of its records."""
 
     @property
     def definition(self) -> str:
@@ -78,7 +83,7 @@ def register_offered(
                 _ASSERTION.c.name == each.name,
                 _ASSERTION.c.revision == each.revision,
             )
-            .values(active=True, definition=each.definition)
+            .values(active=True, definition=each.definition, window_by=_by(each))
         )
 
 
@@ -95,11 +100,15 @@ def add_revisions(
     rows = [
         (
             model, o.name, o.revision, o.kind, o.level, o.description, o.owner, is_active, 0, "", now_us,
-            first_seq, o.definition,
+            first_seq, o.definition, _by(o),
         )
         for o in offered
     ]  # fmt: skip
     insert_rows(connection, AssertionRow, rows)
+
+
+def _by(offered: OfferedRevision) -> str:
+    return "" if offered.window is None else offered.window.by
 
 
 def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]]:

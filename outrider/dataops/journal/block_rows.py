@@ -172,10 +172,21 @@ def delete(db: sqlite3.Connection, seqs: Iterable[int]) -> int:
 
 def keep(db: sqlite3.Connection, kept: Mapping[int, tuple[int, bytes]]) -> None:
     """Put (rows, payload) that are left of blocks in their places."""
-    for seq, (rows, payload) in kept.items():
-        about = db.execute("SELECT model, received_us FROM block WHERE seq = ?", (seq,)).fetchone()
-        if about is not None:
-            db.execute(
-                "UPDATE block SET kind = 'kept', rows = ?, payload = ?, checksum = ? WHERE seq = ?",
-                (rows, payload, checksum("kept", about[0], about[1], rows, payload), seq),
-            )
+    _replace(db, kept, kind="kept")
+
+
+def replace(db: sqlite3.Connection, blocks: Mapping[int, tuple[int, bytes]]) -> None:
+    """Put (rows, payload) in the places of blocks; kinds stay."""
+    _replace(db, blocks, kind=None)
+
+
+def _replace(db: sqlite3.Connection, blocks: Mapping[int, tuple[int, bytes]], *, kind: Kind | None) -> None:
+    for seq, (rows, payload) in blocks.items():
+        found = db.execute("SELECT kind, model, received_us FROM block WHERE seq = ?", (seq,)).fetchone()
+        if found is None:
+            continue
+        kind_now, model, received_us = kind or found[0], found[1], found[2]
+        db.execute(
+            "UPDATE block SET kind = ?, rows = ?, payload = ?, checksum = ? WHERE seq = ?",
+            (kind_now, rows, payload, checksum(kind_now, model, received_us, rows, payload), seq),
+        )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, select
 
+from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.backfill import SLOT, open_gaps
 from outrider.dataops.state.improvement_tables import DatasetRow, LabelRequest, ModelVersion
 from outrider.dataops.state.tables import Answer, Cursor, Flag, FlagRecord, Record, WindowCheckpoint, table_of
@@ -143,7 +144,7 @@ def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool
 def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> int:
     """Delete the answers to expiring blocks and return their number."""
     dropped = 0
-    for version in _answering(connection, model):
+    for version in answering_versions(connection, model):
         for start in range(0, len(seqs), 500):
             dropped += connection.execute(
                 _ANSWER.delete().where(
@@ -153,19 +154,6 @@ def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> i
                 )
             ).rowcount
     return dropped
-
-
-def _answering(connection: Connection, model: str) -> list[str]:
-    """Versions with answers, each found by one step in the key: answers themselves are many."""
-    found: list[str] = []
-    while True:
-        query = select(_ANSWER.c.version).where(_ANSWER.c.model == model)
-        if found:
-            query = query.where(_ANSWER.c.version > found[-1])
-        version = connection.execute(query.order_by(_ANSWER.c.version).limit(1)).scalar()
-        if version is None:
-            return found
-        found.append(version)
 
 
 def _stream(connection: Connection, model: str, first: int, last: int, margin: int) -> Stream:

@@ -71,6 +71,11 @@ def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
     return found
 
 
+def read(db: sqlite3.Connection) -> list[Half]:
+    """Every half, in no order."""
+    return [_half(row) for row in db.execute(f"SELECT {_HALF} FROM half")]
+
+
 def due(db: sqlite3.Connection, until_us: int, *, limit: int, max_bytes: int) -> list[Half]:
     """Halves given up by ``until_us``, oldest first, up to a size.
 

@@ -381,6 +381,36 @@ class SqliteJournal:
             )
             return deleted
 
+    def erase(
+        self,
+        blocks: Mapping[int, tuple[int, bytes]],
+        *,
+        halves: Iterable[tuple[str, str]] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Replace contents of blocks and remove waiting sides, in one commit.
+
+        Blocks keep number and kind.
+
+        Parameters
+        ----------
+        blocks
+            By number, how many rows it has and its new payload.
+        halves
+            Model and key of sides of records; both sides go.
+        notes
+            Names of notes.
+        """
+        with self._file.write():
+            block_rows.replace(self._db, blocks)
+            self._db.executemany("DELETE FROM half WHERE model = ? AND key = ?", list(halves))
+            note_rows.write(self._db, Notes(remove=notes))
+
+    def waiting(self) -> list[Half]:
+        """Return every side that waits or is remembered, in no order."""
+        with self._lock:
+            return half_rows.read(self._db)
+
     def expired_through(self) -> dict[str, int]:
         """Return the last block that expiry visited, younger untouched, by model."""
         with self._lock:

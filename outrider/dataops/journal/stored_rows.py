@@ -1,14 +1,17 @@
-"""Blocks with some records expired, row numbers kept.
+"""Blocks with some rows expired or erased, row numbers kept.
 
-On disk such a block holds the kept rows alone; read back it is as long as it was, with nulls in every column
-of the rows that have gone, so that a place (block, row) means the same for ever.
+On disk such a block holds the rows that are left; read back it is as long as it was, with nulls in every
+column of the rows that have gone, so that a place (block, row) means the same for ever.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.batch_schema import MODEL_KEY
 
 _ROWS = b"outrider.kept_rows"
 _LENGTH = b"outrider.rows"
@@ -19,30 +22,69 @@ def pack_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
 
     A block that was packed before may be packed again: rows are numbers in the block as it came.
     """
-    batch = read_rows(payload)
-    table = batch.to_arrow()
-    marks = {_ROWS: rows.astype("<i4").tobytes(), _LENGTH: str(batch.rows).encode()}
-    kept = table.take(pa.array(rows)).replace_schema_metadata((table.schema.metadata or {}) | marks)
+    stored = read_stored(payload)
+    at = np.searchsorted(stored.rows, rows)
+    return _packed(stored, at, rows)
+
+
+def without_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
+    """Payload of a block, of records or labels, without these rows."""
+    stored = read_stored(payload)
+    at = np.flatnonzero(~np.isin(stored.rows, rows))
+    return _packed(stored, at, stored.rows[at])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows that are left of a block of records or labels."""
+
+    table: pa.RecordBatch
+    rows: NDArray[np.intp]
+    """Their numbers in the block as it came, ascending, shape (left,)."""
+    length: int
+    """Rows that came."""
+
+    @property
+    def batch(self) -> Batch:
+        """Records that are left."""
+        return Batch(self.table, model=self.table.schema.metadata[MODEL_KEY].decode())
+
+
+def read_stored(payload: bytes) -> StoredRows:
+    """Rows that are left of a block, with their numbers."""
+    with pa.ipc.open_stream(payload) as reader:
+        parts = list(reader)
+    if not parts:
+        raise pa.ArrowInvalid("a block with no batch in it")
+    table = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    metadata = table.schema.metadata or {}
+    if _ROWS not in metadata:
+        return StoredRows(table, np.arange(table.num_rows), table.num_rows)
+    plain = {name: value for name, value in metadata.items() if name not in (_ROWS, _LENGTH)}
+    rows = np.frombuffer(metadata[_ROWS], dtype="<i4").astype(np.intp)
+    return StoredRows(table.replace_schema_metadata(plain), rows, int(metadata[_LENGTH]))
+
+
+def read_rows(payload: bytes) -> Batch:
+    """Records of a block by row; gone ones null, ``id`` too."""
+    stored = read_stored(payload)
+    if len(stored.rows) == stored.length:
+        return stored.batch
+    places = np.zeros(stored.length, dtype=np.int64)
+    gone = np.ones(stored.length, dtype=np.bool_)
+    places[stored.rows], gone[stored.rows] = np.arange(len(stored.rows)), False
+    return Batch(stored.table.take(pa.array(places, mask=gone)), model=stored.batch.model)
+
+
+def _packed(stored: StoredRows, at: NDArray[np.intp], rows: NDArray[np.intp]) -> bytes:
+    marks = {_ROWS: rows.astype("<i4").tobytes(), _LENGTH: str(stored.length).encode()}
+    table = stored.table
+    kept = table.take(pa.array(at)).replace_schema_metadata((table.schema.metadata or {}) | marks)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, kept.schema) as writer:
         writer.write_batch(kept)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
-
-
-def read_rows(payload: bytes) -> Batch:
-    """Records of a block by row; expired ones null, ``id`` too."""
-    batch = Batch.from_ipc(payload)
-    table = batch.to_arrow()
-    metadata = table.schema.metadata or {}
-    if _ROWS not in metadata:
-        return batch
-    rows = np.frombuffer(metadata[_ROWS], dtype="<i4")
-    places = np.zeros(int(metadata[_LENGTH]), dtype=np.int64)
-    gone = np.ones(len(places), dtype=np.bool_)
-    places[rows], gone[rows] = np.arange(len(rows)), False
-    plain = {name: value for name, value in metadata.items() if name not in (_ROWS, _LENGTH)}
-    return Batch(table.take(pa.array(places, mask=gone)).replace_schema_metadata(plain), model=batch.model)
 
 
 def has_row(batch: Batch, row: int) -> bool:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.journal.stored_rows import read_stored
 from outrider.dataops.ledger.answers import read_answer
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import table_of
@@ -84,7 +85,7 @@ def read_answers(
 
 def _block(blocks: BlockSource | None, seq: int) -> Batch | None:
     try:
-        return None if blocks is None else Batch.from_ipc(blocks.get(seq).payload)
+        return None if blocks is None else read_stored(blocks.get(seq).payload).batch
     except KeyError:
         return None
 

@@ -81,3 +81,16 @@ def first_answered(connection: Connection, model: str, version: str) -> int | No
         select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
     )
     return seq
+
+
+def answering_versions(connection: Connection, model: str) -> list[str]:
+    """Versions with answers, each found by one step in the key."""
+    found: list[str] = []
+    while True:
+        query = select(_ANSWER.c.version).where(_ANSWER.c.model == model)
+        if found:
+            query = query.where(_ANSWER.c.version > found[-1])
+        version = connection.execute(query.order_by(_ANSWER.c.version).limit(1)).scalar()
+        if version is None:
+            return found
+        found.append(version)

@@ -172,6 +172,8 @@ class AssertionRow(SQLModel, table=True):
     """Last journal block that was judged before this revision came."""
     definition: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
     """JSON of a live test: kind, capability and expectation (null where that is a function)."""
+    window_by: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    """Column that names the entities of its window; empty without a window."""
 
 
 class Strike(SQLModel, table=True):

@@ -141,7 +141,10 @@ ROUTES: Mapping[str, str] = {
     "POST /m/{model}/quarantine": "promote",
     "POST /m/{model}/proposals/learn": "promote",
     "POST /m/{model}/proposals/accept": "promote",
-    # keys and the log
+    # keys, the log and erasures
+    "GET /v1/erasures": "admin",
+    "GET /v1/erasures/{erasure}": "admin",
+    "POST /v1/erasures": "admin",
     "GET /v1/keys": "admin",
     "POST /v1/keys": "admin",
     "POST /v1/keys/{name}/limits": "admin",

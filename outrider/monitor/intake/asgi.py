@@ -32,7 +32,7 @@ from outrider.monitor.http.responses import send_bytes
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.logs import RecordLog
 
-from .decode import Decoded, Decoder, Rejection
+from .decode import Decoded, Decoder
 from .group_commit import GroupCommit, QueueFull, WriterUnavailable
 from .protocols.base import (
     AddsError,
@@ -231,15 +231,15 @@ class HotRoutes:
         is_records = reading.kind == "records"
         if is_records:
             for rejection in decoded.rejected:
-                reason = _reason(rejection)
+                reason, id_ = rejection.kind, rejection.noted_id
                 self._rejected.labels(reason=reason).inc()
                 self._refusals.note(
-                    model=rejection.model, reason=reason, field=rejection.field, record_id=rejection.id
+                    model=rejection.model, reason=reason, field=rejection.field, record_id=id_
                 )
                 self._record_log.note(
                     "rejected",
                     model=rejection.model,
-                    record_id=rejection.id,
+                    record_id=id_,
                     reason=reason,
                     field=rejection.field,
                 )
@@ -345,10 +345,5 @@ def _texts(headers: dict[bytes, bytes]) -> dict[str, str]:
 def _nothing_taken(decoded: Decoded) -> Problem:
     first = decoded.rejected[0]
     detail = f"no record could be taken; record {first.index}: {first.field}: {first.reason}"
-    return replace(problem(422, detail), extra={"accepted": 0} | rejections(decoded))
-
-
-def _reason(rejection: Rejection) -> str:
-    if rejection.field == "model":
-        return "unknown_model"
-    return "schema" if rejection.field else "malformed"
+    status = 410 if all(one.is_erased for one in decoded.rejected) else 422
+    return replace(problem(status, detail), extra={"accepted": 0} | rejections(decoded))

@@ -18,6 +18,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 
 from .arrow_body import read_known_stream, read_stream
 from .block_builder import MAX_CELLS, BlockBuilder
+from .erased import ErasedNames, without_rows
 from .fast_json import Shapes
 from .framed_body import split_frames
 from .payload_values import with_parts
@@ -83,6 +84,8 @@ class Rejection:
         What was expected and what came.
     model
         Name of the model it is of, where that could be read.
+    is_erased
+        It was erased: its id is noted nowhere.
     """
 
     index: int
@@ -90,6 +93,21 @@ class Rejection:
     field: str
     reason: str
     model: str = ""
+    is_erased: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Reason as in ``outrider_records_rejected_total``."""
+        if self.is_erased:
+            return "erased"
+        if self.field == "model":
+            return "unknown_model"
+        return "schema" if self.field else "malformed"
+
+    @property
+    def noted_id(self) -> str | None:
+        """Id for counts and logs."""
+        return None if self.is_erased else self.id
 
 
 @dataclass(slots=True)
@@ -118,6 +136,8 @@ class Decoder:
     ----------
     book
         Columns of each model; grows as records bring new ones.
+    erased
+        Records and subjects of which nothing is taken any more.
     max_records, max_columns, max_depth, max_elements
         Bounds of ``[limits]``.
     max_bytes
@@ -127,6 +147,8 @@ class Decoder:
     def __init__(
         self,
         book: SchemaBook,
+        erased: ErasedNames | None = None,
+        /,
         *,
         max_records: int = 100_000,
         max_columns: int = 512,
@@ -135,6 +157,7 @@ class Decoder:
         max_bytes: int = 10_485_760,
     ) -> None:
         self._book = book
+        self._erased = erased or ErasedNames()
         self._max_bytes = max_bytes
         self._builder = BlockBuilder(
             book, max_columns=max_columns, max_depth=max_depth, max_elements=max_elements
@@ -225,16 +248,36 @@ class Decoder:
     ) -> Decoded:
         """Build blocks of columns from any reader. Misfit rows join the rejected."""
         decoded = Decoded(rejected=list(rejected))
-        for part in parts:
-            if part.known is not None:  # nothing of it can be refused
+        for given in parts:
+            part = self._without_erased(decoded, given)
+            if not part.indices:
+                continue
+            if part.known is not None:  # nothing more of it can be refused
                 decoded.blocks += self._builder.fitting(part.known)
             else:
                 decoded.blocks += self._blocks(decoded, part, kind, received_us)
         for half in halves:
-            blocks = self._blocks(decoded, half.part, kind, received_us)
+            part = self._without_erased(decoded, half.part)
+            blocks = self._blocks(decoded, part, kind, received_us) if part.indices else []
             decoded.halves += [PendingHalf(half.key, half.side, block) for block in blocks]
         decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
+
+    def _without_erased(self, decoded: Decoded, part: RequestPart) -> RequestPart:
+        """Rows of a part that were not erased; the others are refused."""
+        faults = self._erased.faults(part)
+        if not faults:
+            return part
+        for row, (name, reason) in faults.items():
+            id_ = part.id_of(row) if part.known is None else str(part.known.table.column("id")[row])
+            decoded.rejected.append(
+                Rejection(part.indices[row], id_, name, reason, part.model, is_erased=True)
+            )
+        stay = [row for row in range(len(part.indices)) if row not in faults]
+        if part.known is None:
+            return part.take(stay)
+        indices = [part.indices[row] for row in stay]
+        return RequestPart(part.model, indices, {}, known=without_rows(part.known, faults))
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
         """Schema of a model's records now, and its digest."""

@@ -103,7 +103,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _INTAKE, "counter", "outrider_records_rejected_total", "records",
         "Records refused at intake.", labels=("reason",),
-        enums={"reason": ("malformed", "schema", "unknown_model", "too_large", "busy", "quota", "disk_full")},
+        enums={
+            "reason": (
+                "malformed", "schema", "unknown_model", "too_large", "busy", "quota", "disk_full", "erased",
+            )
+        },
     ),
     _spec(
         _INTAKE, "counter", "outrider_labels_accepted_total", "labels",

@@ -5,7 +5,6 @@ read end of a pipe; when this process dies, however it dies, the pipe ends and s
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from outrider.monitor.settings.reload import Changed, Reload
 
 from .bell import HEAR_FD, RING_FD
 from .child import SUPERVISOR
+from .folder_lock import take_folder
 
 log = logging.getLogger("outrider.supervisor")
 
@@ -37,6 +37,8 @@ RELOADED: dict[Changed, tuple[str, ...]] = {
 }
 """Children that start again; intake runs no user code."""
 
+ERASURES = "erasures"
+"""Folder of the data folder in which erasures are asked for."""
 BUSY_S, REST_S = 0.05, 0.2
 """How often it looks while something starts, ends or is checked, and otherwise."""
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -45,10 +47,6 @@ DRAIN_S = 9.0
 """Time to finish after SIGTERM; what is left is killed, so that all is over within ten seconds."""
 INTAKE_DRAIN_S = 5.0
 """Of it, while the others still work; they need time too."""
-
-
-class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
-    """Another supervisor holds the data folder."""
 
 
 @dataclass(slots=True)
@@ -98,6 +96,8 @@ class Supervisor:
     _later: list[str] = field(default_factory=list)
     _environment: Mapping[str, str] = field(default_factory=dict)
     _lock: int = -1
+    _left: set[str] = field(default_factory=set)
+    """Pending erasures that failed, and wait for another one or the next start."""
 
     def run(
         self,
@@ -124,8 +124,7 @@ class Supervisor:
         """
         keep_files_private()
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "run").mkdir(exist_ok=True)
-        self._take_lock()
+        self._lock = take_folder(self.folder)
         make_private(self.folder)
         control_read, control_write = os.pipe()
         receive, send = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -153,6 +152,9 @@ class Supervisor:
                     reload.clear()
                     change.begin()
                 self._take_up(RELOADED[change.finish()])
+                if not self._pending_erasures() <= self._left:
+                    self._erase(inherited, stop)
+                    continue
                 self._tend(inherited)
                 if not announced and ready is not None and _answers(self.host, self.port):
                     ready(self.url)
@@ -169,16 +171,6 @@ class Supervisor:
                 os.close(number)
             (self.folder / "run" / "server.json").unlink(missing_ok=True)
             os.close(self._lock)
-
-    def _take_lock(self) -> None:
-        self._lock = os.open(self.folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise AlreadyRunning(
-                f"{self.folder} is in use by another `outrider serve`; stop it or set storage.folder"
-            ) from None
 
     def _listen(self) -> socket.socket:
         """Bound here, so that connections wait instead of failing while intake starts again."""
@@ -206,6 +198,29 @@ class Supervisor:
         )
         if done.returncode:
             raise RuntimeError(f"the database cannot be migrated:\n{done.stderr.strip()}")
+
+    def _pending_erasures(self) -> set[str]:
+        """Erasures that are asked for, by the names of their files."""
+        return {path.name for path in (self.folder / ERASURES).glob("*.json")}
+
+    def _erase(self, inherited: dict[str, int], stop: threading.Event) -> None:
+        """Stop all children and let one process have the data folder; the children come again behind it."""
+        log.info("an erasure is asked for: all processes stop for it and start again")
+        self._drain()
+        for child in self._children:
+            child.process, child.killed_at, child.failures, child.due = None, None, 0, 0.0
+        eraser = self._spawn("erase", inherited)
+        while eraser.poll() is None and not stop.wait(BUSY_S):
+            pass
+        if eraser.poll() is None:
+            eraser.kill()  # the next start finishes it
+            eraser.wait()
+        elif eraser.returncode:
+            self._left = self._pending_erasures()
+            log.error(
+                "an erasure failed (%s); the next one, or the next start, tries again",
+                _told(eraser.returncode),
+            )
 
     def _tend(self, inherited: dict[str, int]) -> None:
         """Start what is not running and due."""
@@ -252,6 +267,8 @@ class Supervisor:
         names = ["OUTRIDER_CONTROL_FD", "OUTRIDER_METRICS_FD"]
         if role == "intake":
             names += ["OUTRIDER_METRICS_RX_FD", "OUTRIDER_LISTEN_FD", RING_FD]
+        if role == "erase":
+            names.append("OUTRIDER_LISTEN_FD")
         if role == "worker":
             names.append(HEAR_FD)
         environment = os.environ | self._environment | {name: str(inherited[name]) for name in names}

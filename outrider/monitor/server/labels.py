@@ -41,7 +41,8 @@ class PageLabels:
         )
         if decoded.rejected:
             why = decoded.rejected[0]
-            raise ProblemError(problem(422, f"{why.field}: {why.reason}", field=why.field))
+            status = 410 if why.is_erased else 422
+            raise ProblemError(problem(status, f"{why.field}: {why.reason}", field=why.field))
         try:
             asyncio.run(self._writer.submit(decoded.blocks, len(body)))
         except (QueueFull, WriterUnavailable, JournalFull) as error:

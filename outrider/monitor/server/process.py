@@ -36,6 +36,7 @@ from outrider.monitor.http.refused_copies import RefusedCopies
 from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
+from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.group_commit import Committed, GroupCommit
 from outrider.monitor.intake.join import RECORDS_OF, Joiner
 from outrider.monitor.intake.protocols import base
@@ -125,6 +126,7 @@ class ServerProcess:
         )
         decoder = Decoder(
             book,
+            ErasedNames.of_folder(settings.data_folder),
             max_records=limits.records,
             max_columns=limits.columns,
             max_depth=limits.depth,

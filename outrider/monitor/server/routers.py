@@ -15,6 +15,7 @@ from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.comparisons import comparison_routes
 from outrider.monitor.api.data import data_routes
+from outrider.monitor.api.erasures import erasure_routes
 from outrider.monitor.api.export import export_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.judges import judge_routes
@@ -59,6 +60,7 @@ def all_routers(
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
+        erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),
         comparison_routes(comparisons),

@@ -1,6 +1,7 @@
 """Worker's units: a model's consecutive journal blocks that fit together."""
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window import MIN_IDLE_S
 from outrider.dataops.journal.journal import Block, Journal
+from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.state.clock import present_us
 
 from .event_time import max_ahead_us
@@ -36,7 +38,7 @@ class Unit:
     batch: Batch | None = None
     seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    labels: list[tuple[int, int, pa.Table]] = field(default_factory=list)
+    labels: list[tuple[int, int, StoredRows]] = field(default_factory=list)
     """(block, receive time, labels) of each label block."""
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     """(block, reason) of blocks whose payload cannot be decoded."""
@@ -83,36 +85,42 @@ def read_unit(
     if period_us is not None:
         blocks = [b for b in blocks if b.received_us // period_us == blocks[0].received_us // period_us]
     unit = Unit(model, blocks[0].seq, blocks[0].seq, blocks[0].received_us)
-    parts: list[tuple[int, Batch]] = []
+    parts: list[_Part] = []
     for block in blocks:
         if not _absorb(unit, block, parts, max_rows):
             break
         unit.last_seq, unit.received_us = block.seq, block.received_us
         unit.received[block.seq] = block.received_us
     if parts:
-        unit.batch = Batch.concat([batch for _, batch in parts])
-        unit.seq = np.concatenate([np.full(batch.rows, seq, dtype=np.int64) for seq, batch in parts])
-        unit.row = np.concatenate([np.arange(batch.rows, dtype=np.int64) for _, batch in parts])
+        unit.batch = Batch.concat([batch for _, batch, _ in parts])
+        unit.seq = np.concatenate([np.full(len(rows), seq, dtype=np.int64) for seq, _, rows in parts])
+        unit.row = np.concatenate([rows for _, _, rows in parts]).astype(np.int64)
     return unit
 
 
-def _absorb(unit: Unit, block: Block, parts: list[tuple[int, Batch]], max_rows: int) -> bool:
+_Part: TypeAlias = tuple[int, Batch, NDArray[np.intp]]
+"""Block, records that are left of it, and their rows in it."""
+
+
+def _absorb(unit: Unit, block: Block, parts: list[_Part], max_rows: int) -> bool:
     """Take one block into the unit; False when it must begin the next one."""
     if block.damage:
         _give_up(unit, block, block.damage)
         return True
     try:
         if block.kind == "labels":
-            with pa.ipc.open_stream(block.payload) as reader:
-                unit.labels.append((block.seq, block.received_us, reader.read_all()))
+            unit.labels.append((block.seq, block.received_us, read_stored(block.payload)))
         elif block.kind == "records":
-            batch = Batch.from_ipc(block.payload)
+            stored = read_stored(block.payload)
+            if not len(stored.rows):
+                return True  # all of them were erased
+            batch = stored.batch
             bound_us = max_ahead_us(batch.to_arrow())
             if parts and parts[0][1].schema_digest != batch.schema_digest:
                 return False
-            if parts and sum(part.rows for _, part in parts) + batch.rows > max_rows:
+            if parts and sum(part.rows for _, part, _ in parts) + batch.rows > max_rows:
                 return False
-            parts.append((block.seq, batch))
+            parts.append((block.seq, batch, stored.rows))
             if bound_us is not None:
                 unit.max_ahead_us[block.seq] = bound_us
     except (pa.ArrowException, OSError, KeyError, StopIteration) as error:

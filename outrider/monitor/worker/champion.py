@@ -13,6 +13,7 @@ from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.journal.row_expiry import expired_ids
+from outrider.dataops.journal.stored_rows import StoredRows
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
@@ -130,9 +131,9 @@ def evaluate_unit(
     for seq, reason in unit.unreadable:
         letter = {"seq": seq, "row": -1, "model": name, "record_id": "", "at_us": unit.received_us}
         effects.dead_letters.add(1, letter | {"reason": "unreadable", "detail": reason})
-    for seq, received_us, table in unit.labels:
+    for seq, received_us, labels in unit.labels:
         block = {"seq": seq, "model": name, "received_us": received_us}
-        effects.labels.add(table.num_rows, block | label_columns(table, target))
+        effects.labels.add(len(labels.rows), block | label_columns(labels, target))
     _refuse_late_labels(engine, effects)
     effects.counts["labels"] += len(effects.labels)
     return effects
@@ -227,19 +228,20 @@ def _identify(
     return np.array(kept, dtype=np.intp), conflicts, counts
 
 
-def label_columns(table: pa.Table, target: str) -> dict[str, list[Any]]:
+def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
     """Columns of a label block. The whole label is kept as JSON, the target also as text."""
+    table = labels.table
     fields = {
-        name.removeprefix("label."): plain(table.column(name).combine_chunks(), name)
-        for name in table.column_names
+        name.removeprefix("label."): plain(table.column(name), name)
+        for name in table.schema.names
         if name.startswith("label.")
     }
     nothing = [None] * table.num_rows
-    values = typed_texts(table.column(f"label.{target}").combine_chunks()) if target in fields else nothing
+    values = typed_texts(table.column(f"label.{target}")) if target in fields else nothing
     ids = table.column("id").to_pylist()
-    entities = table.column("entity").to_pylist() if "entity" in table.column_names else nothing
+    entities = table.column("entity").to_pylist() if "entity" in table.schema.names else nothing
     return {
-        "row": list(range(table.num_rows)),
+        "row": labels.rows.tolist(),
         # Who names the record means it; a label of an entity finds its own in the commit.
         "record_id": ["" if key is None else key for key in ids],
         "entity": [entity if key is None else None for key, entity in zip(ids, entities, strict=True)],

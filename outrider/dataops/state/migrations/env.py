@@ -5,6 +5,7 @@ from sqlmodel import SQLModel
 
 from outrider.dataops.state import (  # noqa: F401 - they fill the metadata
     access_tables,
+    erasure_tables,
     improvement_tables,
     tables,
 )

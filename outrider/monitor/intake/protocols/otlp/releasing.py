@@ -77,10 +77,8 @@ class Releases:
         for rejection in decoded.rejected:
             # Nobody is there any more to be told: the exporter's request was answered long ago.
             log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)
-            reason = "unknown_model" if rejection.field == "model" else "schema"
+            reason, id_ = rejection.kind, rejection.noted_id
             self._rejected.labels(reason=reason).inc()
-            self._refusals.note(
-                model=rejection.model, reason=reason, field=rejection.field, record_id=rejection.id
-            )
+            self._refusals.note(model=rejection.model, reason=reason, field=rejection.field, record_id=id_)
         for block in decoded.blocks:
             self._accepted.labels(model=block.model).inc(block.rows)

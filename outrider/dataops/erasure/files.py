@@ -1,0 +1,131 @@
+"""Files and suites that hold or quote erased records."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from outrider.behavioral_tests.suite_file import WrittenCase, WrittenSuite, read_written, update
+from outrider.dataops.comparisons import FOLDER as COMPARISONS
+from outrider.dataops.loaders.arrow_cache import FOLDER as ARROW
+from outrider.dataops.loaders.arrow_cache import unused
+from outrider.dataops.whole_file import write_whole
+from outrider.errors import ConfigError
+
+from .target import Found
+from .texts import Quotations
+
+LEFTOVERS = (".part-", ".tmp")
+"""Beginnings of names of files that a process was killed at writing."""
+
+
+def erase_files(
+    folder: Path, suites: Sequence[Path], found: Found, quoted: Quotations, *, dry_run: bool = False
+) -> Counter[str]:
+    """Remove cases, pairs, proposals and counts of erased records; their numbers."""
+    counts: Counter[str] = Counter()
+    for path in suites:
+        counts["cases"] += _clean_suite(path, found, quoted, dry_run=dry_run)
+    for path in sorted((folder / COMPARISONS).glob("*.json")):
+        counts["compared_pairs"] += _clean_comparison(path, quoted, dry_run=dry_run)
+    for path in sorted((folder / "proposals").glob("*.json")):
+        if quoted.cleaned(path.read_text(encoding="utf-8")) is not None:
+            counts["proposals"] += 1
+            if not dry_run:
+                path.unlink()  # `outrider assertions learn` makes them anew
+    for path in unused(
+        folder / ARROW, older_than_s=float("-inf")
+    ):  # opened versions: copied again when opened
+        counts["opened_versions"] += 1
+        if not dry_run:
+            path.unlink(missing_ok=True)
+    refused = folder / "run" / "refused.json"
+    if refused.exists() and (clean := quoted.cleaned(refused.read_text(encoding="utf-8"))) is not None:
+        counts["refused"] += 1
+        if not dry_run:
+            write_whole(refused, clean)
+    return counts
+
+
+def erase_payloads(folder: Path, digests: set[str], *, dry_run: bool = False) -> int:
+    """Remove payloads, and files left half written; number of payloads."""
+    gone = 0
+    for digest in sorted(digests):
+        for path in (folder / "objects" / digest[:2] / digest, folder / "payloads" / digest):
+            if path.exists():
+                gone += 1
+                if not dry_run:
+                    path.unlink()
+    if not dry_run:
+        for path in _leftovers(folder):
+            path.unlink(missing_ok=True)
+    return gone
+
+
+def _leftovers(folder: Path) -> Iterator[Path]:
+    for place in (
+        folder,
+        folder / "objects",
+        folder / "payloads",
+        folder / COMPARISONS,
+        folder / "proposals",
+    ):
+        if place.is_dir():
+            yield from (
+                path for path in place.iterdir() if path.name.startswith(LEFTOVERS) and path.is_file()
+            )
+
+
+def _clean_suite(path: Path, found: Found, quoted: Quotations, *, dry_run: bool) -> int:
+    """Remove the cases of a suite file that were made of erased records."""
+    gone = 0
+
+    def goes(case: WrittenCase) -> bool:
+        source = case.source
+        if source is not None and source.record_id in found.ids.get(source.model, ()):
+            return True
+        return quoted.is_in([case.inputs, case.attrs])
+
+    def change(suite: WrittenSuite) -> WrittenSuite:
+        nonlocal gone
+        from msgspec.structs import replace
+
+        tests = []
+        for test in suite.tests:
+            left = [case for case in test.cases if not goes(case)]
+            gone += len(test.cases) - len(left)
+            if left or not test.cases:
+                tests.append(replace(test, cases=left))
+        return replace(suite, tests=tests)
+
+    if not path.is_file():
+        return 0
+    try:
+        if dry_run:
+            change(read_written(path))
+        else:
+            update(path, change)
+    except ConfigError:
+        return 0  # no suite of cases
+    return gone
+
+
+def _clean_comparison(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
+    """Remove pairs of answers to erased records from a kept comparison."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        candidates = kept["report"]["candidates"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    gone = 0
+    for candidate in candidates:
+        for name in ("examples", "to_label"):
+            pairs: list[Any] = candidate.get(name, [])
+            left = [pair for pair in pairs if not quoted.is_in(pair)]
+            gone += len(pairs) - len(left)
+            candidate[name] = left
+    clean = quoted.cleaned_value(kept)
+    if (gone or clean != kept) and not dry_run:
+        write_whole(path, json.dumps(clean, ensure_ascii=False))
+    return gone

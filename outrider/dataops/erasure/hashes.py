@@ -1,0 +1,59 @@
+"""Keyed hashes of erased records and subjects, which cannot be read back."""
+
+import hashlib
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.dataops.whole_file import write_whole
+
+KEY_FILE = "key.erasures"
+HASH_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HashKey:
+    """Key of a data folder's hashes.
+
+    Examples
+    --------
+    >>> key = HashKey(b"k" * 32)
+    >>> key.record("churn", "a1") == key.record("churn", "a1"), key.record("churn", "a2").hex()[:8]
+    (True, 'b5f62a4c')
+    """
+
+    secret: bytes
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "HashKey":
+        """Key in the folder, made where there is none."""
+        path = folder / KEY_FILE
+        if not path.exists():
+            cls(secrets.token_bytes(32)).keep(folder)
+        return cls(bytes.fromhex(path.read_text(encoding="ascii").strip()))
+
+    def keep(self, folder: Path) -> None:
+        """Store the key in a folder."""
+        write_whole(folder / KEY_FILE, self.secret.hex() + "\n")
+        _sync(folder)
+
+    def record(self, model: str, id_: str) -> bytes:
+        """Hash of a record."""
+        return self._hash("record", model, id_)
+
+    def subject(self, model: str | None, entity: str) -> bytes:
+        """Hash of a subject, of one model or of all."""
+        return self._hash("subject", model or "", entity)
+
+    def _hash(self, *parts: str) -> bytes:
+        text = "\0".join(parts).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=HASH_BYTES, key=self.secret).digest()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

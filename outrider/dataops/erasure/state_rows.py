@@ -1,0 +1,204 @@
+"""Rows of erased records in ``state.db``, and texts that quote them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from outrider.assertions import Batch
+from outrider.dataops.journal.row_expiry import id_hash
+from outrider.dataops.ledger.answers import answering_versions
+from outrider.dataops.ledger.sketches import HOUR_US
+
+from .target import ErasureTarget, Found
+from .texts import Quotations
+
+_AT_ONCE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """Rows that go, by a condition on ids or flags."""
+
+    name: str
+    table: str
+    where: str
+
+
+_OF_RECORD = "(model, record_id) IN (SELECT model, id FROM temp.gone)"
+_OF_FLAG = "flag_id IN (SELECT id FROM temp.gone_flag)"
+_OF_SUBJECT = "(model, entity) IN (SELECT model, entity FROM temp.gone_entity)"
+ROWS = (
+    OwnRows("records", "record", "(model, id) IN (SELECT model, id FROM temp.gone)"),
+    OwnRows("reviews", "review", _OF_FLAG),
+    OwnRows("flag_members", "flag_record", f"{_OF_FLAG} OR {_OF_RECORD}"),
+    OwnRows("weak_labels", "weak_label", f"{_OF_FLAG} OR {_OF_RECORD}"),
+    OwnRows("flags", "flag", _OF_RECORD),
+    OwnRows("live_answers", "live_answer", _OF_RECORD),
+    OwnRows("labels", "label", f"{_OF_RECORD} OR {_OF_SUBJECT}"),
+    OwnRows("label_requests", "label_request", _OF_RECORD),
+    OwnRows("dead_letters", "dead_letter", _OF_RECORD),
+    OwnRows("sketches", "sketch", "(model, hour_us) IN (SELECT model, hour_us FROM temp.gone_hour)"),
+    OwnRows("window_checkpoints", "window_checkpoint", "model IN (SELECT model FROM temp.gone)"),
+    OwnRows("judge_answers", "judge_answer", "EXISTS (SELECT 1 FROM temp.gone_judge)"),
+)
+"""In this order: reviews and members are found by their flags."""
+TEXTS = (
+    ("flag", "evidence"),
+    ("weak_label", "value"),
+    ("review", "note"),
+    ("incident", "first_record"),
+    ("incident", "note"),
+    ("strike", "detail"),
+    ("suite_outcome", "outcome"),
+    ("dead_letter", "detail"),
+    ("outbox", "payload"),
+    ("outbox", "last_error"),
+    ("job", "params"),
+    ("job", "result"),
+    ("gate_verdict", "evidence"),
+    ("gate_verdict", "reasons"),
+    ("shadow_test", "findings"),
+    ("label", "source"),
+    ("quarantine", "reasons"),
+    ("model_version", "note"),
+    ("lineage_edge", "parent"),
+)
+"""Table and column of texts and JSON that may quote a record."""
+
+
+_COUNTS = (
+    ("record_count", "model, slice, minute_us", "records"),
+    ("flag_count", "model, slot, assertion, revision, slice, minute_us", "flags, kept"),
+)
+"""Table, key and numbers of counts by slice."""
+_SLICES = """
+    INSERT INTO temp.gone_slice SELECT model, slice FROM record WHERE coalesce(slice, '') != ''
+    GROUP BY model, slice HAVING max((model, id) NOT IN (SELECT model, id FROM temp.gone)) = 0
+"""
+
+
+def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> None:
+    """Put ids, flags and hours into temporary tables of this connection."""
+    run = connection.exec_driver_sql
+    run("PRAGMA temp_store = MEMORY")
+    for name, columns in (
+        ("gone", "model, id"),
+        ("gone_entity", "model, entity"),
+        ("gone_hour", "model, hour_us"),
+        ("gone_flag", "id"),
+        ("gone_judge", "version"),
+        ("gone_slice", "model, slice"),
+    ):
+        run(f"DROP TABLE IF EXISTS temp.{name}")
+        run(f"CREATE TEMP TABLE {name} ({columns}, PRIMARY KEY ({columns})) WITHOUT ROWID")
+    ids = [(model, id_) for model, own in found.ids.items() for id_ in own]
+    _insert(connection, "gone (model, id)", ids)
+    models = {*found.ids, *found.records, *found.labels}
+    _insert(connection, "gone_entity", [(model, one) for model in models for one in wanted.subjects])
+    run(f"INSERT INTO temp.gone_flag SELECT id FROM flag WHERE {_OF_RECORD}")
+    run(_SLICES)
+    _insert(connection, "gone_hour", sorted({(m, at // HOUR_US * HOUR_US) for m, at in found.received}))
+    versions = {(version,) for model in models for version in answering_versions(connection, model)}
+    _insert(connection, "gone_judge", [one for one in versions if one[0].startswith("judge")])
+
+
+def count_rows(connection: Connection, found: Found, quoted: Quotations) -> Counter[str]:
+    """Numbers of rows, answers and quotations that go, by name. After :func:`name_gone`."""
+    counts: Counter[str] = Counter()
+    for own in ROWS:
+        query = f'SELECT count(*) FROM "{own.table}" WHERE {own.where}'
+        counts[own.name] = int(connection.exec_driver_sql(query).scalar() or 0)
+    counts["answers"] = sum(len(gone) for *_, gone in _answers(connection, found))
+    counts["quotations"] = sum(1 for _ in _quotations(connection, quoted))
+    return counts
+
+
+def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> Counter[str]:
+    """Delete rows, answers and quotations; their numbers. After :func:`name_gone`."""
+    counts: Counter[str] = Counter()
+    connection.exec_driver_sql(
+        "UPDATE incident SET first_record = '' "
+        "WHERE (model, first_record) IN (SELECT model, id FROM temp.gone)"
+    )
+    _join_counts(connection)
+    for own in ROWS:
+        query = f'DELETE FROM "{own.table}" WHERE {own.where}'
+        counts[own.name] = connection.exec_driver_sql(query).rowcount
+    hashes = [(id_hash(model, id_),) for model, own in found.ids.items() for id_ in own]
+    if hashes:  # of records whose rows have expired
+        connection.exec_driver_sql("DELETE FROM expired_record WHERE hash = ?", hashes)
+    for model, version, seq, batch, gone in list(_answers(connection, found)):
+        kept = batch.take(np.setdiff1d(np.arange(batch.rows), gone)).to_ipc()
+        connection.exec_driver_sql(
+            "UPDATE answer SET payload = ? WHERE model = ? AND version = ? AND seq = ?",
+            (kept, model, version, seq),
+        )
+        counts["answers"] += len(gone)
+    for table, column, key, clean in list(_quotations(connection, quoted)):
+        where = " AND ".join(f'"{name}" = ?' for name in _key(connection, table))
+        connection.exec_driver_sql(f'UPDATE "{table}" SET "{column}" = ? WHERE {where}', (clean, *key))
+        counts["quotations"] += 1
+    return counts
+
+
+def _join_counts(connection: Connection) -> None:
+    """Count what only erased records were sliced by with what has no slice: the totals stay."""
+    for table, key, numbers in _COUNTS:
+        there = "(model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
+        names = f"{key}, {numbers}"
+        added = ", ".join(f"{one} = {one} + excluded.{one}" for one in numbers.split(", "))
+        connection.exec_driver_sql(
+            f"INSERT INTO {table} ({names}) SELECT {names.replace('slice', repr(''), 1)} FROM {table} "
+            f"WHERE {there} ON CONFLICT ({key}) DO UPDATE SET {added}"
+        )
+        connection.exec_driver_sql(f"DELETE FROM {table} WHERE {there}")
+    connection.exec_driver_sql(
+        "UPDATE incident SET slice = '' WHERE (model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
+    )
+
+
+def _insert(connection: Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:
+        marks = ", ".join("?" * len(rows[0]))
+        connection.exec_driver_sql(f"INSERT OR IGNORE INTO temp.{into} VALUES ({marks})", list(rows))
+
+
+def _answers(connection: Connection, found: Found) -> Iterator[tuple[str, str, int, Batch, NDArray[np.intp]]]:
+    """Model, version and block of answers, with the rows of them that go."""
+    query = "SELECT payload FROM answer WHERE model = ? AND version = ? AND seq = ?"
+    for model, blocks in found.records.items():
+        ids = found.ids.get(model, set())
+        for version in answering_versions(connection, model):
+            for seq in sorted(blocks):
+                payload = connection.exec_driver_sql(query, (model, version, seq)).scalar()
+                if payload is None:
+                    continue
+                batch = Batch.from_ipc(payload)
+                gone = np.flatnonzero([key in ids for key in batch.keys.tolist()])
+                if len(gone):
+                    yield model, version, seq, batch, gone
+
+
+def _quotations(
+    connection: Connection, quoted: Quotations
+) -> Iterator[tuple[str, str, tuple[object, ...], str]]:
+    """Table, column, key and clean text of what quotes something that goes."""
+    if not quoted:
+        return
+    for table, column in TEXTS:
+        key = ", ".join(f'"{name}"' for name in _key(connection, table))
+        rows = connection.exec_driver_sql(f'SELECT "{column}", {key} FROM "{table}"')
+        while part := rows.fetchmany(_AT_ONCE):
+            for at in quoted.suspects(row[0] for row in part):
+                clean = quoted.cleaned(part[at][0])
+                if clean is not None:
+                    yield table, column, tuple(part[at][1:]), clean
+
+
+def _key(connection: Connection, table: str) -> list[str]:
+    found = connection.exec_driver_sql(f'PRAGMA table_info("{table}")').all()
+    return [row[1] for row in sorted(found, key=lambda row: row[5]) if row[5]]

@@ -1,0 +1,115 @@
+"""Subjects and records to erase, and their stored traces."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.errors import NotFound
+
+MOST_NAMED = 10_000
+"""Subjects and records of one erasure."""
+
+
+class UnknownSubject(NotFound):
+    """No trace of a subject or record is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureTarget:
+    """Subjects (entities) and records to erase.
+
+    Raises
+    ------
+    ValueError
+        If none is named, one is empty, or they are too many.
+    """
+
+    subjects: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    model: str | None = None
+    """Only of this model; of all models where it is None."""
+    ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Ids that an earlier search has found, by model."""
+    key: str = ""
+    hashes: tuple[tuple[str, str, int], ...] = ()
+    """``hashes`` under ``key``, with kind and time: of what was erased behind a backup."""
+
+    def __post_init__(self) -> None:
+        named = len(self.subjects) + len(self.records)
+        if self.key:
+            return
+        if not 1 <= named <= MOST_NAMED:
+            raise ValueError(f"1 to {MOST_NAMED} subjects and records expected, got {named}")
+        if not all((*self.subjects, *self.records)):
+            raise ValueError("the name of a subject and the id of a record have at least one letter, got ''")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Form for JSON."""
+        return {
+            "subjects": list(self.subjects),
+            "records": list(self.records),
+            "model": self.model,
+            "ids": {model: sorted(ids) for model, ids in self.ids.items()},
+            "key": self.key,
+            "hashes": [list(one) for one in self.hashes],
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "ErasureTarget":
+        """Read the form of :meth:`to_dict`."""
+        names = tuple(given["subjects"]), tuple(given["records"])
+        hashes = tuple((text, kind, at_us) for text, kind, at_us in given["hashes"])
+        return cls(*names, given["model"], given["ids"], given["key"], hashes)
+
+    def concerns(self, model: str) -> bool:
+        """Test for a model whose records go."""
+        return self.model in (None, model)
+
+
+@dataclass(slots=True)
+class Found:
+    """Stored traces of subjects and records.
+
+    Attributes
+    ----------
+    ids
+        Ids of its records, by model.
+    records, labels
+        Rows in the journal, by model and block.
+    halves, notes
+        Model and key of sides of records, and names of notes, that wait there.
+    contexts
+        Model, column of a window, place, and place of a record with the same value there.
+    received
+        Model and time of receipt of its blocks.
+    payloads, values
+        SHA-256 of payloads, and values that tell, which nobody else has.
+    unreadable
+        Blocks that cannot be read: nobody knows of whom they are.
+    """
+
+    ids: dict[str, set[str]] = field(default_factory=dict)
+    records: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    labels: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    halves: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    contexts: set[tuple[str, str, int, int, int, int]] = field(default_factory=set)
+    received: set[tuple[str, int]] = field(default_factory=set)
+    payloads: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
+    unreadable: list[int] = field(default_factory=list)
+
+    @property
+    def all_ids(self) -> list[str]:
+        """Ids of all models, sorted."""
+        return sorted(set().union(*self.ids.values()))
+
+    def add_ids(self, model: str, ids: Sequence[str]) -> None:
+        """Add ids of a model."""
+        if ids:
+            self.ids.setdefault(model, set()).update(ids)
+
+    @property
+    def is_nothing(self) -> bool:
+        """True where nothing is stored."""
+        return not (self.ids or self.labels or self.halves or self.notes)

@@ -1,0 +1,114 @@
+"""Erased records and subjects, told by hashes and refused."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from outrider.dataops.erasure.hashes import KEY_FILE, HashKey
+
+from .pending_blocks import PendingBlock
+from .request_parts import RequestPart
+
+RECORD = "the record was erased; nothing more is stored of it"
+SUBJECT = "the subject was erased behind this time; nothing more is stored of its records"
+
+
+class ErasedNames:
+    """Erased records and subjects of a data folder, read once.
+
+    Every erasure begins with the end of all processes.
+
+    Parameters
+    ----------
+    key
+        Key of the hashes; None without any.
+    records
+        Hashes of records.
+    subjects
+        Hashes of subjects, with the time of their erasure (µs since the epoch, UTC).
+    """
+
+    def __init__(
+        self,
+        key: HashKey | None = None,
+        records: Iterable[bytes] = (),
+        subjects: Iterable[tuple[bytes, int]] = (),
+    ) -> None:
+        self._key = key
+        self._records = frozenset(records)
+        self._subjects = dict(subjects)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "ErasedNames":
+        """Read them, by SQLite alone; none where nothing was erased."""
+        path = folder / "state.db"
+        if not (folder / KEY_FILE).exists() or not path.exists():
+            return cls()
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            rows = db.execute("SELECT hash, kind, at_us FROM erased_hash").fetchall()
+        records = [hash_ for hash_, kind, _ in rows if kind == "record"]
+        subjects = [(hash_, at_us) for hash_, kind, at_us in rows if kind == "subject"]
+        return cls(HashKey.of_folder(folder), records, subjects)
+
+    def faults(self, part: RequestPart) -> dict[int, tuple[str, str]]:
+        """Rows to refuse, each with field and reason."""
+        if self._key is None:
+            return {}
+        ids = _texts(part.system.get("id") if part.known is None else part.known.table.column("id"))
+        found = {
+            row: ("id", RECORD)
+            for row, id_ in enumerate(ids)
+            if id_ is not None and self._key.record(part.model, id_) in self._records
+        }
+        if self._subjects and part.known is None and "label" in _kinds(part):
+            found |= self._late_labels(part)
+        return found
+
+    def _late_labels(self, part: RequestPart) -> dict[int, tuple[str, str]]:
+        """Labels about a subject at a time at which all that there was of it is erased."""
+        assert self._key is not None
+        entities, times = _texts(part.system.get("entity")), _times(part.system.get("ts"))
+        found = {}
+        for row, (entity, at_us) in enumerate(zip(entities, times, strict=False)):
+            if entity is None:
+                continue
+            hashes = (self._key.subject(model, entity) for model in (None, part.model))
+            until_us = max((self._subjects.get(one, 0) for one in hashes), default=0)
+            if until_us and (at_us is None or at_us <= until_us):
+                found[row] = ("entity", SUBJECT)
+        return found
+
+
+def without_rows(block: PendingBlock, rows: Iterable[int]) -> PendingBlock:
+    """Known block without some rows, as columns."""
+    gone = set(rows)
+    stay = pa.array([row for row in range(block.rows) if row not in gone], pa.int64())
+    table = block.table.take(stay) if gone else block.table
+    return PendingBlock(block.kind, block.model, block.digest, table)
+
+
+def _kinds(part: RequestPart) -> set[str]:
+    return {name.partition(".")[0] for name in (*part.fields, *part.columns)}
+
+
+def _texts(values: object) -> Sequence[str | None]:
+    if values is None:
+        return ()
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+        return texts
+    assert isinstance(values, Iterable)
+    return [None if value is None else str(value) for value in values]
+
+
+def _times(values: object) -> Sequence[int | None]:
+    """Times in µs since the epoch; None where there is none."""
+    if values is None:
+        return ()
+    column = values if isinstance(values, pa.Array) else pa.array(values, pa.timestamp("us", "UTC"))
+    found: list[int | None] = pc.cast(column, pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    return found

@@ -1,0 +1,226 @@
+"""Erasure: nothing that was recorded of a person is found again, and the rest is judged as before."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.dataops.erasure import pending
+from outrider.dataops.erasure.erasing import STEPS, complete, preview
+from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.monitor.intake.erased import ErasedNames
+from outrider.monitor.intake.request_parts import RequestPart
+from outrider.monitor.settings.erasure_place import place_of
+from tests.end_to_end.service import outrider, write_project
+from tests.scan import needles, places
+
+from .workbench import Workbench
+
+ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "device-zq7f33"
+MARKERS = needles(ENTITY, TEXT, DEVICE, "zq7f", NUMBER)
+KILLED = """
+import os, sys
+from pathlib import Path
+from outrider.dataops.erasure.erasing import Place, complete
+
+complete(Place(Path(sys.argv[1]), (), lambda step: os._exit(9) if step == sys.argv[2] else None))
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Workbench]:
+    bench = Workbench(write_project(tmp_path))
+    yield bench
+    bench.close()
+
+
+def traffic(bench: Workbench, *, blocks: int = 6) -> list[str]:
+    """Records of several people, in blocks that they share; ids of the one who goes."""
+    own = []
+    for block in range(blocks):
+        records: list[dict[str, Any]] = []
+        for person in range(5):
+            x = ((block * 5 + person) % 20) / 20 + 0.02
+            records.append(
+                {
+                    "id": f"{block}-{person}",
+                    "entity": f"p{person}",
+                    "inputs": {"x": x, "note": f"note {person}"},
+                    "outputs": {"label": int(x > 0.5)},
+                    "attrs": {"device": "web"},
+                }
+            )
+        own.append(f"zq7f-{block}")
+        records[block % 5] |= {
+            "id": own[-1],
+            "entity": ENTITY,
+            "inputs": {"x": NUMBER, "note": TEXT},
+            "outputs": {"label": block % 2},
+            "attrs": {"device": DEVICE},
+        }
+        bench.feed(records)
+    return own
+
+
+def erase(bench: Workbench, wanted: ErasureTarget) -> None:
+    """Erase with all processes stopped."""
+    bench.close()
+    pending.ask(bench.settings.data_folder, wanted, who="command", now_us=bench.now_us)
+    complete(place_of(bench.settings))
+
+
+def test_nothing_of_a_person_is_left_in_journal_and_database(bench: Workbench) -> None:
+    own = traffic(bench)
+    bench.work()
+    bench.label({own[0]: 1, "0-1": 0})
+    bench.work()
+    folder = bench.settings.data_folder
+    assert {"journal.db block > arrow stream", "state.db record", "state.db flag"} <= set(
+        places(folder, MARKERS)
+    )
+    counts = preview(place_of(bench.settings), ErasureTarget((ENTITY,)))
+    assert counts["journal_records"] == counts["records"] == 6
+    assert counts["labels"] == counts["journal_labels"] == 1
+    erase(bench, ErasureTarget((ENTITY,)))
+    assert places(folder, MARKERS) == []
+
+
+def test_an_unknown_subject_changes_nothing(bench: Workbench) -> None:
+    traffic(bench)
+    bench.work()
+    with pytest.raises(UnknownSubject, match="nobody: nothing is stored of it"):
+        preview(place_of(bench.settings), ErasureTarget(("nobody",)))
+
+
+def test_places_stay_and_the_others_are_judged_as_before(bench: Workbench) -> None:
+    own = traffic(bench)
+    bench.work()
+    folder = bench.settings.data_folder
+    before = replayed(bench)
+    assert [one["same"] for one in before["assertions"]] == [one["before"] for one in before["assertions"]]
+    stored = dict(bench.rows("SELECT seq, count(*) FROM record GROUP BY seq"))
+    erase(bench, ErasureTarget((ENTITY,)))
+    with SqliteJournal(folder / "journal.db", read_only=True) as journal:
+        assert journal.last_seq() == 6
+        for block in journal.read(0):
+            assert (block.damage, block.rows) == ("", 5)
+            left = read_rows(block.payload)
+            gone = [row for row in range(5) if not has_row(left, row)]
+            assert (gone, left.rows) == ([(block.seq - 1) % 5], 5)
+    after = replayed(bench)
+    assert after["records"] == before["records"] - len(own)
+    for one in after["assertions"]:
+        assert (one["only_before"], one["only_after"]) == (0, 0)
+    assert {one["assertion"]: one["same"] > 0 for one in after["assertions"]}["flips"]
+    with sqlite3.connect(folder / "state.db") as state:
+        assert dict(state.execute("SELECT seq, count(*) FROM record GROUP BY seq")) == {
+            seq: count - 1 for seq, count in stored.items()
+        }
+
+
+def test_flags_whose_windows_held_an_erased_record_are_told_apart(bench: Workbench) -> None:
+    """The label changes at the second and at the third record; the third stays, its base goes."""
+    for at, label in enumerate([0, 1, 0, 0, 1]):
+        rows = [
+            {"id": f"{name}{at}", "entity": name, "inputs": {"x": 0.3}, "outputs": {"label": label}}
+            for name in ("held", "other")
+        ]
+        bench.feed(rows)
+    bench.work()
+    found = {one["assertion"]: one for one in replayed(bench)["assertions"]}["flips"]
+    assert (found["before"], found["same"], found["input_erased"]) == (6, 6, 0)
+    erase(bench, ErasureTarget(records=("held1",)))
+    found = {one["assertion"]: one for one in replayed(bench)["assertions"]}["flips"]
+    assert (found["only_before"], found["only_after"]) == (0, 0)
+    assert (found["input_erased"], found["input_erased_examples"]) == (1, ["held2"])
+    assert found["same"] == 4
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_behind_any_step_it_is_finished_by_the_next_start(bench: Workbench, step: str) -> None:
+    traffic(bench, blocks=3)
+    bench.work()
+    bench.close()
+    folder = bench.settings.data_folder
+    pending.ask(folder, ErasureTarget((ENTITY,)), who="command", now_us=1)
+    place = place_of(bench.settings)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), step], check=False)
+    assert done.returncode == 9
+    assert pending.is_pending(folder)
+    assert len(complete(place)) == 1
+    assert places(folder, MARKERS) == []
+    assert not pending.is_pending(folder)
+    engine = place.open()
+    with engine.connect() as connection:
+        (one,) = pending.done(connection)
+    engine.dispose()
+    assert one.found["counts"]["journal_records"] == one.found["counts"]["records"] == 3
+
+
+def test_command_erases_beside_a_stopped_service_and_logs_no_content(bench: Workbench) -> None:
+    traffic(bench)
+    bench.work()
+    bench.close()
+    folder = bench.settings.data_folder
+    counted = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--dry-run", "--json")
+    assert json.loads(counted.stdout)["would_go"]["records"] == 6
+    unknown = outrider(bench.config.parent, "dataset", "erase", "--record", "nobody", "--yes")
+    assert unknown.returncode == 1
+    assert "nothing is stored of it" in unknown.stderr
+    assert places(folder, MARKERS)
+    done = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["journal_records"] == 6
+    assert places(folder, MARKERS) == []
+    with sqlite3.connect(folder / "state.db") as state:
+        ((key, action, path),) = state.execute("SELECT key, action, path FROM write_log").fetchall()
+    assert (key, action) == ("command", "outrider dataset erase")
+    assert path == f"/v1/erasures/{json.loads(done.stdout)['erasure']}"
+    again = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--yes")
+    assert again.returncode == 1
+
+
+def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench, tmp_path: Path) -> None:
+    traffic(bench)
+    bench.work()
+    bench.close()
+    project, folder = bench.config.parent, bench.settings.data_folder
+    for name in ("kept", "moved"):
+        assert outrider(project, "backup", str(tmp_path / name)).returncode == 0
+    (tmp_path / "moved").rename(tmp_path / "elsewhere")
+    done = outrider(project, "dataset", "erase", "--subject", ENTITY, "--yes", "--json")
+    assert [text.partition(" (")[0] for text in json.loads(done.stdout)["backups"]] == [
+        str(tmp_path / name) for name in ("kept", "moved")
+    ]
+    assert "not there" in json.loads(done.stdout)["backups"][1]
+    assert places(folder, MARKERS) == []
+    assert places(tmp_path / "kept", MARKERS)
+    assert all(b"zq7f" not in path.read_bytes() for path in (tmp_path / "kept").glob("*.json"))
+    folder.rename(tmp_path / "lost")
+    for arguments in (
+        [str(tmp_path / "kept")],
+        [str(tmp_path / "elsewhere"), "--erasures", str(tmp_path / "lost")],
+    ):
+        restored = outrider(project, "restore", *arguments)
+        assert restored.returncode == 0, restored.stderr
+        assert places(folder, MARKERS) == []
+        with SqliteJournal(folder / "journal.db", read_only=True) as journal:
+            assert journal.last_seq() == 6
+        names = ErasedNames.of_folder(folder)
+        part = RequestPart("toy", [0, 1], {"id": ["zq7f-0", "0-1"]})
+        assert list(names.faults(part)) == [0]
+        shutil.rmtree(folder)
+
+
+def replayed(bench: Workbench) -> Any:
+    done = outrider(bench.config.parent, "replay", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -19,10 +19,10 @@ from .row_files import conform
 
 MOST_BYTES = 33_554_432
 """Of a streamed batch, about."""
-_MOST_ROWS = 65_536
-"""Decoded at once where single rows are looked up."""
 _REGIONS = 2
 """Parts of a packed object, each of which is read from front to back."""
+_TAKEN_ROWS = 8192
+"""Rows that are decoded at once where some of them are wanted."""
 Labels = Mapping[int, dict[str, Any]]
 """Labels in the place of those of a file, by position."""
 
@@ -97,7 +97,8 @@ class StoredRows:
             return table
         keeps = np.ones(at, np.bool_)
         keeps[np.concatenate(drop)] = False
-        return table.filter(pa.array(keeps))
+        mask = pa.array(keeps)  # column by column takes half the time of the table's own way
+        return pa.table([column.filter(mask) for column in table.columns], schema=table.schema)
 
     def _gone_in(self, run: Run) -> NDArray[np.int64]:
         gone = self.gone.get(run.file)
@@ -206,23 +207,6 @@ class _Groups:
         if tables:
             yield pa.concat_tables(tables), there
 
-    def take(self, rows: NDArray[np.int64]) -> pa.Table:
-        """Rows of the object by number; of a group none behind the last of them is decoded."""
-        order = np.argsort(rows, kind="stable")
-        ascending = rows[order]
-        tables = []
-        for group in np.unique(np.searchsorted(self._starts, ascending, side="right") - 1).tolist():
-            first, last = np.searchsorted(ascending, self._starts[group : group + 2])
-            wanted = ascending[first:last] - self._starts[group]
-            most, at = min(int(wanted[-1]) + 1, _MOST_ROWS), 0
-            for batch in self._file.iter_batches(most, row_groups=[group], columns=self._columns):
-                begin, end = np.searchsorted(wanted, [at, at + batch.num_rows])
-                tables.append(pa.Table.from_batches([batch]).take(pa.array(wanted[begin:end] - at)))
-                at += batch.num_rows
-                if end == len(wanted):
-                    break
-        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
-
     def _streamed(self, run: Run, most: int) -> Iterator[tuple[int, pa.Table]]:
         """Rows of a run with the row of the object where each table begins."""
         end = run.start + run.rows
@@ -236,6 +220,24 @@ class _Groups:
             else:
                 begin, stop = max(first, run.start), min(last, end)
                 yield begin, self.rows(begin, stop)
+
+    def take(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Rows of the object by number; of a group none behind the last of them is decoded."""
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        tables = []
+        for group in np.unique(np.searchsorted(self._starts, ascending, side="right") - 1).tolist():
+            first, last = np.searchsorted(ascending, self._starts[group : group + 2])
+            wanted = ascending[first:last] - self._starts[group]
+            most, at = min(int(wanted[-1]) + 1, self.batch_rows(_TAKEN_ROWS)), 0
+            for batch in self._file.iter_batches(most, row_groups=[group], columns=self._columns):
+                begin, end = np.searchsorted(wanted, [at, at + batch.num_rows])
+                if begin < end:
+                    tables.append(pa.Table.from_batches([batch]).take(pa.array(wanted[begin:end] - at)))
+                at += batch.num_rows
+                if end == len(wanted):
+                    break
+        return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Rows of the object, from groups that are kept until others take their place."""

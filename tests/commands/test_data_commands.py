@@ -136,7 +136,7 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert run("dataset", "diff", "train", "1", "2")["changed"] == ["r2"]
     told = CliRunner().invoke(app, ["dataset", "diff", "train", "1", "2"]).output
     assert told.splitlines()[0] == "0 added, 0 removed, 1 changed"
-    assert re.search(r"r2\W+changed\W+1 → 0\W+train.parquet", told)
+    assert re.search(r"r2\W+changed\W+label corrected, from train.parquet\W+1 → 0\W+train.parquet", told)
     assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3
     assert pq.read_table("rows.parquet").column("label.label").to_pylist() == [0, 1, 1]
     run("dataset", "rows", "train", "--output", "told.parquet", "--provenance")

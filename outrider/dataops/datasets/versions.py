@@ -6,7 +6,7 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from outrider.dataops.state.improvement_tables import (
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .digests import digests_of
+from .digests import NOT_CONTENT, digests_of
 from .row_files import conform, schema_of_file
 from .stored_rows import Run, StoredRows, rows_at, runs_of, with_labels
 
@@ -335,6 +335,8 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+    columns: list[str] = field(default_factory=list)
+    """Columns in which a changed row differs."""
 
     def told(self) -> dict[str, Any]:
         """Fields with the provenance of :meth:`Provenance.told`."""
@@ -368,16 +370,40 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
     chosen = [(change, key) for change, keys in kinds.items() for key in keys[:limit]][:limit]
     ids = [key for _, key in chosen]
     rows, rows_now = (_told(connection, objects, version, ids) for version in (old, new))
-    nothing = None, None
+    moved = [key for key in rows if key in rows_now and rows[key][0].place != rows_now[key][0].place]
+    columns = _unequal_columns(connection, objects, old, new, moved)
     told = []
     for change, key in chosen:
-        (origin, labels), (now, labels_now) = rows.get(key, nothing), rows_now.get(key, nothing)
-        told.append(RowChange(key, change, origin, now, labels, labels_now))
+        (life, labels), (now, labels_now) = rows.get(key, _ABSENT), rows_now.get(key, _ABSENT)
+        differ = columns.get(key, []) + (_unequal(labels, labels_now) if labels and labels_now else [])
+        origin, origin_now = (side.origin if side else None for side in (life, now))
+        names = list(dict.fromkeys(differ))
+        told.append(RowChange(key, change, origin, origin_now, labels, labels_now, names))
     return Diff(**kinds, rows=told)
 
 
 _Digests = dict[str, bytes | None]
 """Digest of each row, by id."""
+_Told = tuple[Life | None, dict[str, Any] | None]
+"""Life and labels of a row, if there is one."""
+_ABSENT: _Told = None, None
+
+
+def _unequal_columns(
+    connection: Connection, objects: ObjectStore, old: Version, new: Version, ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """Columns in which rows differ that were written anew, by id."""
+    if not ids:
+        return {}
+    first, second = (take(connection, objects, version, ids).to_pylist() for version in (old, new))
+    return {key: _unequal(*rows) for key, *rows in zip(ids, first, second, strict=True)}
+
+
+def _unequal(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Names of values that differ; NaN equals NaN, and an absent value null."""
+    names = [name for name in dict.fromkeys([*first, *second]) if name not in NOT_CONTENT]
+    values = {name: (first.get(name), second.get(name)) for name in names}
+    return [name for name, (a, b) in values.items() if a != b and (a == a or b == b)]
 
 
 def _sides(
@@ -403,14 +429,14 @@ def _sides(
 
 def _told(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
-) -> dict[str, tuple[Provenance, dict[str, Any]]]:
-    """Provenance and labels of some rows of a version, by id."""
+) -> dict[str, tuple[Life, dict[str, Any]]]:
+    """Life and labels of some rows of a version, by id."""
     if not ids:
         return {}
     known = connection.execute(_IN_VERSION, named(version.dataset, ids) | {"number": version.number})
-    origins = {life.origin.record_id: life.origin for life in map(_life, known)}
-    labels = _labels_of(connection, objects, version, list(origins))
-    return {key: (origin, labels[key]) for key, origin in origins.items()}
+    living = {life.origin.record_id: life for life in map(_life, known)}
+    labels = _labels_of(connection, objects, version, list(living))
+    return {key: (life, labels[key]) for key, life in living.items()}
 
 
 def _labels_of(

@@ -126,6 +126,8 @@ class RetrainRequest(RequestBody):
     job: str | None = None
     """Job of ``retrain.requested`` that the candidate answers."""
     from_scratch: bool = False
+    full: bool = False
+    """All rows of the dataset are validated, not the new ones alone."""
     epochs: int | None = Field(default=None, ge=1)
     learning_rate: float | None = Field(default=None, gt=0)
     replay_ratio: float | None = Field(default=None, ge=0)
@@ -158,9 +160,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if body.candidate is not None:
             with engine.connect() as connection:
                 found = models.get(connection, body.model, body.candidate)
-            if found.status != "challenger":
-                detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
-                raise ProblemError(problem(409, detail, field="candidate"))
+            _check_candidate(body, found)
         elif body.dataset or body.job:
             detail = "dataset and job are those of a candidate that was made elsewhere: name it"
             raise ProblemError(problem(422, detail, field="candidate"))
@@ -191,6 +191,15 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         with engine.connect() as connection:
             found = list_verdicts(connection, model, limit=limit)
         return {"gates": [_verdict(verdict) for verdict in found]}
+
+
+def _check_candidate(body: RetrainRequest, found: models.Model) -> None:
+    if found.status != "challenger":
+        detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
+        raise ProblemError(problem(409, detail, field="candidate"))
+    if body.full:
+        detail = "full validates the rows to train on: nothing is trained for a candidate"
+        raise ProblemError(problem(422, detail, field="full"))
 
 
 def _verdict(found: VerdictRow) -> dict[str, Any]:

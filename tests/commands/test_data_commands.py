@@ -249,6 +249,11 @@ def test_versions_are_tagged_and_opened_by_tag_and_time(
     monkeypatch.setenv("OUTRIDER_URL", service.url)
     monkeypatch.setenv("OUTRIDER_KEY", str(service.key))
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 1]
+    served = outrider.open_dataset("train@first-labels", columns=["label.label"], cache=project / "cache")
+    assert served.take([2, 0])["label.label"].tolist() == [1, 0]  # type: ignore[union-attr]  # numbers
+    assert [path.suffix for path in sorted((project / "cache").iterdir())] == [".arrow", ".lock"]
+    with pytest.raises(ConfigError, match="no tag 'frist-labels'; nearest: first-labels"):
+        outrider.open_dataset("train@frist-labels", cache=project / "cache")
     assert run("dataset", "tag", "train", "2", "first-labels", "--move")["version"] == 2
     assert [tag["version"] for tag in run("dataset", "tag", "list", "train")["tags"]] == [2]
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 0]

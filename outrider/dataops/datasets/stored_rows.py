@@ -166,16 +166,21 @@ class _Groups:
 
     def read(self, runs: Sequence[Run]) -> pa.Table:
         """Rows of runs, in their order."""
-        groups = sorted({group for run in runs for group in self._over(run.start, run.start + run.rows)})
+        begins = np.array([run.start for run in runs], np.int64)
+        ends = begins + np.array([run.rows for run in runs], np.int64)
+        over = np.searchsorted(self._starts, begins, side="right") - 1, np.searchsorted(self._starts, ends)
+        spans = [range(first, last) for first, last in zip(*(side.tolist() for side in over), strict=True)]
+        groups = sorted({group for span in spans for group in span})
         table = self._file.read_row_groups(groups, self._columns)
         counts = np.diff(self._starts)[groups]
         offsets = dict(zip(groups, np.cumsum([0, *counts])[:-1].tolist(), strict=True))
         slices: list[tuple[int, int]] = []
-        for run in runs:
-            for group in self._over(run.start, run.start + run.rows):
-                begin = int(self._starts[group])
+        starts = self._starts.tolist()
+        for run, span in zip(runs, spans, strict=True):
+            for group in span:
+                begin = starts[group]
                 first = offsets[group] + max(run.start - begin, 0)
-                last = offsets[group] + min(run.start + run.rows, int(self._starts[group + 1])) - begin
+                last = offsets[group] + min(run.start + run.rows, starts[group + 1]) - begin
                 if slices and slices[-1][1] == first:
                     first = slices.pop()[0]
                 slices.append((first, last))

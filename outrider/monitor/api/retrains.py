@@ -8,6 +8,7 @@ from pydantic import Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
+from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
@@ -169,11 +170,12 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)
         with write(engine) as connection:
             if body.candidate is not None:
+                learned = None if body.dataset is None else open_version(connection, body.dataset).id
                 reported = lineage.report(
                     connection,
                     body.model,
                     body.candidate,
-                    dataset=body.dataset,
+                    dataset=learned,
                     job=body.job,
                     now_us=now_us(),
                 )

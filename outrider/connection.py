@@ -171,7 +171,7 @@ class Connection:
         Parameters
         ----------
         version
-            Number, tag, or time such as ``2026-11-01T12:00`` (UTC): the newest version of then.
+            Number, tag, digest, or time such as ``2026-11-01T12:00`` (UTC): the newest version of then.
         columns
             The only ones to read, under their full names.
         """

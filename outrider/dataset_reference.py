@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
-from outrider.errors import ConfigError, NotFound
+from outrider.errors import ConfigError, Erased, NotFound
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,7 +55,7 @@ def _of_service(reference: str, part: DatasetPart | None) -> "Batch":
     service = connect()
     try:
         return service.dataset_batch(name, selector or "newest", part=part)
-    except NotFound as error:
+    except (Erased, NotFound) as error:
         raise ConfigError(f"{service.url}: {error}") from None
 
 
@@ -115,7 +115,7 @@ def _rows_of_service(
     api = connect()
     try:
         found = version_of(api, reference)
-    except NotFound as error:
+    except (Erased, NotFound) as error:
         raise ConfigError(f"{api.url}: {error}") from None
     name, number, digest = found["dataset"], found["number"], found["digest"]
     path = f"/v1/datasets/{name}/versions/{number}/rows"
@@ -180,6 +180,8 @@ def _opened(folder: Path, reference: str) -> "Iterator[tuple[Connection, LocalOb
         with engine.connect() as connection:
             try:
                 found = open_version(connection, reference)
+            except Erased as error:
+                raise ConfigError(f"{error} in {data}") from None
             except NotFound as error:
                 known = ", ".join(f"{v.dataset}@{v.number}" for v in datasets.all_versions(connection))
                 raise ConfigError(f"{error} in {data}; there is {known or 'none'}") from None

@@ -62,5 +62,9 @@ class NotFound(OutriderError):  # noqa: N818 - reads as the event it is
     """Unknown model, version, dataset, record or job."""
 
 
+class Erased(OutriderError):  # noqa: N818 - reads as the state it is
+    """Erased content was asked for; the message names its place."""
+
+
 class ServerError(OutriderError):
     """Outrider server unreachable, or key refused (CLI exit code 4)."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlencode, urlsplit
 
-from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
+from outrider.errors import ConfigError, Erased, GateRefused, NotFound, OutriderError, ServerError
 from outrider.http_client import HttpAnswer, HttpClient
 from outrider.monitor.client import Server, find_key, find_server
 
@@ -192,7 +192,7 @@ def _error(status: int, detail: str, url: str) -> OutriderError:
         return ServerError(f"{url} refused the key: {detail}; set OUTRIDER_KEY or OUTRIDER_KEY_FILE")
     if status >= 500:
         return ServerError(f"{url}: {status} {detail}")
-    kinds: dict[int, type[OutriderError]] = {404: NotFound, 409: GateRefused}
+    kinds: dict[int, type[OutriderError]] = {404: NotFound, 409: GateRefused, 410: Erased}
     return kinds.get(status, OutriderError)(detail)
 
 

@@ -61,6 +61,9 @@ def show(name: Reference, version: VersionOption = None, config: Config = None, 
     columns = found["manifest"]["columns"]
     rows = [{"column": column, "type": kind} for column, kind in columns.items()]
     table(rows, {"column": "column", "type": "type"}, empty="")
+    if erased := found["manifest"].get("erased"):
+        gone = "1 row was" if erased == 1 else f"{erased} rows were"
+        typer.echo(f"{gone} erased from this version: its digest is another one since")
     if "leaks" in found["manifest"]:
         tell_report(found["manifest"]["leaks"])
     for warning in found["manifest"]["validation"].get("warnings", ()):

@@ -44,6 +44,8 @@ def line(node: dict[str, Any]) -> str:
         facts.append(f"{node['rows']} rows")
     facts += [f"{name} {count}" for name, count in node.get("assertions", {}).items()]
     facts += [f"labels of {name} {count}" for name, count in node.get("label_sources", {}).items() if name]
+    if "erased" in node:
+        facts.append(f"{node['erased']['rows']} rows erased")
     if "gate" in node:
         facts.append(f"gate: {node['gate']['outcome']}")
     if node.get("seen"):

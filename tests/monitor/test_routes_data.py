@@ -15,6 +15,7 @@ from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
+from outrider.dataops.datasets.erased import erase_rows
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
@@ -117,6 +118,27 @@ def arrow(labels: list[int]) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # pyarrow publishes no types
+
+
+def test_a_version_is_found_by_its_digest_and_an_erased_one_names_the_next(
+    client: Client, engine: Engine, tmp_path: Path
+) -> None:
+    at = "/v1/datasets/train/versions"
+    made = client.post(f"{at}?model=m", content=arrow([0, 1, 1]), headers=ARROW).json()
+    assert client.get(f"{at}/{made['digest']}").json()["number"] == 1
+    erased = erase_rows(engine, LocalObjects(tmp_path / "objects"), ["r1"])
+    ((_, _, before, now),) = erased.versions
+    for path in ("", "/rows", "/provenance"):
+        gone = client.get(f"{at}/{made['digest']}{path}")
+        assert gone.status_code == 410
+        assert f"train@1 had digest {before} until 1 of its rows were erased" in gone.json()["detail"]
+        assert f"its digest is now {now}" in gone.json()["detail"]
+        assert client.get(f"{at}/{now}{path}").status_code == 200
+    found = client.get(f"{at}/1").json()
+    assert (found["digest"], found["rows"], found["manifest"]["erased"]) == (now, 2, 1)
+    assert "data_docs" not in found["manifest"]["validation"]
+    assert Batch.from_ipc(client.get(f"{at}/1/rows").content).keys.tolist() == ["r0", "r2"]
+    assert client.get(f"{at}/{'0' * 64}").status_code == 404
 
 
 def test_a_table_is_imported_validated_and_read_back(client: Client) -> None:

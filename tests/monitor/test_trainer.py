@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from sqlalchemy import Connection, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.erased import ErasedVersions, erase_rows
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, suite_outcomes
@@ -233,6 +235,41 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(cont
     assert ("model", "sign@1", "weights") in parents
     committed, requested = "dataset.committed", "retrain.requested"
     assert events(context) == [committed] * 3 + [requested, "gate.refused", requested, "model.promoted"]
+
+
+class ErasesOnce(threading.Event):
+    """Erases a row once the job has learned from it."""
+
+    def __init__(self, context: JobContext, record: str) -> None:
+        super().__init__()
+        self._context, self._record = context, record
+        self.erased: ErasedVersions | None = None
+
+    def is_set(self) -> bool:
+        with self._context.engine.connect() as connection:
+            is_training = any("epoch" in job.result for job in jobs.recent(connection, model="sign"))
+        if self.erased is None and is_training:
+            self.erased = erase_rows(self._context.engine, self._context.objects, [self._record])
+        return super().is_set()
+
+
+def test_a_model_that_learned_from_a_row_erased_meanwhile_is_trained_anew(context: JobContext) -> None:
+    imported(context)
+    live = flagged_and_labelled(context)
+    stop = ErasesOnce(context, live[0])
+    job = add_job(context, epochs=3)
+    again = run(dataclasses.replace(context, stop=stop))
+    assert (again.id, again.status) == (job, "running")
+    assert stop.erased is not None
+    assert [each[:2] for each in stop.erased.versions] == [("sign-flagged", 1)]
+    assert stop.erased.models == []
+    assert run(context).status in ("done", "refused")
+    with context.engine.connect() as connection:
+        rows = datasets.provenance(connection, datasets.get(connection, "sign-flagged", 1))
+        tree = lineage.trace(connection, "sign", "2")
+    assert {row.record_id for row in rows} == set(live[1:])
+    (fresh,) = [node for node in tree["parents"] if node["role"] == "fresh"]
+    assert (fresh["rows"], fresh["erased"]["rows"]) == (len(live) - 1, 1)
 
 
 @pytest.mark.parametrize("is_harmful", [False, True])

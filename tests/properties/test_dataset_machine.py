@@ -14,9 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.aggregates import Aggregates, aggregates
+from outrider.dataops.datasets.erased import erasable_rows, erase_rows
+from outrider.dataops.datasets.frames import numbers_of
 from outrider.dataops.datasets.references import open_version, set_tag
+from outrider.dataops.datasets.row_counts import row_counts
 from outrider.dataops.datasets.scan import scan
-from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.upkeep.compaction import compact
@@ -52,6 +56,16 @@ def batch_of(rows: Rows) -> tuple[Batch, list[Provenance]]:
     return Batch.from_columns(columns, model="m"), origin
 
 
+def aggregates_of(rows: Rows) -> Aggregates:
+    batch, _ = batch_of(rows)
+    return aggregates(batch.rows, numbers_of(batch, []), [("label.label", [0, 1, 2])])
+
+
+def content_of(rows: Rows) -> frozenset[object]:
+    """Content of a version: -0.0 equals 0.0, and where a row comes from is none."""
+    return frozenset((key, row[0] + 0.0, *row[1:3]) for key, row in rows.items())
+
+
 class Dataset(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -59,6 +73,7 @@ class Dataset(RuleBasedStateMachine):
         self.engine = migrated(self.folder / "state.db")
         self.objects = LocalObjects(self.folder / "objects")
         self.truth: list[Rows] = []
+        self.is_whole: list[bool] = []
         self.digests: dict[frozenset[object], str] = {}
         self.tags: dict[str, int] = {}
 
@@ -72,6 +87,7 @@ class Dataset(RuleBasedStateMachine):
 
     def change(self, rows: Rows, *, append: bool = True, removed: list[str] | None = None) -> None:
         batch, origin = batch_of(rows) if rows else (batch_of({"r00": (0.0, "", 0, "")})[0].slice(0, 0), [])
+        wanted = {key: row for key, row in self.now.items() if append and key not in (removed or [])} | rows
         with write(self.engine) as connection:
             draft = changes.prepare(
                 connection,
@@ -82,16 +98,18 @@ class Dataset(RuleBasedStateMachine):
                 append=append,
                 removed=removed or [],
             )
-            version = changes.commit(connection, draft, validation={}, now_us=1)
-        wanted = {key: row for key, row in self.now.items() if append and key not in (removed or [])} | rows
+            validation = {"aggregates": aggregates_of(wanted)} if wanted else {}
+            version = changes.commit(connection, draft, validation=validation, now_us=1)
         if version.number > len(self.truth):
             self.truth.append(wanted)
+            self.is_whole.append(not append or version.number == 1)
         elif append:
             assert wanted == self.now, "nothing changed, so nothing is committed"
         assert version.rows == len(wanted)
-        # -0.0 equals 0.0, and where a row comes from is no content
-        content = frozenset((key, row[0] + 0.0, *row[1:3]) for key, row in wanted.items())
-        assert self.digests.setdefault(content, version.digest) == version.digest
+        self.check_digest(version, wanted)
+
+    def check_digest(self, version: Version, wanted: Rows) -> None:
+        assert self.digests.setdefault(content_of(wanted), version.digest) == version.digest
         assert len(set(self.digests.values())) == len(self.digests)
 
     @initialize(rows=st.dictionaries(IDS, ROW, min_size=1, max_size=6))
@@ -120,6 +138,46 @@ class Dataset(RuleBasedStateMachine):
         keys = data.draw(st.lists(st.sampled_from(some), unique=True)) if some else []
         if keys or rows:
             self.change(rows, removed=keys)
+
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3, unique=True))
+    def erase(self, ids: list[str]) -> None:
+        with self.engine.connect() as connection:
+            before = {version.number: version.digest for version in datasets.all_versions(connection)}
+        held = [number for number, rows in enumerate(self.truth, 1) if rows.keys() & set(ids)]
+        counted = erasable_rows(self.engine, ids)
+        erased = erase_rows(self.engine, self.objects, ids)
+        assert [version for _, version in counted.versions] == held
+        self.truth = [{key: row for key, row in rows.items() if key not in ids} for rows in self.truth]
+        with self.engine.connect() as connection:
+            versions = datasets.all_versions(connection)
+            assert erased.versions == [
+                ("d", version.number, before[version.number], version.digest)
+                for version in versions
+                if version.number in held
+            ]
+        for version, wanted in zip(versions, self.truth, strict=True):
+            self.check_digest(version, wanted)
+            self.check_manifest(version, wanted)
+        assert erase_rows(self.engine, self.objects, ids).versions == []
+
+    def check_manifest(self, version: Version, wanted: Rows) -> None:
+        number, manifest = version.number, version.manifest
+        assert version.rows == len(wanted)
+        assert manifest["counts"] == row_counts(batch_of(wanted)[1] if wanted else [])
+        before = {} if self.is_whole[number - 1] else self.truth[number - 2]
+        new = [key for key, row in wanted.items() if key not in before or before[key][:2] != row[:2]]
+        relabelled = [key for key in wanted if key not in new and before[key] != wanted[key]]
+        gone = [key for key in before if key not in wanted or key in new]
+        changed = {"added": len(new), "relabelled": len(relabelled), "removed": len(gone)}
+        assert manifest["changes"] == changed
+        kept = manifest["validation"].get("aggregates")
+        if kept is None or not wanted:
+            return
+        assert kept["rows"] == len(wanted)
+        for name, column in aggregates_of(wanted)["columns"].items():
+            found = dict(kept["columns"][name])
+            assert found.pop("of", None) == column.pop("of", None)
+            assert found == pytest.approx(column, rel=1e-9, abs=1e-9)
 
     @rule()
     def compact(self) -> None:

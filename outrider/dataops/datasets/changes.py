@@ -35,6 +35,7 @@ from .versions import (
     Life,
     Provenance,
     Version,
+    is_erased_from,
     kept_columns,
     lives,
     lives_of,
@@ -357,6 +358,8 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     """Schema of the draft on the newest version."""
     known = 0 if draft.parent is None else draft.parent.number
     now = 0 if current is None else current.number
+    if draft.parent is not None and is_erased_from(connection, draft.parent):
+        raise StaleParent(f"rows were erased from {draft.parent.id} meanwhile; prepare it again")
     if known == now:
         return draft.schema
     where = f"dataset {draft.dataset!r}: prepared on version {known or None}, but the newest is {now or None}"

@@ -118,7 +118,8 @@ def _extremes(batch: Batch, name: str) -> dict[str, NDArray[np.float64]]:
         values = block.tensor(name, null=np.nan).reshape(block.rows, -1)
         for extreme, reduce in EXTREMES.items():
             found[f"{name}.{extreme}"].append(reduce(values, axis=1).astype(np.float64))
-    return {extreme: np.concatenate(blocks) for extreme, blocks in found.items()}
+    nothing = [np.zeros(0)] if not batch.rows else []
+    return {extreme: np.concatenate(blocks + nothing) for extreme, blocks in found.items()}
 
 
 def _values(column: pa.Array) -> Any:

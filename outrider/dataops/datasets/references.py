@@ -22,6 +22,7 @@ NEWEST = "newest"
 _TAGS, _VERSION = table_of(DatasetTag), table_of(DatasetVersion)
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST = 2**63
 
 
@@ -76,10 +77,12 @@ def open_if_any(connection: Connection, reference: str | None) -> Version | None
 
 
 def find_version(connection: Connection, dataset: str, selector: str = NEWEST) -> Version:
-    """Version of a dataset by number, tag, time, or ``newest``.
+    """Version of a dataset by number, tag, time, digest, or ``newest``.
 
     Raises
     ------
+    Erased
+        If a version had that digest until rows were erased from it.
     NotFound
         If there is no such dataset, version or tag; the message says which there are, the nearest first.
     """
@@ -95,6 +98,8 @@ def find_version(connection: Connection, dataset: str, selector: str = NEWEST) -
     number = connection.scalar(
         select(_TAGS.c.version).where(_TAGS.c.dataset == dataset, _TAGS.c.tag == selector)
     )
+    if number is None and _DIGEST.fullmatch(selector):
+        return get(connection, dataset, selector)
     if number is None:
         tags = [tag.tag for tag in list_tags(connection, dataset)]
         raise NotFound(

@@ -1,11 +1,13 @@
 """Parquet files of datasets, and columns in a version's types."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import repeat
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from outrider.assertions.columns import as_type, null_column, wider_type
@@ -13,6 +15,8 @@ from outrider.errors import SchemaMismatch
 
 GROUP_ROWS = 262_144
 _EXACT = 2**53
+ASSERTION = "provenance.assertion"
+"""Column of a sent table that says which assertions flagged a row."""
 READ_BY_MODELS = ("inputs.", "label.")
 """Columns whose values a version may not lose."""
 
@@ -45,6 +49,69 @@ def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
         store_schema=True,
         use_compliant_nested_type=False,  # lists keep the type that they had
     )
+
+
+def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
+    """Content of a file with some rows null throughout, others unmoved."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    schema = pa.schema([field.with_nullable(True) for field in file.schema_arrow], file.schema_arrow.metadata)
+    gone = np.fromiter(positions, dtype=np.int64)
+    buffer, start = BytesIO(), 0
+    with writer_of(buffer, schema) as writer:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group).cast(schema)
+            rows = np.arange(table.num_rows)
+            is_gone = np.isin(rows + start, gone)
+            if is_gone.any():
+                table = _rebuilt(table.take(pa.array(rows, mask=is_gone)))
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            start += table.num_rows
+    return buffer.getvalue()
+
+
+def has_ids(data: memoryview | bytes, ids: Collection[str]) -> Iterator[bool]:
+    """True for each row group with one of some ids."""
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+    wanted = pa.array(sorted(ids), pa.string())
+    for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
+        found = file.read_row_group(group, ["id"]).column("id").cast(pa.string())
+        yield bool(pc.any(pc.is_in(found, wanted)).as_py())
+
+
+def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:
+    """Arrow IPC stream of a sent table without some rows.
+
+    None where the table has none of them.
+
+    Parameters
+    ----------
+    is_gone
+        Tells by id, and by assertion where the table names any.
+    """
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        table = reader.read_all()
+    if "id" not in table.column_names:
+        return None
+    ids = map(str, table.column("id").to_pylist())
+    tests = table.column(ASSERTION).to_pylist() if ASSERTION in table.column_names else repeat(None)
+    gone = np.fromiter(map(is_gone, ids, tests), dtype=np.bool_, count=table.num_rows)
+    if not gone.any():
+        return None
+    left = _rebuilt(table.filter(pa.array(~gone)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, left.schema) as writer:
+        writer.write_table(left)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _rebuilt(table: pa.Table) -> pa.Table:
+    """Table whose dictionaries hold no value that no row has."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            values = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field, values.cast(field.type))
+    return table
 
 
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -24,16 +25,18 @@ from outrider.dataops.state.improvement_tables import (
     DatasetRow,
     DatasetRowFile,
     DatasetVersion,
+    ErasedVersion,
     of_dataset,
 )
 from outrider.dataops.state.tables import table_of
-from outrider.errors import NotFound
+from outrider.errors import Erased, NotFound
 
 from .digests import NOT_CONTENT, digests_of
 from .row_files import conform, schema_of_file
 from .stored_rows import Run, StoredRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
+_ERASED = table_of(ErasedVersion)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
 """File and position of a row."""
@@ -157,23 +160,45 @@ def newest(connection: Connection, dataset: str) -> Version | None:
     return None if row is None else Version(**row._mapping)
 
 
-def get(connection: Connection, dataset: str, number: int | None = None) -> Version:
-    """Dataset version by number, the newest by default.
+def get(connection: Connection, dataset: str, number: int | str | None = None) -> Version:
+    """Dataset version by number or digest, the newest by default.
 
     Raises
     ------
     NotFound
         If there is no such dataset or version.
+    Erased
+        If a version had that digest until rows were erased from it.
     """
     query = select(_VERSION).where(_VERSION.c.dataset == dataset)
     if number is not None:
-        query = query.where(_VERSION.c.number == number)
+        query = query.where((_VERSION.c.digest if isinstance(number, str) else _VERSION.c.number) == number)
     row = connection.execute(query.order_by(_VERSION.c.number.desc()).limit(1)).first()
+    if row is None and isinstance(number, str):
+        _check_erased(connection, dataset, number)
     if row is None:
         raise NotFound(
             f"no dataset {dataset!r}" if number is None else f"dataset {dataset!r} has no version {number}"
         )
     return Version(**row._mapping)
+
+
+def _check_erased(connection: Connection, dataset: str, digest: str) -> None:
+    query = select(_ERASED).where(_ERASED.c.dataset == dataset, _ERASED.c.digest == digest)
+    pointer = connection.execute(query.order_by(_ERASED.c.number.desc()).limit(1)).first()
+    if pointer is not None:
+        now = get(connection, dataset, int(pointer.number))
+        at = datetime.fromtimestamp(pointer.at_us / 1e6, UTC).isoformat(timespec="seconds")
+        raise Erased(
+            f"{now.id} had digest {digest} until {pointer.rows} of its rows were erased at {at}; "
+            f"its digest is now {now.digest}"
+        )
+
+
+def is_erased_from(connection: Connection, version: Version) -> bool:
+    """True where rows were erased since the version was read."""
+    at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
+    return connection.scalar(select(_VERSION.c.digest).where(*at)) != version.digest
 
 
 def all_versions(connection: Connection) -> list[Version]:
@@ -195,7 +220,7 @@ def schema_of(connection: Connection, objects: ObjectStore, version: Version) ->
     first = connection.execute(_files(version).limit(1)).first()
     if first is None:
         raise NotFound(f"{version.id} has no file in the database; restore a backup that has it")
-    return schema_of_file(objects.mapped(first.sha256))
+    return schema_of_file(_content(objects, version, first.sha256))
 
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
@@ -214,6 +239,15 @@ def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[s
     """Rows of the newest version among some ids, by id."""
     found = connection.execute(_LIVING, named(dataset, ids)).all()
     return {life.origin.record_id: life for life in map(_life, found)}
+
+
+def lives_everywhere(connection: Connection, ids: Sequence[str]) -> list[tuple[str, Life]]:
+    """Every life of some rows in all datasets, each with its dataset."""
+    places = ("dataset", "file", "position", "number")
+    values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
+    query = _lives().add_columns(_ROW.c.dataset).where(_ROW.c.record_id.in_(values))
+    rows = connection.execute(query.order_by(*(_ROW.c[name] for name in places)))
+    return [(dataset, _life(row)) for *row, dataset in rows]
 
 
 def named(dataset: str, ids: Sequence[str]) -> dict[str, str]:
@@ -236,13 +270,17 @@ def read_table(
     *,
     part: str | None = None,
     columns: Sequence[str] | None = None,
+    since: int = 0,
 ) -> pa.Table:
-    """Rows of a version as a table, all columns unless named."""
+    """Rows of a version as a table, all columns unless named.
+
+    With ``since``, only those of files that this version and later ones added.
+    """
     schema = schema_of(connection, objects, version)
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-    stored = stored_rows(connection, version, part=part)
-    tables = [one.read(objects.mapped(one.sha256), schema) for one in stored]
+    stored = stored_rows(connection, version, part=part, since=since)
+    tables = [one.read(_content(objects, version, one.sha256), schema) for one in stored]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
@@ -278,7 +316,7 @@ def take(
         chosen = [found[ids[row]] for row in rows]
         runs = [run for file in {file for file, _, _ in chosen} for run in _runs(files[file])]
         places = [(file, at) for file, at, _ in chosen]
-        table = conform(rows_at(objects.mapped(sha256), runs, places, schema.names), schema)
+        table = conform(rows_at(_content(objects, version, sha256), runs, places, schema.names), schema)
         labels = {row: told for row, (_, _, told) in enumerate(chosen) if told is not None}
         tables.append(with_labels(table, labels))
         order += rows
@@ -289,12 +327,14 @@ def _runs(file: Any) -> list[Run]:
     return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
 
 
-def stored_rows(connection: Connection, version: Version, *, part: str | None = None) -> list[StoredRows]:
+def stored_rows(
+    connection: Connection, version: Version, *, part: str | None = None, since: int = 0
+) -> list[StoredRows]:
     """Rows of a version or part by object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
     runs: list[tuple[str, list[Run]]] = []
     absent: dict[int, NDArray[np.int64]] = {}
-    for file in connection.execute(_files(version)).all():
+    for file in connection.execute(_files(version).where(_FILE.c.file >= since)).all():
         mine = runs_of(file.file, file.rows, file.parts, file.packed)
         chosen = [run for of, run in mine if part is None or of is None or of == part]
         drop = set(gone[file.file]) - labels[file.file].keys()
@@ -501,6 +541,15 @@ def _files(version: Version) -> Select[Any]:
     living = or_(_FILE.c.ended.is_(None), _FILE.c.ended > version.number)
     query = select(_FILE).where(_FILE.c.dataset == version.dataset, _FILE.c.file <= version.number, living)
     return query.order_by(_FILE.c.file)
+
+
+def _content(objects: ObjectStore, version: Version, sha256: str) -> memoryview:
+    try:
+        return objects.mapped(sha256)
+    except NotFound as error:
+        raise NotFound(
+            f"{version.id}: {error}; rows were erased from it just now (read it again), or its file is lost"
+        ) from None
 
 
 def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.state.improvement_tables import (
     DatasetVersion,
+    ErasedVersion,
     GateVerdict,
     Job,
     LineageEdge,
@@ -23,6 +24,7 @@ _EDGE = table_of(LineageEdge)
 _MODEL = table_of(ModelVersion)
 _DATASET = table_of(DatasetVersion)
 _JOB = table_of(Job)
+_ERASED = table_of(ErasedVersion)
 _VERDICT = table_of(GateVerdict)
 _ADD_EDGE = insert(_EDGE).on_conflict_do_nothing()
 
@@ -113,6 +115,33 @@ def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> boo
     return connection.execute(query.limit(1)).first() is not None
 
 
+def models_made_from(connection: Connection, datasets: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Model versions made from dataset versions, or from such models.
+
+    Parameters
+    ----------
+    datasets
+        Nodes with the role that they had, such as ``("digits-flagged@2", "fresh")``.
+    """
+    made = select(_EDGE.c.child, _EDGE.c.parent, _EDGE.c.role).where(
+        _EDGE.c.child_kind == "model", _EDGE.c.parent_kind == "dataset"
+    )
+    first = {child for child, parent, role in connection.execute(made) if (parent, role) in datasets}
+    edges = select(_EDGE.c.parent, _EDGE.c.child).where(
+        _EDGE.c.child_kind == "model", _EDGE.c.parent_kind == "model"
+    )
+    children: dict[str, list[str]] = {}
+    for parent, child in connection.execute(edges):
+        children.setdefault(parent, []).append(child)
+    found, waiting = set(first), list(first)
+    while waiting:
+        new = set(children.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    named = (name.rpartition("@") for name in found)
+    return sorted((model, version) for model, _, version in named)
+
+
 def outcome_of(*, promoted: bool, passed: bool, status: str | None) -> str:
     """Outcome of a candidate's verdict, in a word.
 
@@ -145,7 +174,8 @@ def trace(
     version
         The champion by default.
     start
-        Kind and id of another node to trace from, such as ``dataset:digits-flagged@7``.
+        Kind and id of another node to trace from, such as ``dataset:digits-flagged@7``; a dataset version
+        also by its digest, or by one that it had until rows were erased.
 
     Raises
     ------
@@ -191,6 +221,8 @@ def _root(connection: Connection, model: str, version: str | None) -> tuple[str,
 
 def _named(connection: Connection, start: str) -> tuple[str, str]:
     kind, _, name = start.partition(":")
+    if kind == "dataset" and "@" not in name:
+        name = _of_digest(connection, name) or name
     is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == name)
     is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == name)
     found = any(
@@ -201,6 +233,15 @@ def _named(connection: Connection, start: str) -> tuple[str, str]:
             f"start: no lineage of {start!r}; kind:id of a node expected, such as dataset:digits-flagged@7"
         )
     return kind, name
+
+
+def _of_digest(connection: Connection, digest: str) -> str | None:
+    """Name of the newest dataset version that has a digest, or had it until rows were erased."""
+    for table in (_DATASET, _ERASED):
+        query = select(table.c.dataset, table.c.number).where(table.c.digest == digest)
+        if row := connection.execute(query.order_by(table.c.number.desc()).limit(1)).first():
+            return node_id(row.dataset, row.number)
+    return None
 
 
 def _complete(connection: Connection, node: dict[str, Any]) -> None:
@@ -263,7 +304,22 @@ def _dataset_facts(connection: Connection, name: str) -> dict[str, Any]:
     if row is None:
         return {}
     counts: dict[str, Any] = row.manifest["counts"]
-    return {"rows": row.rows, "digest": row.digest, "created_us": row.created_us} | counts
+    facts = {"rows": row.rows, "digest": row.digest, "created_us": row.created_us} | counts
+    if row.manifest.get("erased"):
+        facts["erased"] = _erased_facts(connection, dataset, int(number), row.digest)
+    return facts
+
+
+def _erased_facts(connection: Connection, dataset: str, number: int, digest: str) -> dict[str, Any]:
+    """Rows that were erased from a version, its digest now and those that it had."""
+    query = select(_ERASED).where(_ERASED.c.dataset == dataset, _ERASED.c.number == number)
+    gone = connection.execute(query.order_by(_ERASED.c.at_us)).all()
+    return {
+        "rows": sum(row.rows for row in gone),
+        "digest": digest,
+        "digests_before": [row.digest for row in gone],
+        "at_us": gone[-1].at_us if gone else None,
+    }
 
 
 def _job_facts(connection: Connection, name: str) -> dict[str, Any]:

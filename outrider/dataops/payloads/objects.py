@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -40,8 +40,11 @@ class ObjectStore(Protocol):
     def size(self, digest: str) -> int:
         """Bytes of that digest; raises NotFound."""
 
+    def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
+        """Digests of all objects that nothing wrote or touched since."""
+
     def remove(self, digest: str) -> None:
-        """Delete durably, if there is one."""
+        """Delete durably, if there is one; mapped bytes stay readable."""
 
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
@@ -126,6 +129,14 @@ class LocalObjects:
             return self._path(digest).stat().st_size
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
+
+    def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
+        """Digests of all objects that nothing wrote or touched since."""
+        before = time.time() - older_than_s
+        for path in sorted(self.folder.glob("??/*")):
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if path.stat().st_mtime <= before:
+                    yield path.name
 
     def remove(self, digest: str) -> None:
         """Delete durably, if there is one."""

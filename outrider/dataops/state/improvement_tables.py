@@ -174,6 +174,27 @@ def of_dataset(rows: Any, dataset: str | BindParameter[str]) -> ColumnElement[bo
     return condition
 
 
+class ErasedVersion(SQLModel, table=True):
+    """Digest of a dataset version before rows were erased."""
+
+    __tablename__ = "erased_version"
+    __table_args__ = (Index("erased_version_digest", "digest"),)
+    dataset: str = Field(primary_key=True)
+    number: int = Field(primary_key=True)
+    digest: str = Field(primary_key=True)
+    rows: int
+    """Rows that were erased then."""
+    at_us: int
+
+
+class ErasedObject(SQLModel, table=True):
+    """Unnamed object with erased rows, still to be deleted."""
+
+    __tablename__ = "erased_object"
+    sha256: str = Field(primary_key=True)
+    at_us: int
+
+
 class Quarantine(SQLModel, table=True):
     """Row that a dataset refused, with reasons and state. No row is deleted."""
 

@@ -76,6 +76,8 @@ class DatasetManifest(TypedDict):
     bytes: int
     """Size of the files that hold its rows."""
     changes: NotRequired[DatasetChanges]
+    erased: NotRequired[int]
+    """Rows that were erased from it."""
     unfit: NotRequired[dict[str, str]]
     """Columns that no model reads, null where the values did not fit, with the reason."""
     counts: RowCounts

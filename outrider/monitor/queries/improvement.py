@@ -51,6 +51,8 @@ class DatasetView:
     """Expectations that it does not meet, without being refused."""
     has_docs: bool = False
     """True where its Data Docs are kept."""
+    erased: int = 0
+    """Rows that were erased from it."""
 
 
 def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
@@ -118,4 +120,5 @@ def dataset_view(row: Version) -> DatasetView:
         changes=row.manifest.get("changes", {"added": row.added, "relabelled": 0, "removed": 0}),
         warnings=tuple(validation.get("warnings", ())),
         has_docs="data_docs" in validation,
+        erased=int(row.manifest.get("erased", 0)),
     )

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from outrider.errors import (
+    Erased,
     GateRefused,
     JournalFull,
     NotFound,
@@ -36,6 +37,7 @@ from outrider.monitor.settings.reload import ConfigState
 
 _STATUS: dict[type[OutriderError], int] = {
     NotFound: 404,
+    Erased: 410,
     SchemaMismatch: 422,
     ValidationRefused: 422,
     GateRefused: 409,

@@ -19,6 +19,7 @@ from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.datasets.references import open_if_any
+from outrider.dataops.datasets.row_files import ASSERTION
 from outrider.dataops.datasets.suite_files import read_suite
 from outrider.dataops.datasets.validation import Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
@@ -33,7 +34,7 @@ from .checks_process import JudgedRows, judged
 from .context import JobContext
 from .dataset_leaks import imported_leaks, settled
 
-PROVENANCE = ("provenance.assertion", "provenance.label_source")
+PROVENANCE = (ASSERTION, "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
 NOT_ASKED: Mapping[str, Any] = {"rows": 0, "quarantined": 0}
 """Validation of a version that adds no row."""

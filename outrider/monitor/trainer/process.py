@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets.changes import StaleParent
+from outrider.dataops.datasets.erased import delete_unneeded
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs
@@ -144,6 +145,7 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
     """
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
+    delete_unneeded(engine, objects)
     return JobContext(settings, engine, objects, journal, targets_of(settings), stop)
 
 

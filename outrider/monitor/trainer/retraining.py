@@ -19,6 +19,7 @@ from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.versions import Version
@@ -146,9 +147,12 @@ class Retraining:
             device=self.device,
             progress=self._progress,
         )
+        with context.engine.connect() as connection:
+            _check_whole(connection, fresh_version, replay_version)
         digest = context.objects.put(dump_weights(state))
         how = "from scratch" if self.job.params.get("from_scratch") else f"fine-tuned from {champion.version}"
         with write(context.engine) as connection:
+            _check_whole(connection, fresh_version, replay_version)
             candidate = models.register(
                 connection,
                 model=self.job.model,
@@ -373,6 +377,13 @@ class Retraining:
         self.result["epoch"] = epoch
         self.result["loss"] = round(loss, 6)
         self._note("train")
+
+
+def _check_whole(connection: Connection, *learned: Version | None) -> None:
+    """Have training begin anew where rows were erased meanwhile."""
+    for version in learned:
+        if version is not None and datasets.is_erased_from(connection, version):
+            raise StaleParent(f"rows were erased from {version.id} while it was learned from")
 
 
 def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:

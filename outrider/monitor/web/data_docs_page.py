@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.data_docs import POLICY
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.errors import NotFound
+from outrider.errors import Erased, NotFound
 from outrider.monitor.http.common import StoredNumber
 from outrider.monitor.http.error_page import HEADERS
 
@@ -26,6 +26,8 @@ def data_docs_routes(engine: Engine, objects: ObjectStore) -> APIRouter:
         with engine.connect() as connection:
             found = datasets.get(connection, name, number)
         kept = found.manifest["validation"].get("data_docs")
+        if found.model == model and kept is None and found.manifest.get("erased"):
+            raise Erased(f"{found.id} has no Data Docs any more: they told figures of rows that were erased")
         if found.model != model or kept is None:
             raise NotFound(f"{found.id} has no Data Docs: it was validated before they were kept")
         return Response(gzip.decompress(objects.get(kept)), media_type="text/html", headers=_HEADERS)

@@ -12,6 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.diff_reasons import reasons
+from outrider.dataops.datasets.erased import erase_rows
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
@@ -19,6 +20,7 @@ from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
 from outrider.monitor.queries import dataset_diff
 from outrider.monitor.server.app import build_app
+from outrider.monitor.web.data_docs_page import data_docs_routes
 from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 
@@ -187,3 +189,21 @@ def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, t
     with write(own.engine) as connection:
         connection.execute(text("UPDATE dataset_version SET model = 'other' WHERE dataset = 'kept'"))
     assert get(app, f"/m/{MODEL}/datasets/kept/2").status_code == 404
+
+
+def test_a_version_says_that_rows_were_erased(app: FastAPI, own: Sample, tmp_path: Path) -> None:
+    objects = LocalObjects(tmp_path / "objects")
+    documents = build_app(fault=lambda: None, routers=[data_docs_routes(own.engine, objects)])
+    docs = f"/m/{MODEL}/datasets/kept/1/data-docs"
+    assert get(documents, docs).status_code == 404
+    assert "erased" not in get(app, f"/m/{MODEL}/datasets/kept/2").text
+    erase_rows(own.engine, objects, ["c"])
+    first = get(app, f"/m/{MODEL}/datasets/kept/1").text
+    assert "1 row erased from this version" in first
+    assert "its file is gone" not in first
+    second = get(app, f"/m/{MODEL}/datasets/kept/2").text
+    assert "erased" not in second
+    assert "<td>removed</td>" not in second
+    gone = get(documents, docs)
+    assert gone.status_code == 410
+    assert "they told figures of rows that were erased" in gone.text

@@ -1,0 +1,260 @@
+"""Erasure of records from all versions of all datasets.
+
+A row file is written anew with the erased rows null at their places: the places of all other rows, and with
+them their lives, provenance and digests, stay as they are. In the database one life without content is left
+at each place, which ends with the version that it begins with: every reader passes over it as over any row
+that is gone. The digest of each version that held a row is made anew from the sum of the other rows' lanes;
+the old sum, from which the row could be told, is overwritten. The old digest stays as a pointer.
+
+New files are written first, one transaction exchanges everything, and old objects are deleted behind it: what
+dies in between leaves the old state or the new one, and objects that the next call deletes.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as insert_new
+
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    ErasedObject,
+    ErasedVersion,
+    Job,
+    Quarantine,
+)
+from outrider.dataops.state.tables import table_of
+
+from .erasure.plan import ErasurePlan, FoundRows, find_rows, make_plan
+from .versions import Life
+
+_VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
+_ERASED, _OBJECT = table_of(ErasedVersion), table_of(ErasedObject)
+_QUARANTINE, _JOB = table_of(Quarantine), table_of(Job)
+LEFT_S = 86_400.0
+"""Age of an unnamed object that no commit is about to name."""
+_TRIES = 5
+"""Plans that commits beside may overtake, until one is made with the lock held."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedVersions:
+    """Versions that lost rows, and models that learned from them."""
+
+    versions: list[tuple[str, int, str, str]] = field(default_factory=list)
+    """Dataset, number, digest before and digest now."""
+    models: list[tuple[str, str]] = field(default_factory=list)
+    """Model and version: trained on the rows, or made from such a model."""
+    rows: int = 0
+    """Rows of datasets, a relabelled one once."""
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErasableRows:
+    """Rows that an erasure would take, counted."""
+
+    rows: int
+    versions: list[tuple[str, int]]
+    models: list[tuple[str, str]]
+    quarantined: int
+
+
+def erasable_rows(engine: Engine, record_ids: Sequence[str], *, model: str | None = None) -> ErasableRows:
+    """Rows of records in datasets, counted; nothing is changed."""
+    with engine.connect() as connection:
+        found = find_rows(connection, record_ids, model)
+        versions = [(version.dataset, version.number) for version, _ in found.held()]
+        refused = _count_quarantined(connection, found)
+        return ErasableRows(_count_rows(found), versions, found.models(connection), refused)
+
+
+def erase_rows(
+    engine: Engine,
+    store: ObjectStore,
+    record_ids: Sequence[str],
+    *,
+    model: str | None = None,
+    is_alone: bool = False,
+    reached: Callable[[str], None] = lambda _step: None,
+) -> ErasedVersions:
+    """Erase the rows of records from every version of every dataset.
+
+    Rows of the same id in other datasets go too, and cases of behavioral tests that were made of the records;
+    so do their names in reports of leaks and warnings, their part in counts and aggregates, the Data Docs of
+    versions that held them, and their rows in tables that were sent. A record without any is no error.
+
+    Parameters
+    ----------
+    model
+        Of the records: datasets of other models, where the same id is another record's, stay as they are.
+        None for all models.
+    is_alone
+        True where no other process uses the store: unnamed objects with the rows, such as those of a commit
+        that failed, go whatever their age. Else those that are younger than a day stay, which a commit may be
+        about to name.
+    reached
+        Called with the name of each step that is done, where a crash may come.
+    """
+    delete_unneeded(engine, store, reached=reached)
+    erased = _erase(engine, store, record_ids, model, reached, left_s=0.0 if is_alone else LEFT_S)
+    delete_unneeded(engine, store, reached=reached)
+    return erased
+
+
+def delete_unneeded(
+    engine: Engine, store: ObjectStore, *, reached: Callable[[str], None] = lambda _step: None
+) -> int:
+    """Delete objects that an erasure left unnamed; return how many there were."""
+    with engine.connect() as connection:
+        unneeded = list(connection.scalars(select(_OBJECT.c.sha256).order_by(_OBJECT.c.sha256)))
+        free = [digest for digest in unneeded if not _is_named(connection, digest)]
+    for digest in free:
+        store.remove(digest)
+        reached("object deleted")
+    if unneeded:
+        with write(engine) as connection:
+            _scrub(connection)
+            connection.execute(delete(_OBJECT).where(_OBJECT.c.sha256.in_(unneeded)))
+        reached("objects forgotten")
+    return len(free)
+
+
+def _erase(
+    engine: Engine,
+    store: ObjectStore,
+    record_ids: Sequence[str],
+    model: str | None,
+    reached: Callable[[str], None],
+    *,
+    left_s: float,
+) -> ErasedVersions:
+    for _ in range(_TRIES):
+        with engine.connect() as connection:
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
+        reached("planned")
+        with write(engine) as connection:
+            if find_rows(connection, record_ids, model).state == plan.found.state:
+                erased = _apply(connection, plan, reached)
+                break
+    else:
+        with write(engine) as connection:
+            plan = make_plan(
+                connection, store, find_rows(connection, record_ids, model), reached, left_s=left_s
+            )
+            erased = _apply(connection, plan, reached)
+    reached("committed")
+    return erased
+
+
+def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], None]) -> ErasedVersions:
+    """Exchange files, rows and versions, in the caller's write transaction."""
+    at_us = now_us()
+    _scrub(connection)
+    for file in plan.files:
+        connection.execute(
+            update(_FILE)
+            .where(_FILE.c.dataset == file.dataset, _FILE.c.file == file.file)
+            .values(sha256=file.sha256, bytes=file.bytes)
+        )
+    reached("files exchanged")
+    for dataset, lives in plan.found.lives.items():
+        _replace_lives(connection, dataset, lives)
+    reached("rows exchanged")
+    for changed in plan.versions:
+        values = {name: getattr(changed, name) for name in ("manifest", "rows", "digest", "state")}
+        before = changed.before
+        at = _VERSION.c.dataset == before.dataset, _VERSION.c.number == before.number
+        connection.execute(update(_VERSION).where(*at).values(values))
+        if changed.is_erased:
+            pointer = {"dataset": before.dataset, "number": before.number, "digest": before.digest}
+            gone = {"rows": before.rows - changed.rows, "at_us": at_us}
+            connection.execute(insert_new(_ERASED).values(pointer | gone).on_conflict_do_nothing())
+    reached("versions exchanged")
+    quarantined = _count_quarantined(connection, plan.found)
+    for refused in _quarantined(plan.found):
+        connection.execute(delete(_QUARANTINE).where(*refused))
+    for job, digest in plan.uploads.items():
+        params = connection.execute(select(_JOB.c.params).where(_JOB.c.id == job)).scalar_one()
+        connection.execute(update(_JOB).where(_JOB.c.id == job).values(params={**params, "object": digest}))
+    if plan.unneeded:
+        rows = [{"sha256": digest, "at_us": at_us} for digest in sorted(plan.unneeded)]
+        connection.execute(insert_new(_OBJECT).on_conflict_do_nothing(), rows)
+    reached("applied")
+    return ErasedVersions(
+        [
+            (changed.before.dataset, changed.before.number, changed.before.digest, changed.digest)
+            for changed in plan.versions
+            if changed.is_erased
+        ],
+        list(plan.models),
+        _count_rows(plan.found),
+        quarantined,
+    )
+
+
+def _replace_lives(connection: Connection, dataset: str, lives: Iterable[Life]) -> None:
+    """Put one life without content, which no version has, in the place of all lives of a row."""
+    places = sorted({life.place for life in lives})
+    for file, position in places:
+        at = _ROW.c.dataset == dataset, _ROW.c.file == file, _ROW.c.position == position
+        connection.execute(delete(_ROW).where(*at))
+    rows = [
+        DatasetRow(
+            dataset=dataset,
+            file=file,
+            position=position,
+            number=file,
+            removed=file,
+            record_id=_no_record(dataset, file, position),
+        ).model_dump()
+        for file, position in places
+    ]
+    connection.execute(insert(_ROW), rows)
+
+
+def _no_record(dataset: str, file: int, position: int) -> str:
+    """Id in the place of a record's, which none has."""
+    return f"erased:{blake2b(f'{dataset}@{file}:{position}'.encode(), digest_size=16).hexdigest()}"
+
+
+def _scrub(connection: Connection) -> None:
+    """Have what this connection deletes overwritten."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA secure_delete = ON")
+
+
+def _count_rows(found: FoundRows) -> int:
+    return len({(dataset, *life.place) for dataset, lives in found.lives.items() for life in lives})
+
+
+def _count_quarantined(connection: Connection, found: FoundRows) -> int:
+    counts = select(func.count()).select_from(_QUARANTINE)
+    return sum(connection.execute(counts.where(*refused)).scalar_one() for refused in _quarantined(found))
+
+
+def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
+    """Conditions on quarantined rows, for some of the records at a time."""
+    ids = sorted(found.ids)
+    for start in range(0, len(ids), 500):
+        refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
+        if found.refusing is not None:
+            refused.append(_QUARANTINE.c.dataset.in_(sorted(found.refusing)))
+        yield refused
+
+
+def _is_named(connection: Connection, digest: str) -> bool:
+    """True where a file of rows, Data Docs or a table that was sent have this content."""
+    docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
+    named: Collection[bool] = [
+        connection.execute(select(1).where(column == digest).limit(1)).first() is not None
+        for column in (_FILE.c.sha256, docs, _JOB.c.params["object"].as_string())
+    ]
+    return any(named)

@@ -1,0 +1,1 @@
+"""Erasure of rows from dataset versions, step by step."""

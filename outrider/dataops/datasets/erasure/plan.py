@@ -1,0 +1,364 @@
+"""Plan of an erasure: rows that go, versions without them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Row, or_, select, tuple_
+
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.digests import NOT_CONTENT, digests_of, lanes, version_digest
+from outrider.dataops.datasets.row_files import has_ids, table_without, without_rows
+from outrider.dataops.datasets.stored_rows import runs_of
+from outrider.dataops.datasets.versions import (
+    Life,
+    Version,
+    all_versions,
+    lives_everywhere,
+    read_table,
+    schema_of,
+)
+from outrider.dataops.models.lineage import models_made_from
+from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.state.improvement_tables import (
+    DatasetRow,
+    DatasetRowFile,
+    DatasetVersion,
+    Job,
+    ModelVersion,
+)
+from outrider.dataops.state.tables import table_of
+from outrider.errors import NotFound
+
+from .manifests import without_ids, without_lives
+from .recount import Recount, without_erased
+
+_FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
+_VERSION, _MODEL = table_of(DatasetVersion), table_of(ModelVersion)
+_PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
+"""First bytes of a row file and of an Arrow IPC stream."""
+CASES = "behavioral test"
+"""How the label source of rows begins that were cases of behavioral tests, made of records."""
+_COPY = "~"
+"""Behind the id of a case: name or number of a changed copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows of some records in datasets."""
+
+    ids: frozenset[str]
+    """Their ids in datasets: of the records, and of cases that were made of them."""
+    lives: Mapping[str, Sequence[Life]]
+    """By dataset."""
+    versions: Sequence[Version] = field(repr=False)
+    """Of all datasets that were searched."""
+    refusing: frozenset[str] | None
+    """Datasets whose quarantine was searched; None: all."""
+    files: Sequence[Row[Any]]
+    """Row files with the rows, and those that share an object with one."""
+    uploads: Mapping[str, str]
+    """By job: object of the table that was sent."""
+
+    def held(self) -> Iterator[tuple[Version, list[Life]]]:
+        """Versions with any of the rows."""
+        for version in self.versions:
+            held = [life for life in self.lives.get(version.dataset, ()) if life.is_in(version.number)]
+            if held:
+                yield version, held
+
+    @property
+    def state(self) -> object:
+        """Equal as long as a plan holds."""
+        versions = [(version.dataset, version.number, version.digest) for version in self.versions]
+        return self.ids, dict(self.lives), versions, list(self.files), dict(self.uploads)
+
+    def models(self, connection: Connection) -> list[tuple[str, str]]:
+        """Models trained on the rows, and models made from such models."""
+        used = {(version.id, "replay") for version, _ in self.held()}
+        used |= {
+            (version.id, "fresh")
+            for version, held in self.held()
+            if any(life.origin.part == "train" for life in held)
+        }
+        return models_made_from(connection, used)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedVersion:
+    """Dataset version without the rows."""
+
+    before: Version
+    manifest: dict[str, Any]
+    rows: int
+    digest: str
+    state: bytes | None
+
+    @property
+    def is_erased(self) -> bool:
+        """True where rows go."""
+        return self.rows != self.before.rows
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """Row file of a dataset with its new content."""
+
+    dataset: str
+    file: int
+    ended: int | None
+    before: str
+    sha256: str
+    bytes: int
+    less: int
+    """Bytes that it had more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasurePlan:
+    """Everything that an erasure writes."""
+
+    found: FoundRows
+    files: Sequence[ChangedFile]
+    versions: Sequence[ChangedVersion] = field(repr=False)
+    uploads: Mapping[str, str]
+    """By job: object without the rows."""
+    unneeded: frozenset[str]
+    """Objects that hold erased rows, or figures of them."""
+    models: Sequence[tuple[str, str]]
+
+
+def find_rows(connection: Connection, record_ids: Collection[str], model: str | None) -> FoundRows:
+    """Rows of records, and of cases made of them, in datasets.
+
+    ``model`` is that of the records, whose datasets are searched; None for all.
+    """
+    versions = all_versions(connection)
+    refusing = None
+    if model is not None:
+        own = {version.dataset for version in versions if version.model == model}
+        refusing = frozenset(own | {dataset_of(model)})
+        versions = [version for version in versions if version.dataset in own]
+    known = {version.dataset for version in versions}
+    ids = frozenset(record_ids) | _cases(connection, versions, frozenset(record_ids))
+    lives: dict[str, list[Life]] = defaultdict(list)
+    for dataset, life in lives_everywhere(connection, sorted(ids)):
+        if dataset in known:
+            lives[dataset].append(life)
+    files = _sharing(connection, lives)
+    return FoundRows(ids, lives, versions, refusing, files, sent_tables(connection, model))
+
+
+def sent_tables(connection: Connection, model: str | None) -> dict[str, str]:
+    """Objects of tables that were sent for a dataset, by job."""
+    sent = _JOB.c.params["object"].as_string()
+    of_model = [] if model is None else [_JOB.c.model == model]
+    query = select(_JOB.c.id, sent.label("sent")).where(
+        _JOB.c.kind == "dataset", sent.is_not(None), *of_model
+    )
+    return {row.id: row.sent for row in connection.execute(query)}
+
+
+def _cases(connection: Connection, versions: Sequence[Version], records: frozenset[str]) -> set[str]:
+    """Ids of rows that were cases of behavioral tests, made of records: ``suite/test/record~copy``."""
+    names = {
+        version.dataset
+        for version in versions
+        if any(CASES in source for source in version.manifest.get("counts", {}).get("label_sources", {}))
+    }
+    source = _ROW.c.label_source
+    query = select(_ROW.c.record_id, _ROW.c.assertion).where(
+        _ROW.c.dataset.in_(names), or_(source.startswith(CASES), source.startswith(f"weak:{CASES}"))
+    )
+    return {row for row, test in connection.execute(query) if is_case_of(row, test, records)}
+
+
+def is_case_of(row: str, test: str | None, records: Collection[str]) -> bool:
+    """True for the id of a test's case made of a record.
+
+    Of its changed copy too.
+
+    Examples
+    --------
+    >>> is_case_of("robust/typos/r/1~typos", "robust/typos", {"r/1"})
+    True
+    """
+    if test is None or not row.startswith(f"{test}/"):
+        return False
+    case = row.removeprefix(f"{test}/")
+    ends = [at for at, letter in enumerate(case) if letter == _COPY]
+    return any(case[:end] in records for end in (*ends, len(case)))
+
+
+def make_plan(
+    connection: Connection,
+    objects: ObjectStore,
+    found: FoundRows,
+    reached: Callable[[str], None],
+    *,
+    left_s: float,
+) -> ErasurePlan:
+    """Write new objects, still unnamed, and make the changed versions.
+
+    ``left_s`` is the age from which on an unnamed object with the rows is a leftover.
+    """
+    files = _files(objects, found, reached)
+    versions = [
+        changed
+        for dataset in dict.fromkeys(version.dataset for version in found.versions)
+        for changed in _changed(connection, objects, found, dataset, files)
+    ]
+    uploads = _uploads(connection, objects, found)
+    unneeded = {file.before for file in files} | {found.uploads[job] for job in uploads}
+    for changed in versions:
+        docs = changed.before.manifest.get("validation", {}).get("data_docs")
+        if docs and "data_docs" not in changed.manifest["validation"]:
+            unneeded.add(docs)
+    unneeded |= _leftovers(connection, objects, found, left_s)
+    return ErasurePlan(found, files, versions, uploads, frozenset(unneeded), found.models(connection))
+
+
+def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]) -> list[ChangedFile]:
+    """Row files that hold the rows, each content written once."""
+    rows = found.files
+    positions: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        lives = [life for life in found.lives.get(row.dataset, ()) if life.file == row.file]
+        for _, run in runs_of(row.file, row.rows, row.parts, row.packed):
+            of_run = (life.position - run.position for life in lives)
+            positions[row.sha256] |= {run.start + at for at in of_run if 0 <= at < run.rows}
+    contents: dict[str, tuple[str, int]] = {}
+    for digest, gone in positions.items():
+        try:
+            content = without_rows(objects.mapped(digest), gone)
+        except NotFound:
+            continue  # lost, and the rows with it
+        contents[digest] = objects.put(content), len(content)
+        reached("file written")
+    return [_exchanged(row, *contents[row.sha256]) for row in rows if row.sha256 in contents]
+
+
+def _exchanged(row: Row[Any], digest: str, size: int) -> ChangedFile:
+    """Row file with other content; of one that is packed with others, the size stays."""
+    size = row.bytes if row.packed is not None else size
+    return ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
+
+
+def _sharing(connection: Connection, lives: Mapping[str, Sequence[Life]]) -> list[Row[Any]]:
+    """Row files of lives, and those that are packed with them."""
+    places = sorted({(dataset, life.file) for dataset, some in lives.items() for life in some})
+    held = select(_FILE.c.sha256).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(places))
+    query = select(_FILE).where(_FILE.c.sha256.in_(held)).order_by(_FILE.c.dataset, _FILE.c.file)
+    return list(connection.execute(query)) if places else []
+
+
+def _changed(
+    connection: Connection,
+    objects: ObjectStore,
+    found: FoundRows,
+    dataset: str,
+    files: Sequence[ChangedFile],
+) -> Iterator[ChangedVersion]:
+    """Versions of a dataset that an erasure changes."""
+    lives = found.lives.get(dataset, ())
+    own = [file for file in files if file.dataset == dataset]
+    replaced = _replaced(connection, dataset) if lives else {}
+    recount = Recount(connection, objects, sorted(found.ids))
+    for version in (version for version in found.versions if version.dataset == dataset):
+        number, ended = version.number, replaced.get(version.number, frozenset())
+        sizes = {
+            file.file: (file.sha256, file.bytes, file.less)
+            for file in own
+            if file.file <= number and (file.ended is None or file.ended > number)
+        }
+        held = [life for life in lives if life.is_in(number)]
+        manifest = without_ids(
+            without_lives(version, lives, sizes=sizes, ended=ended, recount=recount), found.ids
+        )
+        if not held:
+            if manifest != version.manifest:
+                yield ChangedVersion(version, manifest, version.rows, version.digest, version.state)
+            continue
+        rows = version.rows - len(held)
+        digest, state = _digest(connection, objects, version, held, rows, sorted(found.ids))
+        yield ChangedVersion(version, manifest, rows, digest, state)
+
+
+def _replaced(connection: Connection, dataset: str) -> dict[int, frozenset[int]]:
+    """Files by the version that replaced them as a whole."""
+    query = select(_FILE.c.ended, _FILE.c.file).where(_FILE.c.dataset == dataset, _FILE.c.ended.is_not(None))
+    found: dict[int, set[int]] = defaultdict(set)
+    for ended, file in connection.execute(query):
+        found[ended].add(file)
+    return {ended: frozenset(files) for ended, files in found.items()}
+
+
+def _digest(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    held: Sequence[Life],
+    rows: int,
+    ids: Sequence[str],
+) -> tuple[str, bytes | None]:
+    """Digest of a version without rows, and the sum of the others' lanes."""
+    schema = schema_of(connection, objects, version)
+    columns = {column.name: str(column.type) for column in schema if column.name not in NOT_CONTENT}
+    if version.state is None:  # from before rows had digests: of what it holds, as its next version will have
+        left = without_erased(read_table(connection, objects, version), ids)
+        return version_digest(columns, rows, lanes(digests_of(left))), None
+    total = np.frombuffer(version.state, dtype="<u2").astype(np.uint16)
+    state = total - lanes([life.digest for life in held if life.digest is not None])
+    return version_digest(columns, rows, state), state.astype("<u2").tobytes()
+
+
+def _leftovers(
+    connection: Connection, objects: ObjectStore, found: FoundRows, older_than_s: float
+) -> set[str]:
+    """Objects with the rows that nothing names: of a commit that failed, or packed elsewhere since."""
+    docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
+    named = {
+        digest
+        for column in (_FILE.c.sha256, docs, _MODEL.c.weights, _JOB.c.params["object"].as_string())
+        for digest in connection.scalars(select(column).where(column.is_not(None)).distinct())
+    }
+    unnamed = (digest for digest in objects.digests(older_than_s=older_than_s) if digest not in named)
+    return {digest for digest in unnamed if _holds(objects, digest, found.ids)}
+
+
+def _holds(objects: ObjectStore, digest: str, ids: frozenset[str]) -> bool:
+    """True for a row file or a sent table with any of the rows."""
+    try:
+        data = objects.mapped(digest)
+    except (NotFound, ValueError):  # deleted meanwhile, or no object
+        return False
+    if bytes(data[:4]) == _PARQUET:
+        return any(has_ids(data, ids))
+    is_stream = bytes(data[:4]) == _STREAM
+    return (
+        is_stream
+        and table_without(data, lambda row, test: row in ids or is_case_of(row, test, ids)) is not None
+    )
+
+
+def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> dict[str, str]:
+    """Tables that were sent for a version and hold the rows, written without them."""
+    contents: dict[str, str] = {}
+
+    def is_gone(row: str, test: str | None) -> bool:
+        return row in found.ids or is_case_of(row, test, found.ids)
+
+    for job in connection.execute(select(_JOB).where(_JOB.c.kind == "dataset")).all():
+        if job.id not in found.uploads:
+            continue
+        if job.status == "done" and job.result.get("dataset") not in found.lives:
+            continue  # all its rows are in that dataset
+        try:
+            content = table_without(objects.mapped(found.uploads[job.id]), is_gone)
+        except NotFound:
+            continue
+        if content is not None:
+            contents[job.id] = objects.put(content)
+    return contents

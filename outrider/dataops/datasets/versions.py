@@ -306,7 +306,8 @@ def take(
     found = {key: (file, at, labels) for key, file, at, labels in connection.execute(_PLACES, named_here)}
     if (lacking := next((key for key in ids if key not in found), None)) is not None:
         raise NotFound(f"{version.id} has no row {lacking[:80]!r}")
-    files = {file.file: file for file in connection.execute(_files(version))} if ids else {}
+    held = _files(version).where(_FILE.c.file.in_({file for file, _, _ in found.values()}))
+    files = {file.file: file for file in connection.execute(held)} if ids else {}
     of_object: dict[str, list[int]] = defaultdict(list)
     for row, key in enumerate(ids):
         of_object[files[found[key][0]].sha256].append(row)
@@ -483,8 +484,10 @@ def _labels_of(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
-    table = take(connection, objects, version, ids, columns=["id", *names])
-    return {row.pop("id"): row for row in table.to_pylist()}
+    if not names:
+        return {key: {} for key in ids}
+    table = take(connection, objects, version, ids, columns=names)  # without ids: texts take longest
+    return dict(zip(ids, table.to_pylist(), strict=True))
 
 
 def kept_columns(batch: Batch) -> pa.Table:

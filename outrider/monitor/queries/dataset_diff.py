@@ -16,7 +16,7 @@ from outrider.errors import NotFound
 
 MOST_CHANGES = 20_000
 """Changes up to which a page compares versions."""
-LOOKED_ROWS, PAGE_ROWS = 500, 50
+LOOKED_ROWS, PAGE_ROWS = 250, 50
 _ROW, _FILE = table_of(DatasetRow), table_of(DatasetRowFile)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.dataops.datasets import stored_rows
-from outrider.dataops.datasets.stored_rows import Run, StoredRows, rows_at
+from outrider.dataops.datasets.stored_rows import Run, VersionRows, rows_at
 
 
 def packed(rows: int, group_rows: int) -> bytes:
@@ -45,6 +45,6 @@ def test_rows_at_positions_are_those_of_the_whole_table(
 def test_rows_that_are_gone_are_left_out(rows: int, draws: st.DataObject) -> None:
     gone = sorted(draws.draw(st.sets(st.integers(0, rows - 1))))
     data = packed(rows, 25)
-    stored = StoredRows("", [Run(1, 0, 0, rows)], {1: np.array(gone, np.int64)})
+    stored = VersionRows("", [Run(1, 0, 0, rows)], {1: np.array(gone, np.int64)})
     found = stored.read(data, pq.read_schema(pa.BufferReader(data)))
     assert found.column("inputs.x").to_pylist() == [row for row in range(rows) if row not in gone]

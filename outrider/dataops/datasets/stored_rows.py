@@ -54,7 +54,7 @@ def runs_of(
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRows:
+class VersionRows:
     """Rows of a version in one object, by file and position."""
 
     sha256: str

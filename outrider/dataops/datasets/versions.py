@@ -33,7 +33,7 @@ from outrider.errors import Erased, NotFound
 
 from .digests import NOT_CONTENT, digests_of
 from .row_files import conform, schema_of_file
-from .stored_rows import Run, StoredRows, rows_at, runs_of, with_labels
+from .stored_rows import Run, VersionRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED = table_of(ErasedVersion)
@@ -329,7 +329,7 @@ def _runs(file: Any) -> list[Run]:
 
 def stored_rows(
     connection: Connection, version: Version, *, part: str | None = None, since: int = 0
-) -> list[StoredRows]:
+) -> list[VersionRows]:
     """Rows of a version or part by object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
     runs: list[tuple[str, list[Run]]] = []
@@ -346,7 +346,7 @@ def stored_rows(
             runs[-1][1].extend(chosen)
         elif chosen:
             runs.append((file.sha256, chosen))
-    return [StoredRows(sha256, found, absent, labels) for sha256, found in runs]
+    return [VersionRows(sha256, found, absent, labels) for sha256, found in runs]
 
 
 Change = Literal["added", "removed", "changed"]

@@ -59,6 +59,8 @@ def show(name: Reference, version: VersionOption = None, config: Config = None, 
         as_json(found)
         return
     table([found], COLUMNS, empty="")
+    if found["tags"]:
+        typer.echo(f"tags: {', '.join(found['tags'])}")
     columns = found["manifest"]["columns"]
     rows = [{"column": column, "type": kind} for column, kind in columns.items()]
     table(rows, {"column": "column", "type": "type"}, empty="")

@@ -256,6 +256,8 @@ def test_versions_are_tagged_and_opened_by_tag_and_time(
         outrider.open_dataset("train@frist-labels", cache=project / "cache")
     assert run("dataset", "tag", "train", "2", "first-labels", "--move")["version"] == 2
     assert [tag["version"] for tag in run("dataset", "tag", "list", "train")["tags"]] == [2]
+    shown = [run("dataset", "show", "train", "--version", number)["tags"] for number in ("1", "2")]
+    assert shown == [[], ["first-labels"]]
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 0]
     run("dataset", "tag", "remove", "train", "first-labels")
     with pytest.raises(OutriderError, match="has no tag 'first-labels'; it has none"):

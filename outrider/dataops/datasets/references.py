@@ -175,6 +175,12 @@ def list_tags(connection: Connection, dataset: str | None = None) -> list[Tag]:
     return [Tag(**row._mapping) for row in connection.execute(query)]
 
 
+def tags_of(connection: Connection, version: Version) -> list[str]:
+    """Tags of a version."""
+    tags = list_tags(connection, version.dataset)
+    return [one.tag for one in tags if one.version == version.number]
+
+
 def _as_of(connection: Connection, dataset: str, us: int) -> Version:
     query = select(_VERSION.c.number).where(_VERSION.c.dataset == dataset, _VERSION.c.created_us <= us)
     number = connection.scalar(query.order_by(_VERSION.c.number.desc()).limit(1))

@@ -24,7 +24,7 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
-from outrider.dataops.datasets.references import find_version, name_of
+from outrider.dataops.datasets.references import find_version, name_of, tags_of
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
@@ -94,7 +94,7 @@ _FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=_UNSAI
 DatasetFacts: TypeAlias = Annotated[dict[str, Any], _FACTS]
 DatasetDetail: TypeAlias = Annotated[
     dict[str, Any],
-    dataclasses.replace(_FACTS, name="DatasetDetail", more={"manifest": DatasetManifest}),
+    dataclasses.replace(_FACTS, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}),
 ]
 CommittedDataset: TypeAlias = Annotated[
     dict[str, Any],
@@ -153,8 +153,9 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
             found = find_version(connection, name, number)
+            tags = tags_of(connection, found)
         manifest = {key: value for key, value in found.manifest.items() if key != "files"}
-        return _dataset(found) | {"manifest": manifest | {"bytes": found.bytes}}
+        return _dataset(found) | {"tags": tags, "manifest": manifest | {"bytes": found.bytes}}
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
     def get_provenance(name: str, number: Selector) -> Declared[DatasetRows]:

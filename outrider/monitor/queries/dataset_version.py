@@ -9,6 +9,7 @@ from sqlalchemy import Engine, select
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.diff_reasons import reasons
+from outrider.dataops.datasets.references import tags_of
 from outrider.dataops.datasets.versions import RowChange, Version
 from outrider.dataops.payloads.objects import CorruptObject, ObjectStore
 from outrider.dataops.state.improvement_tables import LineageEdge
@@ -35,6 +36,7 @@ class DatasetVersionView:
     sample: list[dict[str, Any]]
     models: list[tuple[str, str]]
     """Versions of models that were made with it, and in which role."""
+    tags: list[str]
     fault: str = ""
     """Why its rows cannot be read."""
 
@@ -78,6 +80,7 @@ def read_dataset_version(
             rows,
             sample,
             models,
+            tags_of(connection, found),
             fault,
         )
 

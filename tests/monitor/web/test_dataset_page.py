@@ -13,6 +13,7 @@ from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.erased import erase_rows
+from outrider.dataops.datasets.references import set_tag
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
@@ -189,6 +190,13 @@ def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, t
     with write(own.engine) as connection:
         connection.execute(text("UPDATE dataset_version SET model = 'other' WHERE dataset = 'kept'"))
     assert get(app, f"/m/{MODEL}/datasets/kept/2").status_code == 404
+
+
+def test_a_version_shows_its_tags(app: FastAPI, own: Sample) -> None:
+    with write(own.engine) as connection:
+        set_tag(connection, "kept", "reviewed", "2", moves=False, now_us=1)
+    assert "<dt>tags</dt><dd>reviewed</dd>" in get(app, f"/m/{MODEL}/datasets/kept/2").text
+    assert "<dt>tags</dt>" not in get(app, f"/m/{MODEL}/datasets/kept/1").text
 
 
 def test_a_version_says_that_rows_were_erased(app: FastAPI, own: Sample, tmp_path: Path) -> None:

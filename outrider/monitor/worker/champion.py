@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
-from outrider.dataops.journal.stored_rows import StoredRows
+from outrider.dataops.journal.stored_rows import BlockRows
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
@@ -207,7 +207,7 @@ def _identify(
     return np.array(kept, dtype=np.intp), conflicts, counts
 
 
-def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
+def label_columns(labels: BlockRows, target: str) -> dict[str, list[Any]]:
     """Columns of a label block. The whole label is kept as JSON, the target also as text."""
     table = labels.table
     fields = {

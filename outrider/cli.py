@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "rejected": "List refused records by reason and field, newest first.",
     "flags": "Show flags, newest first.",
     "compare": "Compare candidates with production on traffic; a verdict without labels.",
+    "comparisons": "List comparisons that the service keeps; remove one.",
     "record": "Record traffic that reaches the running service, for compare.",
     "replay": "Judge stored traffic again and compare flags; or send files of records.",
     "review": "Review flags one after another: was the model wrong?",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from outrider.dataops.payloads.objects import LocalObjects
 
 DatasetPart: TypeAlias = Literal["train", "held_out"]
+CACHED_ROWS = 65_536
+"""Most rows of a batch of the Arrow file that is mapped."""
 
 
 def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Path | None = None) -> "Batch":
@@ -140,7 +142,7 @@ def _rows_of_folder(
     with _opened(folder, reference) as (connection, objects, version, data):
 
         def write(file: BinaryIO) -> None:
-            rows = scan(connection, objects, version, part=part)
+            rows = scan(connection, objects, version, part=part, batch_rows=CACHED_ROWS)
             file.writelines(ipc_stream(rows.schema, rows))
 
         rows = CachedRows(version.dataset, version.number, version.digest, part)

@@ -1,10 +1,11 @@
 """nginx's latency for its clients with the copies that ``outrider compare --listen`` asks for, and without.
 
-Debian's nginx stands before a classifier of intents that is a process of its own. It has the same site three
-times: without copies, with the copies as the command prints them, and with copies to a listener that is
-stopped by SIGSTOP. Requests go to the sites in turn, one by one, each over a connection that is kept. The
-candidate's questions are paused: the command asks nothing before a copy of each look came, and then at most
-one question in a thousand seconds (``--rate 0.001``).
+Debian's nginx stands before a classifier of intents that is a process of its own. It has the same site four
+times: without copies, with the copies as the command prints them, with copies to a listener that is stopped
+by SIGSTOP, and with copies to another nginx that answers 204 and does nothing else: what mirroring costs by
+itself; the rest is the listener's processor time on the same cores. Requests go to the sites in turn, one by
+one, each over a connection that is kept. The candidate's questions are paused: the command asks nothing
+before a copy of each look came, and then at most one question in a thousand seconds (``--rate 0.001``).
 """
 
 import contextlib
@@ -31,14 +32,18 @@ DATA = f"clinc150, {ROUNDS} rounds of {TURNS} requests to each site in turn; by 
 
 
 def main() -> None:
-    """Print p50 and p99 of both sites with copies against the one without."""
+    """Print p50 and p99 of the sites with copies against the one without."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         production = stack.enter_context(intents(32))
-        ports = {name: free_port() for name in ("without", "answering", "stopped")}
-        copies = {name: free_port() for name in ("answering", "stopped")}
+        ports = {name: free_port() for name in ("without", "answering", "stopped", "idle")}
+        copies = {name: free_port() for name in ("answering", "stopped", "idle")}
         sites = [site(ports[name], production, copies.get(name)) for name in ports]
-        listeners = {name: stack.enter_context(listener(port, production)) for name, port in copies.items()}
+        listeners = {
+            name: stack.enter_context(listener(copies[name], production)) for name in ("answering", "stopped")
+        }
+        nothing = f"server {{ listen 127.0.0.1:{copies['idle']}; location / {{ return 204; }} }}"
+        stack.enter_context(nginx(folder / "idle", nothing))
         stack.enter_context(nginx(folder / "nginx", "\n".join(sites)))
         listeners["stopped"].send_signal(signal.SIGSTOP)
         stack.callback(listeners["stopped"].send_signal, signal.SIGCONT)
@@ -50,7 +55,7 @@ def main() -> None:
             mine, bare = (1e3 * float(np.median(seconds[each])) for each in (name, "without"))
             Figure.of_pairs(
                 f"compare.mirror.{name}.p{quantile}", mine, "ms", f"{bare:.4g} ms without copies", ratios,
-                1 / MOST, data=DATA,
+                None if name == "idle" else 1 / MOST, data=DATA,
             ).show()  # fmt: skip
 
 

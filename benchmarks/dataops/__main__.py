@@ -5,4 +5,4 @@ from pathlib import Path
 from benchmarks.__main__ import run_area
 
 if __name__ == "__main__":
-    run_area("benchmarks.loop", Path(__file__).parent)
+    run_area("benchmarks.dataops", Path(__file__).parent)

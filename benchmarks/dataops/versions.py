@@ -2,13 +2,15 @@
 
 ``python -m benchmarks.dataops.versions [ROWS]``. Each figure is the median of pairs measured in turn.
 The floor of an append is writing the same rows as Parquet and three fsyncs; that of a removal and of a
-corrected label is one commit of a row to SQLite in ``FULL``; that of reading is pyarrow on the same files.
+corrected label is one commit of a row to SQLite in ``FULL``; that of reading is pyarrow on the same files,
+and that of random rows is a mapped Arrow file. Memory is what a process of its own grows by, at its peak.
 Delta Lake (``pip install deltalake``) does the same to the same rows, as shipped: it never calls fsync.
 """
 
 import os
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +23,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write
@@ -37,10 +42,13 @@ REALS, TEXTS = 24, 6
 DATA = "34 columns: 24 reals, 6 texts of 4 values, id, time, version and label"
 
 
-def rows_of(count: int, seed: int, prefix: str) -> pa.Table:
-    """Rows with ids that grow with time, as Outrider's own do."""
+def rows_of(count: int, seed: int, prefix: str, *, is_random: bool = False) -> pa.Table:
+    """Rows with ids that grow with time, as Outrider's own do, or with random ones."""
     rng = np.random.default_rng(seed)
     columns: dict[str, Any] = {"id": [f"{prefix}{row:012x}" for row in range(count)]}
+    if is_random:
+        drawn = rng.bytes(16 * count).hex()
+        columns["id"] = [drawn[at : at + 32] for at in range(0, len(drawn), 32)]
     columns["ts"] = pa.array(np.arange(count) + 1_700_000_000_000_000, pa.timestamp("us", "UTC"))
     columns["version"] = pa.array(["1"] * count)
     columns |= {f"inputs.x{place}": rng.normal(size=count) for place in range(REALS)}
@@ -53,7 +61,7 @@ class Store:
     """Dataset of Outrider in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self.engine = open_database(f"sqlite:///{folder / 'state.db'}")
         migrations.upgrade(self.engine)
         self.objects = LocalObjects(folder / "objects")
@@ -96,12 +104,19 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def show(
-    name: str, floor: Sequence[float], ours: Sequence[float], against: str, most: float, data: str
+    name: str,
+    floor: Sequence[float],
+    ours: Sequence[float],
+    against: str,
+    most: float,
+    data: str,
+    *,
+    of: str = "versions",
 ) -> None:
     """Ratio of the floor to ours, which is met at ``1 / most``."""
     pairs = [under / over for under, over in zip(floor, ours, strict=True)]
     value = statistics.median(ours) * 1000
-    figure = Figure.of_pairs(f"dataops.versions.{name}", value, "ms", against, pairs, 1 / most, data=data)
+    figure = Figure.of_pairs(f"dataops.{of}.{name}", value, "ms", against, pairs, 1 / most, data=data)
     figure.show()
 
 
@@ -142,6 +157,93 @@ def appends(folder: Path, small: Store, large: Store, rows: int) -> None:
     show(f"append_to_{SMALL}", floor, few, against, 1.5, f"{APPENDED} rows; {DATA}")
     show(f"append_to_{rows}", floor, many, against, 1.5, f"{APPENDED} rows; {DATA}")
     show("append_flat", few, many, f"the same onto {SMALL}", 1.2, f"{APPENDED} rows onto {rows}; {DATA}")
+
+
+def random_ids(folder: Path, rows: int) -> None:
+    """Rows with random ids onto many of that kind: every id goes to another page of the index."""
+    store = Store(folder / "random")
+    store.change(rows_of(rows, 2, "", is_random=True))
+    floor, took = [], []
+    for pair in range(PAIRS):
+        table = rows_of(APPENDED, 100 + pair, "", is_random=True)
+        floor.append(three_syncs(folder, table))
+        took.append(seconds(partial(store.change, table)))
+    against = "Parquet write and 3 fsyncs of the same rows"
+    show(f"append_random_ids_to_{rows}", floor, took, against, 1.5, f"{APPENDED} rows; {DATA}")
+
+
+def memory(folder: Path, large: Store) -> None:
+    """Growth of a process by the commits of an append, a removal and other labels, one after the other."""
+    path, batch = folder / "some.arrow", large.read()
+    places = np.random.default_rng(6).choice(batch.rows, 2 * CHANGED, replace=False)
+    table = pa.Table.from_batches([batch.take(places).to_arrow()])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.dataops.versions",
+        "--grow",
+        str(folder / "large"),
+        str(path),
+    ]
+    grown = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    data = f"on {batch.rows} rows; {DATA}"
+    Figure("dataops.versions.memory", grown, "MB", "64 MB", 64 / grown, 1.0, data=data).show()
+
+
+def grow(folder: Path, path: Path) -> None:
+    """Print the megabytes by which this process grows at its peak."""
+    store = Store(folder)
+    with pa.OSFile(str(path), "rb") as file:
+        known = pa.ipc.open_file(file).read_all()
+    place = known.schema.get_field_index("label.label")
+    other = known.slice(CHANGED).set_column(
+        place, "label.label", pa.array((known.slice(CHANGED).column(place).to_numpy() + 1) % 5)
+    )
+    fresh = rows_of(APPENDED, 3, "grown-")
+    store.change(rows_of(1, 4, "first-"))  # what a process loads once is not of the commit
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    store.change(fresh)
+    store.change(known.slice(0, 0), removed=known.column("id").slice(0, CHANGED).to_pylist())
+    store.change(other, source="expert")
+    print((_status("VmHWM") - before) / 1000)
+
+
+def _status(name: str) -> int:
+    """Kilobytes that the kernel tells of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def random_rows(folder: Path, large: Store) -> None:
+    """Random rows through the loader, against the same file mapped."""
+    path = folder / "rows.arrow"
+    with large.engine.connect() as connection:
+        version = datasets.get(connection, "d")
+        found = scan(connection, large.objects, version)
+    with path.open("wb") as file:
+        file.writelines(ipc_stream(found.schema, found))
+    rows = MappedRows(version.id, version.digest, path)
+    with pa.memory_map(str(path)) as mapped, pa.ipc.open_stream(mapped) as reader:
+        plain = reader.read_all()
+        rng = np.random.default_rng(5)
+        floor, took = [], []
+        for _ in range(PAIRS):
+            places = rng.integers(0, len(rows), SMALL)
+            floor.append(seconds(partial(_values, plain, places)))
+            took.append(seconds(partial(rows.take, places)))
+    show("random_rows", floor, took, "the same values of a mapped Arrow file", 2, f"{SMALL} rows; {DATA}")
+
+
+def _values(table: pa.Table, places: NDArray[np.int64]) -> dict[str, Any]:
+    """Numbers as arrays, the rest as lists: what a loader hands to a model."""
+    some = table.take(pa.array(places))
+    return {
+        name: column.to_numpy() if pa.types.is_primitive(column.type) else column.to_pylist()
+        for name, column in zip(some.column_names, some.columns, strict=True)
+    }
 
 
 def corrections(folder: Path, large: Store, table: pa.Table) -> None:
@@ -232,6 +334,9 @@ def delta(folder: Path, table: pa.Table) -> None:
 
 def main() -> None:
     """Print all figures."""
+    if sys.argv[1:2] == ["--grow"]:
+        grow(Path(sys.argv[2]), Path(sys.argv[3]))
+        return
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     with tempfile.TemporaryDirectory(dir=".") as name:
         folder = Path(name)
@@ -255,6 +360,9 @@ def main() -> None:
             data=DATA,
         ).show()
         readings(large)
+        random_rows(folder, large)
+        memory(folder, large)
+        random_ids(folder, rows)
         delta(folder, table)
 
 

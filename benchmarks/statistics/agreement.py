@@ -136,8 +136,7 @@ def equal() -> None:
     """Equal challengers that are called different at any look."""
     for case in EQUAL:
         wrong = sum(
-            any(each.verdict in ("close", "different") for each in agreements(case, seed, 4000, 0.3))
-            for seed in range(EQUAL_RUNS)
+            any(each.is_proven for each in agreements(case, seed, 4000, 0.3)) for seed in range(EQUAL_RUNS)
         )
         low, high = wilson_interval(wrong, EQUAL_RUNS)
         Figure(
@@ -181,9 +180,9 @@ def power() -> None:
             cells = []
             for rows in (8000, 32_000, 128_000):
                 case: Case = ("labels", classes(wrong), np.not_equal, LABEL)
-                found = [next(agreements(case, seed, rows, share, 1)).verdict for seed in range(POWER_RUNS)]
-                known = sum(each in ("close", "different") for each in found) / POWER_RUNS
-                same = sum(each == "same" for each in found) / POWER_RUNS
+                found = [next(agreements(case, seed, rows, share, 1)) for seed in range(POWER_RUNS)]
+                known = sum(each.is_proven for each in found) / POWER_RUNS
+                same = sum(each.verdict == "same" for each in found) / POWER_RUNS
                 cells.append(f"{same:.0%} same, {known:.0%} different" if not wrong else f"{known:.0%}")
             told = f"{wrong:.1%}".replace(".0%", "%").replace("%", " %")
             lines.append(f"| {share:.0%} | {told} | " + " | ".join(cells) + " |")

@@ -58,6 +58,24 @@ def texts_of() -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
     }
 
 
+def unseen_texts() -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+    """The same of data that no bound was chosen on, all rows of a question on one side."""
+    solved = pd.read_parquet(data_folder("gsm8k_model_solutions") / "solutions.parquet")
+    folder = data_folder("refchecker_claims")
+    checked = pd.concat([pd.read_parquet(folder / f"{name}_responses.parquet") for name in ("dolly", "nq")])
+    kinds = {
+        "gsm8k_questions": (solved.drop_duplicates("question_id"), "question_id", "question"),
+        "gsm8k_solutions": (solved, "question_id", "solution"),
+        "refchecker_responses": (checked, "id", "response"),
+    }
+    found = {}
+    for name, (table, key, column) in kinds.items():
+        is_first = table[key].isin(sorted(table[key].unique())[::2])
+        texts = table[[column]].rename(columns={column: "text"})
+        found[name] = texts[is_first], texts[~is_first]
+    return found
+
+
 def of_texts(name: str, learned: pd.DataFrame, judged: pd.DataFrame) -> tuple[Figure, Figure]:
     """Share of planted edits found, and of the other rows left alone."""
     rng = np.random.default_rng(SEED)
@@ -114,7 +132,7 @@ def main() -> None:
     lines = ["| data | planted leaks found | other rows left alone |", "|---|---|---|"]
     results: dict[str, Any] = {
         name: of_texts(name, learned.reset_index(drop=True), judged.reset_index(drop=True))
-        for name, (learned, judged) in texts_of().items()
+        for name, (learned, judged) in (texts_of() | unseen_texts()).items()
     }
     power = pd.read_parquet(data_folder("elec2") / "elec2.parquet")
     columns = ["period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer"]

@@ -68,8 +68,9 @@ class Agreement:
         Records on which they agree once half of each noise is taken off, at most 1.
     verdict
         ``same``: no difference beyond noise is proven, and one larger than the margin is ruled out.
-        ``close``: a difference is proven, and is not larger than the margin. ``different``: it is proven, and
-        may be larger. ``undecided``: too few records, or too few on which both were asked again.
+        ``close``: a difference is proven, or noise is not known, and it is not larger than the margin.
+        ``different``: one larger than the margin is proven. ``undecided``: too few records, or too few on
+        which both were asked again.
     """
 
     raw: Share
@@ -77,6 +78,11 @@ class Agreement:
     challenger_noise: Share
     beyond: Share
     verdict: Verdict
+
+    @property
+    def is_proven(self) -> bool:
+        """True where some difference beyond noise is proven, however small."""
+        return self.beyond.high < 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +180,9 @@ class Tally:
         upper = max(0.0, min(high, differs.high - (noise.low + other.low) / 2))
         # All records know the one rate: a less noisy middle than those alone that were asked about again.
         middle = min(upper, max(lower, differs.value - (noise.value + other.value) / 2))
-        if lower > 0.0:
-            verdict: Verdict = "close" if upper <= margin else "different"
-        else:
-            verdict = "same" if upper <= margin else "undecided"
         raw = Share(1.0 - differs.value, 1.0 - differs.high, 1.0 - differs.low, differs.rows)
         beyond = Share(1.0 - middle, 1.0 - upper, 1.0 - lower, self.beyond.rows)
-        return Agreement(raw, noise, other, beyond, verdict)
+        return Agreement(raw, noise, other, beyond, _verdict(lower, upper, margin, self.beyond.rows))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -205,6 +207,13 @@ class Tally:
             RateSequence.from_dict(state.get("challenger_noise", {})),
             DifferenceSequence.from_dict(state.get("excess", {})),
         )
+
+
+def _verdict(low: float, high: float, margin: float, asked_twice: int) -> Verdict:
+    """Word for the bounds of a difference beyond noise; *different* only beyond the margin."""
+    if high <= margin:
+        return "same" if low <= 0.0 and asked_twice else "close"
+    return "different" if low > margin else "undecided"
 
 
 def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:

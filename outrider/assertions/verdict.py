@@ -107,6 +107,7 @@ def verdict_of(
     margin: float,
     error: float = ERROR,
     candidates: int = 1,
+    beside: int = 0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
     """Verdict on one of several candidates.
@@ -118,6 +119,8 @@ def verdict_of(
     ----------
     margin
         Share of records on which a candidate may differ beyond noise and still count as close, in (0, 1).
+    beside
+        Further respects that share the error, judged elsewhere.
     has_forecast
         Whether ``more`` is asked for: it costs ten times the verdict.
 
@@ -132,7 +135,7 @@ def verdict_of(
     if not deciding:
         why = "no answers of production and candidate can be compared"
         return CandidateVerdict("undecided", None, None, why, {})
-    confidence = 1.0 - error * PARTS["difference"] / 2 / candidates / len(deciding)
+    confidence = confidence_in(len(deciding) + beside, error=error, candidates=candidates)
     found = {
         measure: measure_verdict(
             comparison.tallies[measure, EVERYTHING],
@@ -149,6 +152,11 @@ def verdict_of(
     # The one that is farthest from its end says why.
     by = max(named, key=lambda measure: math.inf if (more := found[measure].more) is None else more)
     return CandidateVerdict(word, by, found[by].more, found[by].why, found)
+
+
+def confidence_in(respects: int, *, error: float = ERROR, candidates: int = 1) -> float:
+    """Confidence of each respect, so that all of them are right together."""
+    return 1.0 - error * PARTS["difference"] / 2 / candidates / respects
 
 
 def records_needed(
@@ -181,7 +189,7 @@ def records_needed(
     >>> records_needed(0.02, 0.0, 1.0) < records_needed(0.02, 0.01, 1.0) < records_needed(0.02, 0.01, 0.1)
     True
     """
-    confidence = 1.0 - error * PARTS["difference"] / 2 / candidates / measures
+    confidence = confidence_in(measures, error=error, candidates=candidates)
     values = _excess_of_close_calls() * min(1.0, 2 * noise) * (1 - difference)
     values[VALUES == 0.0] += (1 - min(1.0, 2 * noise)) * (1 - difference)
     values[VALUES == 1.0] += difference
@@ -219,7 +227,7 @@ class Bounding:
 
     def word(self, tally: Tally, margin: float) -> Word:
         """Word of this agreement."""
-        return word_of(self.agreement(tally, margin), margin)
+        return self.agreement(tally, margin).verdict
 
 
 def measure_verdict(
@@ -233,7 +241,7 @@ def measure_verdict(
         As of :func:`verdict_of`.
     """
     found = bounding.agreement(tally, margin)
-    word, known, rows = word_of(found, margin), found.beyond.rows > 0, tally.differs.asked
+    word, known, rows = found.verdict, found.beyond.rows > 0, tally.differs.asked
     told = found.beyond if known else found.raw
     value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
@@ -244,14 +252,6 @@ def measure_verdict(
     more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
     why = _reason(value, low, margin, is_known=known)
     return MeasureVerdict(word, value, low, high, rows, more, why, known)
-
-
-def word_of(found: Agreement, margin: float) -> Word:
-    """Word of an agreement; *different* only beyond the margin."""
-    low, high = 1.0 - found.beyond.high, 1.0 - found.beyond.low
-    if high <= margin:
-        return "same" if low <= 0.0 and found.beyond.rows else "close"
-    return "different" if low > margin else "undecided"
 
 
 def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:

@@ -60,6 +60,14 @@ class Api:
         """JSON answer to a POST of anything else."""
         return json.loads(self._ask("POST", path, query, body, kind)[0])
 
+    def put_bytes(self, path: str, body: bytes, *, kind: str) -> Any:
+        """JSON answer to a PUT."""
+        return json.loads(self._ask("PUT", path, {}, body, kind)[0])
+
+    def delete(self, path: str, **query: object) -> Any:
+        """JSON answer to a DELETE."""
+        return json.loads(self._ask("DELETE", path, query)[0])
+
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
     ) -> tuple[int, Mapping[str, Any], float]:

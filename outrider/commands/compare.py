@@ -14,9 +14,10 @@ import typer
 
 from outrider.errors import ConfigError, OutriderError
 
-from .api import JSON, connect, following_tables
+from .api import connect, following_tables
 from .durations import seconds
 from .kept_project import ComparedSystems, keep_comparison, write_project
+from .live_report import LiveReport, live_report
 from .mirror_snippets import snippets
 from .output import Config, Json, write_file
 
@@ -107,6 +108,12 @@ def compare(
         list[str] | None,
         typer.Option(help="Further kind of request that does nothing when asked (may be repeated)."),
     ] = None,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or file.py:callable of an embedding model, by which texts are compared as a whole."
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +156,8 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
-    from outrider.monitor.compare.askers import AskOptions, asker_of, public_hosts
+    from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
+    from outrider.monitor.compare.embedder import TextEmbedder
     from outrider.monitor.compare.forecast import costs_text, forecast_text
     from outrider.monitor.compare.judge import PairJudge
     from outrider.monitor.compare.plan import ComparePlan
@@ -166,7 +174,15 @@ def compare(
     options = AskOptions(
         deadline_s=deadline, parallel=parallel, rate=rate, production_key_env=production_key_env
     )
-    plan = ComparePlan(margin, twice, deterministic, target or "", tuple(slice_by or ()), judge is not None)
+    plan = ComparePlan(
+        margin,
+        twice,
+        deterministic,
+        target or "",
+        tuple(slice_by or ()),
+        judge is not None,
+        embed is not None,
+    )
     asked = (
         None
         if production is None
@@ -188,7 +204,8 @@ def compare(
     )
     _name_apart(candidates)
     prices = _by_name(prices, dict(zip(candidate, (each.name for each in candidates), strict=True)))
-    run = ComparisonRun(asked, candidates, plan, judge=said)
+    embedder = None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")))
+    run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
     began = time.monotonic()
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
 
@@ -208,6 +225,7 @@ def compare(
         stack.callback(run.close)
         questions = stack.enter_context(_traffic(traffic, listen, model, config, taken))
         stop = stack.enter_context(_until_stopped())
+        live = stack.enter_context(live_report(model, config, report))
         if page:
             stack.enter_context(_page_of(lambda: report().found, run.label))
         try:
@@ -229,7 +247,7 @@ def compare(
         production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model
     )
     _keep(found, keep, systems)
-    _send(found, model, config)
+    _send(found, live)
     typer.echo(found.json() if json else found.text())
     code = found.exit_code(allows_different=allow_different)
     if run.is_left:
@@ -247,14 +265,12 @@ def _keep(found: "CompareReport", folder: Path | None, systems: ComparedSystems)
         typer.echo(f"`outrider serve` in {folder} shows the comparison at {page}", err=True)
 
 
-def _send(found: "CompareReport", model: str | None, config: Path | None) -> None:
+def _send(found: "CompareReport", live: LiveReport | None) -> None:
     """Have the service that the records came from show the comparison."""
-    if model is None:
+    if live is None:
         return
     with _unshown():
-        api = connect(config)
-        kept = api.post_bytes("/v1/comparisons", found.json().encode(), kind=JSON, query={})
-        typer.echo(f"page: {api.url}{kept['page']}", err=True)
+        typer.echo(f"page: {live.send(found)}", err=True)
 
 
 @contextmanager

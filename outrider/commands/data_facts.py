@@ -89,7 +89,8 @@ def forecast(
 ) -> dict[str, float]:
     """Days of payload retention and until a full disk, at this rate.
 
-    The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` grows on.
+    The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` is taken to
+    grow on, though its rows go after ``keep_rows_days``.
 
     Examples
     --------

@@ -117,7 +117,7 @@ def diff(name: Name, old: str, new: str, config: Config = None, json: Json = Fal
     typer.echo(", ".join(f"{len(found[kind])} {kind}" for kind in kinds))
     rows = [_told(row) for row in found["rows"]]
     if rows:
-        names = ("row", "change", "labels", "label from", "flagged by", "model", "part")
+        names = ("row", "change", "why", "labels", "label from", "flagged by", "model", "part")
         table(rows, {key: key for key in names}, empty="")
     if (more := sum(len(found[kind]) for kind in kinds) - len(rows)) > 0:
         typer.echo(f"and {more} more: --json has up to {MOST_ROWS}")
@@ -168,7 +168,7 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
     ]
     columns = {"label from": "label_source", "model": "model_version", "part": "part"}
     told = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
-    told["flagged by"] = _flags(row["after"] or row["before"])
+    told |= {"flagged by": _flags(row["after"] or row["before"]), "why": row["reason"]}
     return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | told
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from .output import Config, Json, ModelOption, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from outrider.monitor.compare.redaction import Redaction
 
     from .api import Api
 
@@ -58,21 +61,29 @@ def record(
     try:
         for table in _until(api, name, until):
             parts.append(redaction.table(table.slice(0, records - count)))
+            if not count:
+                _check_columns(redaction, table)
             count += parts[-1].num_rows
             if count >= records:
                 break
     except KeyboardInterrupt:
         typer.echo(f"ended after {count:,} records", err=True)
-    missing = sorted(redaction.names - redaction.found)
-    if count and missing:
-        there = ", ".join(name for part in parts for name in part.column_names if "." in name)
-        raise OutriderError(
-            f"--hash: no column {missing[0]} in the records, nothing is written; there are {there}"
-        )
     if count:
         write_frame(pa.concat_tables(parts, promote_options="permissive").to_pandas(), out)
+    for name in sorted(redaction.names - redaction.found) if count else ():
+        typer.echo(f"--hash: {name} did not occur: check its spelling", err=True)
     tell({"to": str(out), "records": count}, f"{count} records written to {out}", json=json)
     raise typer.Exit(0 if count else _NOTHING)
+
+
+def _check_columns(redaction: "Redaction", table: "pa.Table") -> None:
+    """Raise where a column is not there: at the first records, while nothing is lost."""
+    missing = [name for name in sorted(redaction.names - redaction.found) if not redaction.is_inside(name)]
+    if missing:
+        columns = [name for name in table.column_names if "." in name or name == "entity"]
+        near = get_close_matches(missing[0], columns, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(columns)}"
+        raise OutriderError(f"--hash: no column {missing[0]} in the records; {hint}")
 
 
 def _until(api: "Api", model: str, until: float) -> "Iterator[pa.Table]":

@@ -25,6 +25,9 @@ def retrain(
         str | None, typer.Option(help="Job of retrain.requested that the candidate answers.")
     ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Validate all rows of the dataset, not the new ones alone.")
+    ] = False,
     epochs: Annotated[int | None, typer.Option(help="Instead of retrain.epochs.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Instead of retrain.learning_rate.")] = None,
     replay_ratio: Annotated[float | None, typer.Option(help="Instead of retrain.replay_ratio.")] = None,
@@ -45,6 +48,7 @@ def retrain(
         "dataset": dataset,
         "job": job,
         "from_scratch": from_scratch,
+        "full": full,
         "epochs": epochs,
         "learning_rate": learning_rate,
         "replay_ratio": replay_ratio,

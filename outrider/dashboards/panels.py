@@ -534,12 +534,16 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
-                "Expired payloads",
-                "Records per hour whose payload expired; flagged ones and those around them stay.",
+                "Expired",
+                "Records per hour whose payload expired, and whose rows left state.db.",
                 (
                     (
                         f"sum by (model) (increase(outrider_payloads_expired_total{{{MODEL}}}[1h]))",
-                        "{{model}}",
+                        "{{model}} payloads",
+                    ),
+                    (
+                        f"sum by (model) (increase(outrider_records_expired_total{{{MODEL}}}[1h]))",
+                        "{{model}} rows",
                     ),
                 ),
                 unit="none",

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import re
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from .whole_file import write_whole
 
 log = logging.getLogger(__name__)
 FOLDER = "comparisons"
+RUNNING = "running"
+"""Ending of a report whose comparison goes on."""
+MOST = 200
+"""Comparisons that are kept where nothing else is said."""
 _ID = re.compile(r"[0-9a-f]{16}")
 _WHERE = re.compile(r"^(?P<fault>.*) - at `\$\.?(?P<field>.*)`$", re.DOTALL)
 
@@ -127,6 +132,17 @@ class JudgeFound(TypedDict):
     labels: Count
 
 
+class TextsFound(TypedDict):
+    """Energy distance of embedded texts, with bounds of its witness."""
+
+    distance: float
+    value: float
+    low: float
+    high: float
+    records: Count
+    is_proven: bool
+
+
 class UnlabelledVerdict(TypedDict):
     """Verdict without any label."""
 
@@ -169,6 +185,7 @@ class ComparedCandidate(ComparedSystem):
     slices: Annotated[list[SliceFound], Meta(max_length=1000)]
     outcomes: dict[str, OutcomeFound]
     judge: JudgeFound | None
+    texts: NotRequired[TextsFound | None]
     preferences: dict[str, Annotated[float, Meta(ge=-1, le=1, multiple_of=0.5)]] | None
     unlabelled: UnlabelledVerdict
     history: Annotated[list[DifferenceLook], Meta(max_length=1000)]
@@ -235,10 +252,17 @@ def read_report(body: bytes) -> ComparisonFound:
 
 
 class Comparisons:
-    """Kept comparisons of one data folder."""
+    """Kept comparisons of one data folder.
 
-    def __init__(self, data_folder: Path) -> None:
+    Parameters
+    ----------
+    most
+        How many are kept: with one more the oldest goes, unless it has labels.
+    """
+
+    def __init__(self, data_folder: Path, *, most: int = MOST) -> None:
         self._folder = data_folder / FOLDER
+        self._most = most
         self._lock = threading.Lock()
 
     def keep(self, report: ComparisonFound, *, now_us: int) -> str:
@@ -248,12 +272,70 @@ class Comparisons:
         """
         said = json.dumps(report, ensure_ascii=False, sort_keys=True)
         id_ = hashlib.sha256(said.encode()).hexdigest()[:16]
-        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._make_folder()
         with self._lock:
             if not self._path(id_).exists():
                 self._write(KeptComparison(id_, now_us, report))
+                self._expire(id_)
         return id_
+
+    def follow(self, id_: str, report: ComparisonFound, *, now_us: int) -> None:
+        """Keep the newest report of a running comparison, or its last.
+
+        Raises
+        ------
+        ValidationRefused
+            If the id is none, or the comparison of this id has ended.
+        """
+        if not _ID.fullmatch(id_):
+            raise ValidationRefused(f"an id of 16 hexadecimal digits expected, got {id_[:40]!r}")
+        self._make_folder()
+        with self._lock:
+            found = self.read(id_)
+            if found is not None and found.report["ended"] != RUNNING:
+                raise ValidationRefused(f"comparison {id_} has ended: send another report under another id")
+            self._write(KeptComparison(id_, now_us, report))
+            self._expire(id_)
+
+    def remove(self, id_: str, *, has_labels: bool = False) -> bool:
+        """Remove a comparison; False where there is none.
+
+        Parameters
+        ----------
+        has_labels
+            Whether it goes with its labels.
+
+        Raises
+        ------
+        ValidationRefused
+            If it has labels, and they are not to go.
+        """
+        with self._lock:
+            try:
+                found = self.read(id_)
+            except OutriderError:
+                labels = 0  # a damaged file has none to lose
+            else:
+                if found is None:
+                    return False
+                labels = labels_of(found.report)
+            if labels and not has_labels:
+                raise ValidationRefused(
+                    f"comparison {id_} has {labels} labels, which go with it: say labels=true to remove both"
+                )
+            self._path(id_).unlink(missing_ok=True)
+            return True
+
+    def _expire(self, kept: str) -> None:
+        """Remove the oldest comparisons beyond the bound, but none with labels, and not ``kept``."""
+        if len(self._paths()) <= self._most:
+            return
+        others = [one for one in self.newest(sys.maxsize) if one.id != kept]
+        for one in others[self._most - 1 :]:
+            if labels_of(one.report):
+                continue
+            log.info("comparison %s is removed: %s newer ones are kept", one.id, self._most)
+            self._path(one.id).unlink(missing_ok=True)
 
     def read(self, id_: str) -> KeptComparison | None:
         """Comparison of an id; None where there is none.
@@ -278,9 +360,8 @@ class Comparisons:
 
         Damaged files are logged.
         """
-        paths = [path for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]
         found = []
-        for path in sorted(paths, key=_changed_s, reverse=True)[:most]:
+        for path in sorted(self._paths(), key=_changed_s, reverse=True)[:most]:
             try:
                 found.append(self.read(path.stem))
             except (OSError, OutriderError) as error:
@@ -300,8 +381,20 @@ class Comparisons:
     def _write(self, found: KeptComparison) -> None:
         write_whole(self._path(found.id), msgspec.json.encode(found).decode())
 
+    def _make_folder(self) -> None:
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+
+    def _paths(self) -> list[Path]:
+        return [path for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]
+
     def _path(self, id_: str) -> Path:
         return self._folder / f"{id_}.json"
+
+
+def labels_of(report: ComparisonFound) -> int:
+    """Number of labelled pairs."""
+    return sum(pair["right"] is not None for each in report["candidates"] for pair in each["to_label"])
 
 
 def _changed_s(path: Path) -> float:

@@ -158,3 +158,15 @@ def test_retries_are_counted_and_the_rate_is_kept(tmp_path: Path) -> None:
     assert any("asked for patience 20 times" in note for note in report["notes"])
     assert len(times) >= 40
     assert (times[-1] - times[0]) >= 0.9 * (len(times) - 1) / 20
+
+
+def test_turns_without_a_conversation_are_told(tmp_path: Path) -> None:
+    def turn(at: int) -> dict[str, Any]:
+        earlier = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+        request = asks(at) | {"messages": earlier * (at % 2) + asks(at)["messages"]}
+        return {"request": request} | ({"entity": f"talk {at}"} if at % 4 == 1 else {})
+
+    found = between(well, well, "--from", written(tmp_path, turn), "--until", "60")
+    assert "Note: 15 chats hold earlier turns and no entity: name their conversation" in found.stdout
+    known = between(well, well, "--from", written(tmp_path, asks), "--until", "60")
+    assert "earlier turns" not in known.stdout

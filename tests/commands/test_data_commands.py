@@ -136,7 +136,7 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert run("dataset", "diff", "train", "1", "2")["changed"] == ["r2"]
     told = CliRunner().invoke(app, ["dataset", "diff", "train", "1", "2"]).output
     assert told.splitlines()[0] == "0 added, 0 removed, 1 changed"
-    assert re.search(r"r2\W+changed\W+1 → 0\W+train.parquet", told)
+    assert re.search(r"r2\W+changed\W+label corrected, from train.parquet\W+1 → 0\W+train.parquet", told)
     assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3
     assert pq.read_table("rows.parquet").column("label.label").to_pylist() == [0, 1, 1]
     run("dataset", "rows", "train", "--output", "told.parquet", "--provenance")
@@ -249,6 +249,11 @@ def test_versions_are_tagged_and_opened_by_tag_and_time(
     monkeypatch.setenv("OUTRIDER_URL", service.url)
     monkeypatch.setenv("OUTRIDER_KEY", str(service.key))
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 1]
+    served = outrider.open_dataset("train@first-labels", columns=["label.label"], cache=project / "cache")
+    assert served.take([2, 0])["label.label"].tolist() == [1, 0]  # type: ignore[union-attr]  # numbers
+    assert [path.suffix for path in sorted((project / "cache").iterdir())] == [".arrow", ".lock"]
+    with pytest.raises(ConfigError, match="no tag 'frist-labels'; nearest: first-labels"):
+        outrider.open_dataset("train@frist-labels", cache=project / "cache")
     assert run("dataset", "tag", "train", "2", "first-labels", "--move")["version"] == 2
     assert [tag["version"] for tag in run("dataset", "tag", "list", "train")["tags"]] == [2]
     assert load_dataset("train@first-labels").column("label.label").tolist() == [0, 1, 0]

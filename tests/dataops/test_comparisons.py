@@ -11,6 +11,7 @@ import pytest
 
 from outrider.dataops.comparisons import FOLDER, ComparisonFound, Comparisons, read_report
 from outrider.errors import OutriderError, ValidationRefused
+from outrider.monitor.compare.labelled import relabelled
 from outrider.monitor.web.compare_page import compare_page
 from tests.comparison_reports import report
 
@@ -110,3 +111,31 @@ def test_what_is_no_report_is_refused_by_its_field(body: bytes, said: str) -> No
     with pytest.raises(ValidationRefused, match="no report of outrider compare --json") as refused:
         read_report(body)
     assert said in str(refused.value)
+
+
+def labelled(one: ComparisonFound) -> ComparisonFound:
+    pair = one["candidates"][1]["to_label"][0]
+    return relabelled(one, "faulty", pair["id"], "both")  # type: ignore[return-value]  # JSON
+
+
+def test_the_oldest_go_beyond_the_bound_but_none_with_labels(tmp_path: Path) -> None:
+    comparisons = Comparisons(tmp_path, most=3)
+    ids = [comparisons.keep(found(seconds=float(at)), now_us=at) for at in range(3)]
+    assert comparisons.change(ids[0], labelled)
+    more = [comparisons.keep(found(seconds=float(at)), now_us=at) for at in range(3, 6)]
+    assert {one.id for one in comparisons.newest(10)} == {ids[0], *more}
+
+
+def test_a_comparison_is_removed_and_its_labels_only_where_that_is_said(tmp_path: Path) -> None:
+    comparisons = Comparisons(tmp_path)
+    plain, other = (comparisons.keep(found(seconds=at), now_us=1) for at in (1.0, 2.0))
+    assert comparisons.change(other, labelled)
+    assert comparisons.remove(plain)
+    assert not comparisons.remove(plain)
+    with pytest.raises(ValidationRefused, match="has 1 labels, which go with it"):
+        comparisons.remove(other)
+    assert comparisons.remove(other, has_labels=True)
+    (tmp_path / FOLDER / "0123456789abcdef.json").write_text("{")
+    assert comparisons.remove("0123456789abcdef")
+    assert not [*(tmp_path / FOLDER).iterdir()]
+    assert not comparisons.remove("../state")

@@ -117,7 +117,7 @@ def test_what_looks_across_rows_sees_the_earlier_ones_and_quarantines_new_ones_a
     found = validate(batch([2.0, 7.0], [0, 1], first=3), rules(unique), earlier=Earlier(None, lambda: old))
     assert list(found.quarantined) == [0]
     twice = Earlier(None, lambda: batch([1.0, 1.0], [0, 1]))
-    with pytest.raises(ValidationRefused, match="rows of the version before it do not pass"):
+    with pytest.raises(ValidationRefused, match=r"of the version before it \(2, such as .*\) do not pass"):
         validate(batch([7.0], [1], first=3), rules(unique), earlier=twice)
     median = expected("column_median_to_be_between", column="x", max_value=2.5)
     assert validate(
@@ -129,6 +129,19 @@ def test_expectations_of_rows_are_not_asked_of_earlier_ones() -> None:
     before = earlier(batch([1.0, 99.0], [0, 1]), rules())
     own = rules(expected("column_values_to_be_between", column="x", max_value=5))
     assert validate(batch([2.0], [0], first=2), own, earlier=before).rows == [0]
+
+
+def test_a_full_validation_asks_earlier_rows_too_and_names_them() -> None:
+    old = batch([1.0, 99.0], [0, 1])
+    before = Earlier(validate(old, rules()).summary["aggregates"], lambda: old, full=True)
+    own = rules(expected("column_values_to_be_between", column="x", max_value=5))
+    with pytest.raises(
+        ValidationRefused, match=r"rows of the version before it \(1, such as r1\)"
+    ) as refused:
+        validate(batch([2.0, 7.0], [0, 1], first=2), own, earlier=before)
+    assert list(refused.value.rows) == [1]  # the new one that does not pass either
+    good = rules(expected("column_values_to_be_between", column="x", max_value=500))
+    assert validate(batch([2.0], [0], first=2), good, earlier=before).rows == [0]
 
 
 def test_classes_and_ranges_are_held_against_the_version_before() -> None:

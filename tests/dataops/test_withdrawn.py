@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import Engine, insert, select, text
 
 from outrider.dataops.flags.quality import labelled_records
+from outrider.dataops.labels import queue
 from outrider.dataops.labels.estimates import newest_labels, requested_errors
 from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.state import improvement_tables, tables
@@ -40,6 +41,22 @@ def test_decides_values_and_withdrawals_not_notes(told: Engine) -> None:
     with told.connect() as connection:
         found = connection.scalars(select(LABEL.c.seq).where(~decides(LABEL))).all()
     assert found == [23]
+
+
+def test_the_queue_waits_for_a_record_whose_label_was_withdrawn(told: Engine) -> None:
+    add_record(told, 2, 0, "e")  # nobody was asked about it; it was labelled, and the label withdrawn
+    add_label(told, 30, "e", 1)
+    with told.connect() as connection:
+        one = queue.choose_labels(connection, model="m", budget=9, policy="random", seed=0, now_us=2).requests
+    assert one == []
+    add_label(told, 31, "e", None)
+    with told.connect() as connection:
+        still = {row.record_id for row in queue.list_requests(connection, status="open")}
+        done = {row.record_id for row in queue.list_requests(connection, status="labelled")}
+        waiting = queue.count_waiting(connection)
+        choice = queue.choose_labels(connection, model="m", budget=9, policy="random", seed=0, now_us=2)
+    assert (still, done, waiting) == ({"b"}, {"a", "c", "d"}, {"m": 1})
+    assert [request.record_id for request in choice.requests] == ["e"]
 
 
 def test_estimates_and_quality_pass_over_withdrawn_labels(told: Engine) -> None:

@@ -35,6 +35,31 @@ def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
         pauses_rest(service)
 
 
+def test_rows_expire_while_the_service_runs(tmp_path: Path) -> None:
+    config = CONFIG + "\n[storage]\nkeep_days = 1e-5\nkeep_rows_days = 1e-5\nkeep_around_rows = 0\n"
+    with Service(write_project(tmp_path, config=config)) as service:
+        rows = [{"id": f"a{n}", "inputs": {"x": n / 20}, "attrs": {"device": "d"}} for n in range(20)]
+        assert service.post(rows).status_code == 202
+        service.wait_judged(20)
+        numbers = itertools.count()
+
+        def has_gone() -> bool:
+            service.post([{"id": f"later{next(numbers)}", "inputs": {"x": 0.2}}])
+            time.sleep(0.2)
+            return service.client.get("/v1/records/toy/a4").status_code == 410
+
+        wait_until(has_gone, "expired rows", service)
+        assert "has expired" in service.client.get("/v1/records/toy/a4").json()["detail"]
+        before = service.count("duplicates")
+        label = {"model": "toy", "id": "a4", "label": {"label": 1}}
+        assert service.client.post("/v1/labels", json=label).status_code == 202
+        assert service.post(rows[4:5]).status_code == 202
+        wait_until(lambda: service.count("duplicates") > before, "a known repeat", service)
+        late = "SELECT count(*) FROM dead_letter WHERE record_id = 'a4' AND reason = 'expired'"
+        wait_until(lambda: service.query(late) == [(1,)], "a late label", service)
+        assert service.query("SELECT count(*) FROM record WHERE id = 'a4'") == [(0,)]
+
+
 def pauses_rest(service: Service) -> None:
     """`outrider pause` and `resume` act on the running service, and capture goes on."""
     assert service.run_command("pause", "shadow", "--who", "ann")["who"] == "ann"

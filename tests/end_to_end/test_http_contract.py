@@ -386,7 +386,9 @@ def test_no_traffic_is_an_exit_code_of_its_own(service: Service, tmp_path: Path)
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def compared(service: Service, *more: str) -> "subprocess.CompletedProcess[str]":
+def compared(
+    service: Service, *more: str, each_time: Callable[[], None] = lambda: None
+) -> "subprocess.CompletedProcess[str]":
     """Comparison of the records that come meanwhile."""
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(
@@ -398,6 +400,7 @@ def compared(service: Service, *more: str) -> "subprocess.CompletedProcess[str]"
             x = at % 10 / 10
             outputs = {"label": int(x > 0.5), "score": abs(x - 0.5) + 0.5}
             send(service, [record(f"compared-{at}-{len(more)}", x, outputs=outputs)])
+            each_time()
             at += 1
             time.sleep(0.01)
         return asked.result()
@@ -412,6 +415,24 @@ def test_records_of_the_service_are_compared_with_a_candidate(service: Service) 
     assert (kept["model"], kept["candidates"][0]["sentence"]) == ("toy", candidate["sentence"])
     assert f"/compare/{kept['id']}" in done.stderr
     assert candidate["sentence"] in service.client.get(f"/compare/{kept['id']}").text
+
+
+def test_a_running_comparison_is_shown_live_under_its_last_address(service: Service) -> None:
+    before = {each["id"] for each in service.client.get("/v1/comparisons").json()["comparisons"]}
+    seen: list[str] = []
+    pages: list[str] = []
+
+    def watch() -> None:
+        for each in service.client.get("/v1/comparisons").json()["comparisons"]:
+            if each["id"] not in before and each["ended"] == "running":
+                seen.append(each["id"])
+                pages.append(service.client.get(f"/compare/{each['id']}").text)
+
+    done = compared(service, "--until", "20s", each_time=watch)
+    [id_] = set(seen)
+    assert any("Last heard of" in page for page in pages)
+    assert f"/compare/{id_}" in done.stderr.partition("live: ")[2].partition("\n")[0]
+    assert service.client.get(f"/v1/comparisons/{id_}").json()["report"] == json.loads(done.stdout)
 
 
 def test_a_key_that_may_only_read_gets_its_verdict_and_keeps_none(

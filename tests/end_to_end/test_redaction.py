@@ -1,11 +1,13 @@
 """Redaction in a running service: after a run no byte of the whole folder holds what was planted."""
 
+import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.service import Service, wait_until, write_project
-from tests.monitor.test_redaction import KINDS, MAIL, TEXT, holders
+from tests.monitor.test_redaction import CARD, KINDS, MAIL, TEXT, holders
 
 CONFIG = """
 [server]
@@ -81,3 +83,33 @@ def test_no_byte_of_the_folder_holds_what_was_planted(tmp_path: Path, redacts: b
         assert MAIL in (tmp_path / "serve.log").read_text(encoding="utf-8") or MAIL in holders(
             tmp_path / "outrider-data"
         )
+
+
+def test_record_writes_placeholders(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=CONFIG, checks=CHECKS)
+    (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
+    (tmp_path / "test_toy.py").unlink()
+    out = tmp_path / "traffic.jsonl"
+    with Service(config) as service:
+        stop = threading.Event()
+
+        def send() -> None:
+            while not stop.wait(0.3):
+                service.post([{"inputs": {"text": TEXT}, "entity": "ann"}])
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            hashed = ["--hash", "entity", "--hash", "inputs.text=email"]
+            found = service.run_command(
+                "record", "--out", str(out), "--minutes", "1", "--records", "2", *hashed
+            )
+        finally:
+            stop.set()
+            sender.join()
+    assert found["records"] == 2
+    first, second = (json.loads(line) for line in out.read_text(encoding="utf-8").splitlines())
+    assert first["entity"] == second["entity"] != "ann"
+    assert first["inputs.text"] == second["inputs.text"]
+    assert MAIL not in first["inputs.text"]
+    assert CARD in first["inputs.text"]

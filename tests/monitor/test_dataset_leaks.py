@@ -1,10 +1,14 @@
 """Leaks at the commit of a dataset, on the trainer's real stores."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.leak_moves import report_words
+from outrider.dataops.datasets.references import set_tag
+from outrider.dataops.state.database import write
 from outrider.monitor.queries.improvement import list_datasets
 from outrider.monitor.trainer.context import JobContext
 
@@ -64,6 +68,25 @@ def test_an_imported_table_that_is_replayed_is_held_against_what_judges_and_only
     (leak,) = report["leaks"]
     assert (leak["kind"], leak["rows"], leak["between"]) == ("row", 200, ["sign-train", "sign-heldout@1"])
     assert report["moved"] == {}
+
+
+def test_a_tag_keeps_the_version_that_judges(context: JobContext) -> None:
+    """The newest version of the same dataset would not leak: it is not the one that is named."""
+    hand_in(context, "sign-heldout", *records(1, 200, faulty=False, prefix="gate"))
+    assert run(context).status == "done"
+    with write(context.engine) as connection:
+        set_tag(connection, "sign-heldout", "frozen", "1", moves=False, now_us=1)
+    hand_in(context, "sign-heldout", *records(2, 200, faulty=False, prefix="other"))
+    assert run(context).status == "done"
+    own = context.settings.models["sign"]
+    gate = own.gate.model_copy(update={"held_out": "sign-heldout@frozen"})
+    models = {"sign": own.model_copy(update={"gate": gate})}
+    tagged = replace(context, settings=context.settings.model_copy(update={"models": models}))
+    hand_in(tagged, "sign-train", *records(1, 200, faulty=False, prefix="old"))
+    assert run(tagged).status == "done"
+    with context.engine.connect() as connection:
+        (leak,) = datasets.get(connection, "sign-train").manifest["leaks"]["leaks"]
+    assert (leak["rows"], leak["between"]) == (200, ["sign-train", "sign-heldout@1"])
 
 
 def test_a_table_of_any_other_name_is_held_against_nothing(context: JobContext) -> None:

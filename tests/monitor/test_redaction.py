@@ -15,13 +15,15 @@ import pytest
 from outrider.assertions import Batch
 from outrider.assertions.library import label_differs
 from outrider.commands.model_checks import redaction_problems
+from outrider.commands.record import _check_columns
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.compare.redaction import Redaction
 from outrider.monitor.compare.traffic import Traffic
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.worker.judged import JudgedRecords
+from outrider.monitor.worker.live_endpoint import comparable
 
 from .event_payloads import kserve
 from .otlp.exports import CHAT, log, logs, span, traces
@@ -260,6 +262,11 @@ def test_redacted_records_are_left_out_of_agreement_with_the_replica() -> None:
     ]
 
 
+def test_live_tests_at_production_leave_redacted_records_out() -> None:
+    given = {"inputs.text": ["x", "<email:0123456789abcdef>", "y"], "outputs.label": ["a", "a", None]}
+    assert comparable(Batch.from_columns(given, model="m")).tolist() == [True, False, False]
+
+
 def test_recorded_answers_of_redacted_records_are_not_compared(tmp_path: Path) -> None:
     lines = [record(1, outputs={"answer": "a"}), record(2, outputs={"answer": "b"})]
     lines[0]["inputs"] = {"text": "to <email:0123456789abcdef>", "n": 1}
@@ -289,6 +296,17 @@ def test_record_redacts_tables_by_kind_path_and_whole() -> None:
     assert row["inputs.n"].startswith("<value:")
     with pytest.raises(ConfigError, match="did you mean 'email'"):
         Redaction(hash=["inputs.text=emial"])
+
+
+def test_record_names_the_nearest_column_before_anything_is_recorded() -> None:
+    table = pa.table({"id": ["1"], "entity": [NAME], "inputs.text": [TEXT]})
+    redaction = Redaction(hash=["inputs.txt", "inputs.request.user"])
+    redaction.table(table)
+    with pytest.raises(
+        OutriderError, match=r"no column inputs.txt in the records; did you mean 'inputs.text'"
+    ):
+        _check_columns(redaction, table)
+    _check_columns(Redaction(hash=["inputs.request.user"]), table)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ class Client:
         request = httpx.Request("POST", f"http://test{url}", json=json, content=content, headers=headers)
         return asyncio.run(self._ask(request))
 
+    def put(self, url: str, *, json: object) -> httpx.Response:
+        return asyncio.run(self._ask(httpx.Request("PUT", f"http://test{url}", json=json)))
+
+    def delete(self, url: str) -> httpx.Response:
+        return asyncio.run(self._ask(httpx.Request("DELETE", f"http://test{url}")))
+
     async def _ask(self, request: httpx.Request) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app)) as client:
             answer = await client.send(request)

@@ -527,6 +527,29 @@ def test_what_rules_of_rows_name_is_quarantined_though_a_rule_of_the_table_refus
         assert held(context).keys() == {"live3", live[0]}
 
 
+def test_a_full_retraining_judges_the_rows_that_are_there_by_the_rules_of_now(context: JobContext) -> None:
+    live = flagged_and_labelled(context, rows=10)
+    add_job(context, "dataset")
+    assert run(context).status == "done"
+    some = {
+        "type": "expect_column_values_to_not_be_in_set",
+        "kwargs": {"column": "id", "value_set": [live[0]]},
+    }
+    strict = expecting(context, some)
+    add_job(context, full=True)
+    job = run(strict)  # without a new row
+    assert job.status == "failed"
+    assert "1 of 10 rows of sign-flagged@1 do not pass" in job.result["error"]
+    relabelled(context, {live[1]: 1}, seq=50, source="expert")
+    relabelled(context, {live[1]: 0}, seq=51, source="expert")
+    add_job(context, "dataset", full=True)
+    job = run(strict)
+    assert job.status == "failed"
+    assert f"rows of the version before it (1, such as {live[0]}) do not pass" in job.result["error"]
+    add_job(context, "dataset")
+    assert run(strict).status == "done"
+
+
 def relabelled(context: JobContext, labels: dict[str, int | None], *, seq: int, source: str) -> None:
     """Later labels of records, None withdraws, as the worker leaves them."""
     row = {"model": "sign", "seq": seq, "source": source, "ts_us": 0, "received_us": seq}

@@ -25,6 +25,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.upkeep.compaction import compact
 from outrider.dataops.upkeep.garbage import collect_garbage, named_objects
+from outrider.errors import NotFound
 from tests.databases import migrated
 from tests.soak import examples
 
@@ -247,6 +248,12 @@ class Dataset(RuleBasedStateMachine):
                     )
                 }
                 assert found == {key: wanted[key][:3] for key in keys}
+            some = data.draw(st.lists(st.sampled_from(sorted(wanted)), unique=True)) if wanted else []
+            taken = datasets.take(connection, self.objects, version, some)
+            shown = taken.select(["id", "inputs.value", "inputs.text", "label.label"]).to_pylist()
+            assert [tuple(row.values()) for row in shown] == [(key, *wanted[key][:3]) for key in some]
+            with pytest.raises(NotFound, match="has no row 'nobody'"):
+                datasets.take(connection, self.objects, version, [*some, "nobody"])
             origin = datasets.provenance(connection, version)
             read = datasets.read(connection, self.objects, version).keys.tolist()
         assert [one.record_id for one in origin] == read
@@ -261,11 +268,9 @@ class Dataset(RuleBasedStateMachine):
         wanted = self.truth[number - 1]
         with self.engine.connect() as connection:
             version = datasets.get(connection, "d", number)
-            all_lives = {life.origin.record_id: life for life in datasets.lives(connection, version)}
             keys = data.draw(st.lists(st.sampled_from(sorted(wanted)), unique=True)) if wanted else []
             names = ["inputs.value", "inputs.text", "label.label"]
-            living = [all_lives[key] for key in keys]
-            found = datasets.rows_of(connection, self.objects, version, living, names)
+            found = datasets.take(connection, self.objects, version, keys, columns=names)
         assert [tuple(row.values()) for row in found.to_pylist()] == [wanted[key][:3] for key in keys]
 
     @rule(data=st.data())

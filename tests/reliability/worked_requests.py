@@ -70,6 +70,7 @@ def worked_requests(api: Api) -> list[Request]:
     assertion = f"/assertions/{MODEL}/{flag['assertion']}"
     compared = report()
     comparison = api.ask("POST", "/v1/comparisons", compared).json()["id"]
+    other = api.ask("POST", "/v1/comparisons", compared | {"seconds": 9.0}).json()["id"]
     pair = {"candidate": "faulty", "id": compared["candidates"][1]["to_label"][0]["id"], "right": "both"}
     return [
         _form("/login", key=api.key, next="/"),
@@ -128,6 +129,11 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/comparisons/{comparison}"),
         _get(f"/compare/{comparison}"),
         _form(f"/compare/{comparison}/labels", **pair),
+        _form(f"/compare/{comparison}/remove", labels="1"),
+        Request(
+            f"/v1/comparisons/{'a' * 16}", {}, json.dumps(compared | {"ended": "running"}).encode(), "PUT"
+        ),
+        Request(f"/v1/comparisons/{other}?labels=true", {}, b"", "DELETE"),
         _json("/v1/proposals/accept", {"model": MODEL}),
         _form(f"/m/{MODEL}/proposals/accept"),
     ]

@@ -32,7 +32,7 @@ from outrider.dataops.state.tables import Flag, Record, Review, table_of
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
 from .row_files import conform, merged_schema
-from .versions import Provenance, newest, read, schema_of
+from .versions import Provenance, newest, schema_of, take
 
 _RECORD = table_of(Record)
 _FLAG, _REVIEW = table_of(Flag), table_of(Review)
@@ -177,9 +177,8 @@ def _stored_rows(
     """Rows of the newest version in the order of ``places``, their labels null."""
     version = newest(connection, scope.dataset)
     assert version is not None  # its rows are those of the places
-    batch = read(connection, objects, version)
-    row_of = {key: row for row, key in enumerate(batch.keys.tolist())}
-    batch = batch.take(np.array([row_of[place.id] for place in places], dtype=np.intp))
+    rows = take(connection, objects, version, [place.id for place in places])
+    batch = Batch.from_arrow(rows, model=version.model)
     kinds = {f.name: f.type for f in batch.to_arrow().schema if f.name.startswith("label.")}
     return batch.with_columns({name: pa.nulls(batch.rows, kind) for name, kind in kinds.items()})
 

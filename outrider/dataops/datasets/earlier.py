@@ -12,7 +12,13 @@ from .validation import Earlier
 
 
 def earlier_of(
-    engine: Engine, objects: ObjectStore, dataset: str, keys: Sequence[str], *, stays: bool
+    engine: Engine,
+    objects: ObjectStore,
+    dataset: str,
+    keys: Sequence[str],
+    *,
+    stays: bool,
+    full: bool = False,
 ) -> Earlier | None:
     """Newest version of a dataset, its rows read on demand, or None.
 
@@ -22,6 +28,8 @@ def earlier_of(
         Ids of the coming rows, which take the place of rows with the same id, and of rows that go.
     stays
         Whether the version's rows stay beside the coming ones.
+    full
+        Whether they are judged again.
     """
     with engine.connect() as connection:
         version = datasets.newest(connection, dataset)
@@ -33,4 +41,4 @@ def earlier_of(
         with engine.connect() as connection:
             return datasets.read(connection, objects, version)
 
-    return Earlier(version.manifest["validation"].get("aggregates"), read, stays, replaced)
+    return Earlier(version.manifest["validation"].get("aggregates"), read, stays, replaced, full)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
 
-from .stored_rows import StoredRows
+from .stored_rows import VersionRows
 from .suite_files import nearest
 from .versions import Version, schema_of, stored_rows
 
@@ -29,7 +29,7 @@ class Scan:
     rows: int
     """Of all batches."""
     _objects: ObjectStore = field(repr=False)
-    _stored: Sequence[StoredRows] = field(repr=False)
+    _stored: Sequence[VersionRows] = field(repr=False)
     _batch_rows: int = BATCH_ROWS
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

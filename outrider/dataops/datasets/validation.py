@@ -74,12 +74,15 @@ class Earlier:
         Whether its rows stay in the new version.
     replaced
         Ids of its rows that come again.
+    full
+        Whether its rows are judged again beside the new ones.
     """
 
     aggregates: Aggregates | None
     read: Callable[[], Batch]
     stays: bool = True
     replaced: Sequence[str] = ()
+    full: bool = False
     _rows: Batch | None = field(default=None, init=False, repr=False)
 
     def rows(self) -> Batch:
@@ -152,10 +155,13 @@ class _Judgement:
         scopes = [gx.scope_of(item) for item in own]
         of_rows = [item for item, scope in zip(own, scopes, strict=True) if scope == "new rows"]
         of_all = [item for item, scope in zip(own, scopes, strict=True) if scope == "all rows"]
-        frame = frame_of(self.batch, columns_read(of_rows))
-        for outcome in gx.ask(frame, of_rows):
-            self._take(outcome, first=0)
-        del frame
+        if self.grows and self.earlier is not None and self.earlier.full:
+            of_all = [*of_rows, *of_all]
+        else:
+            frame = frame_of(self.batch, columns_read(of_rows))
+            for outcome in gx.ask(frame, of_rows):
+                self._take(outcome, first=0)
+            del frame
         self._ask_all(of_all, self.batch)
         self._refuse()
         good = np.ones(self.batch.rows, dtype=np.bool_)
@@ -198,13 +204,22 @@ class _Judgement:
         severity = outcome.item["severity"]
         if severity != "critical":
             self._warn(outcome.item, severity, outcome.reason, new)
-        elif new:
-            for row in new:
-                self.reasons.setdefault(row, []).append(outcome.reason)
-        elif outcome.rows:
-            self.problems.append(f"{outcome.reason}: rows of the version before it do not pass")
-        else:
+            return
+        for row in new:
+            self.reasons.setdefault(row, []).append(outcome.reason)
+        old = [row for row in outcome.rows if row < first]
+        if old and (
+            not new or gx.scope_of(outcome.item) == "new rows"
+        ):  # of copies, the new ones are at fault
+            self.problems.append(f"{outcome.reason}: {self._earlier_rows(old)} do not pass")
+        elif not outcome.rows:
             self.problems.append(outcome.reason)
+
+    def _earlier_rows(self, rows: Sequence[int]) -> str:
+        assert self.earlier is not None
+        keys = self.earlier.rows().keys
+        ids = ", ".join(str(keys[row]) for row in rows[:MOST_IDS])
+        return f"rows of the version before it ({len(rows)}, such as {ids})"
 
     def _warn(self, item: Mapping[str, Any], severity: str, text: str, rows: Sequence[int] = ()) -> None:
         keys = self.batch.keys
@@ -277,7 +292,11 @@ class _Judgement:
         if self.earlier is None or not self.earlier.stays:
             return False
         known = self.earlier.aggregates
-        return bool(self.earlier.replaced) or not all(can_judge(known, item) for item in self._added)
+        return (
+            self.earlier.full
+            or bool(self.earlier.replaced)
+            or not all(can_judge(known, item) for item in self._added)
+        )
 
     def _against_parent(self, state: Aggregates) -> None:
         """Class mix and ranges, held against the earlier version."""

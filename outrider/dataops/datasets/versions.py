@@ -6,8 +6,8 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -31,9 +31,9 @@ from outrider.dataops.state.improvement_tables import (
 from outrider.dataops.state.tables import table_of
 from outrider.errors import Erased, NotFound
 
-from .digests import digests_of
+from .digests import NOT_CONTENT, digests_of
 from .row_files import conform, schema_of_file
-from .stored_rows import Labels, Run, StoredRows, rows_at, runs_of, with_labels
+from .stored_rows import Run, VersionRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED = table_of(ErasedVersion)
@@ -284,9 +284,52 @@ def read_table(
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+def take(
+    connection: Connection,
+    objects: ObjectStore,
+    version: Version,
+    ids: Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of a version by id, in the order of ``ids``.
+
+    Raises
+    ------
+    NotFound
+        If the version lacks one of them.
+    """
+    schema = schema_of(connection, objects, version)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    named_here = named(version.dataset, ids) | {"number": version.number}
+    found = {key: (file, at, labels) for key, file, at, labels in connection.execute(_PLACES, named_here)}
+    if (lacking := next((key for key in ids if key not in found), None)) is not None:
+        raise NotFound(f"{version.id} has no row {lacking[:80]!r}")
+    held = _files(version).where(_FILE.c.file.in_({file for file, _, _ in found.values()}))
+    files = {file.file: file for file in connection.execute(held)} if ids else {}
+    of_object: dict[str, list[int]] = defaultdict(list)
+    for row, key in enumerate(ids):
+        of_object[files[found[key][0]].sha256].append(row)
+    tables, order = [schema.empty_table()], []
+    for sha256, rows in of_object.items():
+        chosen = [found[ids[row]] for row in rows]
+        runs = [run for file in {file for file, _, _ in chosen} for run in _runs(files[file])]
+        places = [(file, at) for file, at, _ in chosen]
+        table = conform(rows_at(_content(objects, version, sha256), runs, places, schema.names), schema)
+        labels = {row: told for row, (_, _, told) in enumerate(chosen) if told is not None}
+        tables.append(with_labels(table, labels))
+        order += rows
+    return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+
+
+def _runs(file: Any) -> list[Run]:
+    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+
+
 def stored_rows(
     connection: Connection, version: Version, *, part: str | None = None, since: int = 0
-) -> list[StoredRows]:
+) -> list[VersionRows]:
     """Rows of a version or part by object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
     runs: list[tuple[str, list[Run]]] = []
@@ -303,7 +346,7 @@ def stored_rows(
             runs[-1][1].extend(chosen)
         elif chosen:
             runs.append((file.sha256, chosen))
-    return [StoredRows(sha256, found, absent, labels) for sha256, found in runs]
+    return [VersionRows(sha256, found, absent, labels) for sha256, found in runs]
 
 
 Change = Literal["added", "removed", "changed"]
@@ -316,12 +359,8 @@ def some_rows(
     for file in reversed(connection.execute(_files(version)).all()):
         living = _lives().where(_ROW.c.dataset == version.dataset, _ROW.c.file == file.file)
         places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
-        if found_lives := [_life(row) for row in connection.execute(places)]:
-            positions = [life.position for life in found_lives]
-            schema = schema_of(connection, objects, version)
-            table = rows_at(_content(objects, version, file.sha256), _runs(file), positions, schema.names)
-            labels = _own_labels(connection, version.dataset, found_lives)[file.file]
-            found: list[dict[str, Any]] = _labelled(conform(table, schema), positions, labels).to_pylist()
+        if ids := [_life(row).origin.record_id for row in connection.execute(places)]:
+            found: list[dict[str, Any]] = take(connection, objects, version, ids).to_pylist()
             return found
     return []
 
@@ -337,6 +376,8 @@ class RowChange:
     labels_before: dict[str, Any] | None = None
     """Label columns by name; None where the version does not have the row."""
     labels_after: dict[str, Any] | None = None
+    columns: list[str] = field(default_factory=list)
+    """Columns in which a changed row differs."""
 
     def told(self) -> dict[str, Any]:
         """Fields with the provenance of :meth:`Provenance.told`."""
@@ -363,89 +404,90 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
     before, after = _sides(connection, objects, old, new)
     both = before.keys() & after.keys()
     kinds: dict[Change, list[str]] = {
-        "changed": sorted(key for key in both if before[key].digest != after[key].digest),
-        "removed": sorted(before.keys() - after.keys()),
-        "added": sorted(after.keys() - before.keys()),
+        "changed": sorted(key for key in both if before[key] != after[key]),
+        "removed": sorted(key for key in before if key not in both),
+        "added": sorted(key for key in after if key not in both),
     }
-    chosen = [(change, key) for change, keys in kinds.items() for key in keys][:limit]
-    labels, labels_now = (
-        _labels_of(connection, objects, version, [side[key] for _, key in chosen if key in side])
-        for version, side in ((old, before), (new, after))
-    )
-    rows = []
+    chosen = [(change, key) for change, keys in kinds.items() for key in keys[:limit]][:limit]
+    ids = [key for _, key in chosen]
+    rows, rows_now = (_told(connection, objects, version, ids) for version in (old, new))
+    moved = [key for key in rows if key in rows_now and rows[key][0].place != rows_now[key][0].place]
+    columns = _unequal_columns(connection, objects, old, new, moved)
+    told = []
     for change, key in chosen:
-        origin, now = (side[key].origin if key in side else None for side in (before, after))
-        rows.append(RowChange(key, change, origin, now, labels.get(key), labels_now.get(key)))
-    return Diff(**kinds, rows=rows)
+        (life, labels), (now, labels_now) = rows.get(key, _ABSENT), rows_now.get(key, _ABSENT)
+        differ = columns.get(key, []) + (_unequal(labels, labels_now) if labels and labels_now else [])
+        origin, origin_now = (side.origin if side else None for side in (life, now))
+        names = list(dict.fromkeys(differ))
+        told.append(RowChange(key, change, origin, origin_now, labels, labels_now, names))
+    return Diff(**kinds, rows=told)
 
 
-def rows_of(
-    connection: Connection,
-    objects: ObjectStore,
-    version: Version,
-    living: Sequence[Life],
-    columns: Sequence[str] | None = None,
-) -> pa.Table:
-    """Some rows of a version in the order of their lives.
-
-    No file is read that holds none of them.
-    """
-    schema = schema_of(connection, objects, version)
-    if columns is not None:
-        schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-    of_file: dict[int, list[int]] = defaultdict(list)
-    for place, life in enumerate(living):
-        of_file[life.file].append(place)
-    labels = _own_labels(connection, version.dataset, living)
-    held = _FILE.c.dataset == version.dataset, _FILE.c.file.in_(list(of_file))
-    tables, order = [schema.empty_table()], []
-    for file in connection.execute(select(_FILE).where(*held)).all():
-        places = of_file[file.file]
-        positions = [living[at].position for at in places]
-        table = conform(
-            rows_at(_content(objects, version, file.sha256), _runs(file), positions, schema.names), schema
-        )
-        tables.append(_labelled(table, positions, labels[file.file]))
-        order += places
-    return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
+_Digests = dict[str, bytes | None]
+"""Digest of each row, by id."""
+_Told = tuple[Life | None, dict[str, Any] | None]
+"""Life and labels of a row, if there is one."""
+_ABSENT: _Told = None, None
 
 
-def _runs(file: Any) -> list[Run]:
-    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+def _unequal_columns(
+    connection: Connection, objects: ObjectStore, old: Version, new: Version, ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """Columns in which rows differ that were written anew, by id."""
+    if not ids:
+        return {}
+    first, second = (take(connection, objects, version, ids).to_pylist() for version in (old, new))
+    return {key: _unequal(*rows) for key, *rows in zip(ids, first, second, strict=True)}
 
 
-def _labelled(table: pa.Table, positions: Sequence[int], labels: Labels) -> pa.Table:
-    return with_labels(table, {row: labels[at] for row, at in enumerate(positions) if at in labels})
+def _unequal(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Names of values that differ; NaN equals NaN, and an absent value null."""
+    names = [name for name in dict.fromkeys([*first, *second]) if name not in NOT_CONTENT]
+    values = {name: (first.get(name), second.get(name)) for name in names}
+    return [name for name, (a, b) in values.items() if a != b and (a == a or b == b)]
 
 
 def _sides(
     connection: Connection, objects: ObjectStore, old: Version, new: Version
-) -> tuple[dict[str, Life], dict[str, Life]]:
-    """Rows of both versions, by id, that came or went between them, with digests."""
+) -> tuple[_Digests, _Digests]:
+    """Rows of both versions that came or went between them."""
     low, high = sorted((old.number, new.number))
-    sides: dict[int, dict[str, Life]] = {low: {}, high: {}}
-    for life in _changed(connection, old.dataset, low, high):
-        for number, side in sides.items():
-            if life.is_in(number):
-                side[life.origin.record_id] = life
+    between = {"of": old.dataset, "low": low, "high": high}
+    sides: dict[int, _Digests] = {low: {}, high: {}}
+    for number, statement in ((low, _WENT), (high, _CAME), (high, _RELABELLED)):
+        found = connection.execute(statement, between)
+        assert found.cursor is not None  # it has rows
+        sides[number].update(found.cursor.fetchall())  # SQLAlchemy's rows take three times as long
+        found.close()
     for version in (old, new):
         side = sides[version.number]
-        if any(life.digest is None for life in side.values()):  # of an old version
+        if None in side.values():  # of an old version
             table = read_table(connection, objects, version)
-            for key, digest in zip(table.column("id").to_pylist(), digests_of(table), strict=True):
-                if key in side:
-                    side[key] = replace(side[key], digest=digest)
+            known = zip(table.column("id").to_pylist(), digests_of(table), strict=True)
+            side.update((key, digest) for key, digest in known if key in side)
     return sides[old.number], sides[new.number]
 
 
-def _labels_of(
-    connection: Connection, objects: ObjectStore, version: Version, living: Sequence[Life]
-) -> dict[str, dict[str, Any]]:
-    if not living:
+def _told(
+    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+) -> dict[str, tuple[Life, dict[str, Any]]]:
+    """Life and labels of some rows of a version, by id."""
+    if not ids:
         return {}
+    known = connection.execute(_IN_VERSION, named(version.dataset, ids) | {"number": version.number})
+    living = {life.origin.record_id: life for life in map(_life, known)}
+    labels = _labels_of(connection, objects, version, list(living))
+    return {key: (life, labels[key]) for key, life in living.items()}
+
+
+def _labels_of(
+    connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
+) -> dict[str, dict[str, Any]]:
     names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
-    told = rows_of(connection, objects, version, living, names).to_pylist()
-    return {life.origin.record_id: labels for life, labels in zip(living, told, strict=True)}
+    if not names:
+        return {key: {} for key in ids}
+    table = take(connection, objects, version, ids, columns=names)  # without ids: texts take longest
+    return dict(zip(ids, table.to_pylist(), strict=True))
 
 
 def kept_columns(batch: Batch) -> pa.Table:
@@ -472,14 +514,27 @@ def _life(row: Sequence[Any]) -> Life:
     return Life(file, position, number, removed, Provenance(*origin), digest)
 
 
+def _is_in(number: int | BindParameter[int]) -> tuple[ColumnElement[bool], ...]:
+    return _ROW.c.number <= number, or_(_ROW.c.removed.is_(None), _ROW.c.removed > number)
+
+
 # built once: SQLAlchemy takes longer to build a statement than SQLite to run it
 _NEWEST = select(_VERSION).where(_VERSION.c.dataset == bindparam("of"))
 _NEWEST = _NEWEST.order_by(_VERSION.c.number.desc()).limit(1)
 _LIVING = _lives().where(_ROW.c.removed.is_(None), *NAMED)
-
-
-def _is_in(number: int) -> tuple[ColumnElement[bool], ...]:
-    return _ROW.c.number <= number, or_(_ROW.c.removed.is_(None), _ROW.c.removed > number)
+_IN_VERSION = _lives().where(*NAMED, *_is_in(bindparam("number")))
+_PLACES = select(_ROW.c.record_id, _ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
+    *NAMED, *_is_in(bindparam("number"))
+)
+_LOW: BindParameter[int] = bindparam("low")
+_HIGH: BindParameter[int] = bindparam("high")
+_DIGESTS = select(_ROW.c.record_id, _ROW.c.digest).where(_ROW.c.dataset == bindparam("of"))
+_STAYS = or_(_ROW.c.removed.is_(None), _ROW.c.removed > _HIGH)
+_CAME = _DIGESTS.where(_ROW.c.file > _LOW, _ROW.c.file <= _HIGH, _ROW.c.number <= _HIGH, _STAYS)
+_RELABELLED = _DIGESTS.where(_ROW.c.labels.is_not(None), _ROW.c.number > _LOW, _ROW.c.number <= _HIGH, _STAYS)
+_WENT = _DIGESTS.where(
+    _ROW.c.removed.is_not(None), _ROW.c.removed > _LOW, _ROW.c.removed <= _HIGH, _ROW.c.number <= _LOW
+)
 
 
 def _files(version: Version) -> Select[Any]:
@@ -502,29 +557,9 @@ def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int,
     query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
         _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
-    return _by_place(connection.execute(query))
-
-
-def _own_labels(
-    connection: Connection, dataset: str, living: Iterable[Life]
-) -> dict[int, dict[int, dict[str, Any]]]:
-    """The same of some rows: a life that began behind its file has labels of its own."""
-    keys = [[life.file, life.position, life.number] for life in living if life.number != life.file]
-    each = func.json_each(json.dumps(keys)).table_valued("value")
-    key = [func.json_extract(each.c.value, f"$[{at}]") for at in range(3)]
-    is_key = [_ROW.c[name] == value for name, value in zip(("file", "position", "number"), key, strict=True)]
-    query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).select_from(
-        # An outer join: else SQLite reads all rows of the dataset and looks for each among the keys.
-        each.outerjoin(_ROW, and_(_ROW.c.dataset == dataset, *is_key))
-    )
-    return _by_place(connection.execute(query) if keys else ())
-
-
-def _by_place(rows: Iterable[Any]) -> dict[int, dict[int, dict[str, Any]]]:
     found: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for file, position, labels in rows:
-        if labels is not None:
-            found[file][position] = labels
+    for file, position, labels in connection.execute(query):
+        found[file][position] = labels
     return found
 
 
@@ -544,17 +579,3 @@ def _of_part(connection: Connection, version: Version, file: int, part: str) -> 
         _ROW.c.dataset == version.dataset, _ROW.c.file == file, _ROW.c.part == part
     )
     return list(connection.scalars(query))
-
-
-def _changed(connection: Connection, dataset: str, low: int, high: int) -> list[Life]:
-    """Rows that came or went in versions above ``low`` up to ``high``."""
-    found: dict[tuple[int, int, int], Life] = {}
-    for changed in (
-        (_ROW.c.file > low, _ROW.c.file <= high),
-        (_ROW.c.labels.is_not(None), _ROW.c.number > low, _ROW.c.number <= high),
-        (_ROW.c.removed.is_not(None), _ROW.c.removed > low, _ROW.c.removed <= high),
-    ):
-        for row in connection.execute(_lives().where(_ROW.c.dataset == dataset, *changed)):
-            life = _life(row)
-            found[life.file, life.position, life.number] = life
-    return list(found.values())

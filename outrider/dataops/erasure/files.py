@@ -8,6 +8,8 @@ from typing import Any
 
 from outrider.behavioral_tests.suite_file import WrittenCase, WrittenSuite, read_written, update
 from outrider.dataops.comparisons import FOLDER as COMPARISONS
+from outrider.dataops.loaders.arrow_cache import FOLDER as ARROW
+from outrider.dataops.loaders.arrow_cache import unused
 from outrider.dataops.whole_file import write_whole
 from outrider.errors import ConfigError
 
@@ -32,6 +34,12 @@ def erase_files(
             counts["proposals"] += 1
             if not dry_run:
                 path.unlink()  # `outrider assertions learn` makes them anew
+    for path in unused(
+        folder / ARROW, older_than_s=float("-inf")
+    ):  # opened versions: copied again when opened
+        counts["opened_versions"] += 1
+        if not dry_run:
+            path.unlink(missing_ok=True)
     refused = folder / "run" / "refused.json"
     if refused.exists() and (clean := quoted.cleaned(refused.read_text(encoding="utf-8"))) is not None:
         counts["refused"] += 1

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 
 from outrider.dataops.journal.entries import Block
 from outrider.dataops.journal.journal import DONE, Half, Journal, SqliteJournal
-from outrider.dataops.journal.stored_rows import BlockRows, read_stored
+from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.payloads.columns import is_payload
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.improvement_tables import (
@@ -84,7 +84,7 @@ class JournalBlock:
 
     __slots__ = ("block", "stored")
 
-    def __init__(self, block: Block, stored: BlockRows) -> None:
+    def __init__(self, block: Block, stored: StoredRows) -> None:
         self.block, self.stored = block, stored
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.sketches import HOUR_US
 
@@ -127,6 +128,9 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
     for own in ROWS:
         query = f'DELETE FROM "{own.table}" WHERE {own.where}'
         counts[own.name] = connection.exec_driver_sql(query).rowcount
+    hashes = [(id_hash(model, id_),) for model, own in found.ids.items() for id_ in own]
+    if hashes:  # of records whose rows have expired
+        connection.exec_driver_sql("DELETE FROM expired_record WHERE hash = ?", hashes)
     for model, version, seq, batch, gone in list(_answers(connection, found)):
         kept = batch.take(np.setdiff1d(np.arange(batch.rows), gone)).to_ipc()
         connection.exec_driver_sql(

@@ -80,7 +80,7 @@ def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendati
     gains, alike = _gains(found), _alike(found.agreement, margin)
     if found.labels.challenger_is_better:
         return "promote", [_labels(found.labels, "the challenger is right more often"), alike, *gains]
-    if found.agreement.verdict == "different":
+    if _differs(found.agreement):
         return "keep", [f"{alike}, and no labels prove the challenger better"]
     if found.agreement.verdict == "undecided":
         return "undecided", [alike]
@@ -117,7 +117,12 @@ def _alike(agreement: Agreement, margin: float) -> str:
         "different": f"the challenger differs beyond noise: {numbers} records agree",
         "undecided": f"agreement is not estimated well enough yet: {numbers} records beyond noise",
     }
-    return said[agreement.verdict]
+    return said["different" if _differs(agreement) else agreement.verdict]
+
+
+def _differs(agreement: Agreement) -> bool:
+    """A difference is proven, and none larger than the margin is ruled out."""
+    return agreement.verdict == "different" or (agreement.verdict == "undecided" and agreement.is_proven)
 
 
 def _labels(sides: DiscordantPairs, what: str) -> str:

@@ -35,7 +35,7 @@ def without_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockRows:
+class StoredRows:
     """Rows that are left of a block of records or labels."""
 
     table: pa.RecordBatch
@@ -50,7 +50,7 @@ class BlockRows:
         return Batch(self.table, model=self.table.schema.metadata[MODEL_KEY].decode())
 
 
-def read_stored(payload: bytes) -> BlockRows:
+def read_stored(payload: bytes) -> StoredRows:
     """Rows that are left of a block, with their numbers."""
     with pa.ipc.open_stream(payload) as reader:
         parts = list(reader)
@@ -59,10 +59,10 @@ def read_stored(payload: bytes) -> BlockRows:
     table = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     metadata = table.schema.metadata or {}
     if _ROWS not in metadata:
-        return BlockRows(table, np.arange(table.num_rows), table.num_rows)
+        return StoredRows(table, np.arange(table.num_rows), table.num_rows)
     plain = {name: value for name, value in metadata.items() if name not in (_ROWS, _LENGTH)}
     rows = np.frombuffer(metadata[_ROWS], dtype="<i4").astype(np.intp)
-    return BlockRows(table.replace_schema_metadata(plain), rows, int(metadata[_LENGTH]))
+    return StoredRows(table.replace_schema_metadata(plain), rows, int(metadata[_LENGTH]))
 
 
 def read_rows(payload: bytes) -> Batch:
@@ -76,7 +76,7 @@ def read_rows(payload: bytes) -> Batch:
     return Batch(stored.table.take(pa.array(places, mask=gone)), model=stored.batch.model)
 
 
-def _packed(stored: BlockRows, at: NDArray[np.intp], rows: NDArray[np.intp]) -> bytes:
+def _packed(stored: StoredRows, at: NDArray[np.intp], rows: NDArray[np.intp]) -> bytes:
     marks = {_ROWS: rows.astype("<i4").tobytes(), _LENGTH: str(stored.length).encode()}
     table = stored.table
     kept = table.take(pa.array(at)).replace_schema_metadata((table.schema.metadata or {}) | marks)

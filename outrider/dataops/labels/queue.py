@@ -6,25 +6,26 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, and_, case, exists, func, insert, select
+from sqlalchemy import Connection, case, exists, func, insert, select
 
 from outrider.assertions.selection import AUDIT, Policy, SelectionState
 from outrider.assertions.selection import select as choose
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.records import newest_block
-from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
+from outrider.dataops.state.improvement_tables import LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .estimates import requested_errors
 from .model_answers import AnsweredRecords, read_answers
+from .withdrawn import is_labelled
 
 Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
 GROUP_S = 600.0
 FLAGS = "flags:"
 _RECORD, _FLAG = table_of(Record), table_of(Flag)
-_LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRound))
+_REQUEST, _ROUND = (table_of(t) for t in (LabelRequest, LabelRound))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,7 @@ def list_requests(
     connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
 ) -> list[RequestedLabel]:
     """Open, labelled, or all requests, in order of their making."""
-    labelled = exists(
-        select(1).where(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
-    )
+    labelled = is_labelled(_REQUEST.c.model, _REQUEST.c.record_id)
     query = select(_REQUEST, labelled.label("is_labelled")).order_by(
         _REQUEST.c.round, _REQUEST.c.created_us, _REQUEST.c.record_id
     )
@@ -177,8 +176,7 @@ def list_requests(
 
 def count_waiting(connection: Connection) -> dict[str, int]:
     """Number of requested records without a label, by model."""
-    same = and_(_LABEL.c.model == _REQUEST.c.model, _LABEL.c.record_id == _REQUEST.c.record_id)
-    waits = case((exists().where(same), 0), else_=1)
+    waits = case((is_labelled(_REQUEST.c.model, _REQUEST.c.record_id), 0), else_=1)
     query = select(_REQUEST.c.model, func.sum(waits).label("waiting")).group_by(_REQUEST.c.model)
     return {row.model: row.waiting for row in connection.execute(query)}
 
@@ -197,10 +195,9 @@ def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:
 
 def _candidates(connection: Connection, model: str, since_us: int | None) -> Sequence[Any]:
     """Unlabelled records that nobody was asked about, in order of their ids."""
-    labelled = select(1).where(_LABEL.c.model == model, _LABEL.c.record_id == _RECORD.c.id)
     asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
     query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.ts_us, _RECORD.c.seq).where(
-        _RECORD.c.model == model, ~exists(labelled), ~exists(asked)
+        _RECORD.c.model == model, ~is_labelled(model, _RECORD.c.id), ~exists(asked)
     )
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)

@@ -1,7 +1,6 @@
 """Rows of a dataset version by place, in a mapped file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,11 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
 from outrider.dataops.datasets.suite_files import nearest
 from outrider.errors import ConfigError, NotFound
 
 from .nested import nested_lists
+from .placed_columns import PlacedColumn, placed_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,10 +103,10 @@ class MappedRows:
         chunk = np.searchsorted(self._starts, index, side="right") - 1
         local = index - self._starts[chunk]
         found: dict[str, Values] = {}
-        others = [name for name in self.columns if name not in self._fixed]
+        others = [name for name in self.columns if name not in self._placed]
         lists = self._others(others, chunk, local) if others else {}
         for name in self.columns:
-            found[name] = self._fixed[name].take(chunk, local) if name in self._fixed else lists[name]
+            found[name] = self._placed[name].take(chunk, local) if name in self._placed else lists[name]
         return found
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -170,12 +169,12 @@ class MappedRows:
         return found
 
     @cached_property
-    def _fixed(self) -> dict[str, "_FixedColumn"]:
+    def _placed(self) -> dict[str, PlacedColumn]:
         found = {}
         for field in self.table.schema:
-            if (kind := _array_type(field.type)) is not None:
-                chunks = [batch.column(field.name) for batch in self._batches]
-                found[field.name] = _FixedColumn.of(self._file, chunks, kind)
+            chunks = [batch.column(field.name) for batch in self._batches]
+            if (column := placed_column(self._file, field.type, chunks)) is not None:
+                found[field.name] = column
         return found
 
     def _others(
@@ -188,100 +187,6 @@ class MappedRows:
             parts.append(self._batches[each].select(list(names)).take(pa.array(local[mine])))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        table = pa.Table.from_batches(parts or [self._batches[0].slice(0, 0).select(list(names))])
+        table = pa.Table.from_batches(parts) if parts else self.table.schema.empty_table()
         values = {name: table.column(name).to_pylist() for name in names}
         return {name: [column[at] for at in back] for name, column in values.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _FixedColumn:
-    """Column of values of one width, as places in the mapped file."""
-
-    file: NDArray[Any]
-    """All of the file as values of this kind."""
-    firsts: NDArray[np.int64]
-    """Place of the first value of each batch."""
-    valid: NDArray[np.int64]
-    """Bit of the file with the validity of the first row of each batch; -1 where all rows are valid."""
-    bits: NDArray[np.uint8]
-    shape: tuple[int, ...]
-    is_bool: bool
-
-    @classmethod
-    def of(
-        cls, file: pa.Buffer, chunks: Sequence[pa.Array], kind: tuple[np.dtype[Any], tuple[int, ...]]
-    ) -> Any:
-        dtype, shape = kind
-        size = int(np.prod(shape, dtype=np.int64))
-        firsts, valid = [], []
-        for chunk in chunks:
-            storage = chunk.storage if shape else chunk
-            values = storage.values if shape else storage
-            validity, data = storage.buffers()[0], values.buffers()[1]
-            place = data.address - file.address
-            first = place * 8 if dtype == np.bool_ else place // dtype.itemsize
-            firsts.append(first + (storage.offset * size if shape else values.offset))
-            bit = -1 if validity is None or not storage.null_count else (validity.address - file.address) * 8
-            valid.append(bit if bit < 0 else bit + storage.offset)
-        bits = np.frombuffer(file, np.uint8)
-        whole = bits if dtype == np.bool_ else _as(bits, dtype)
-        return cls(
-            whole, np.array(firsts, np.int64), np.array(valid, np.int64), bits, shape, dtype == np.bool_
-        )
-
-    def take(self, chunk: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[Any]:
-        size = int(np.prod(self.shape, dtype=np.int64))
-        at = self.firsts[chunk] + local * size
-        if self.is_bool:
-            values: NDArray[Any] = _bits(self.bits, at)
-        elif not self.shape:
-            values = self.file[at]
-        else:
-            values = np.empty((len(at), size), self.file.dtype)
-            for row, first in enumerate(at.tolist()):
-                values[row] = self.file[first : first + size]
-            values = values.reshape((len(at), *self.shape))
-        null = self._nulls(chunk, local)
-        if null is None or not null.any():
-            return values
-        return _with_nulls(values, null)
-
-    def _nulls(self, chunk: NDArray[np.int64], local: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        first = self.valid[chunk]
-        if not (first >= 0).any():
-            return None
-        null = np.zeros(len(chunk), np.bool_)
-        some = first >= 0
-        null[some] = ~_bits(self.bits, first[some] + local[some])
-        return null
-
-
-def _with_nulls(values: NDArray[Any], null: NDArray[np.bool_]) -> NDArray[Any]:
-    if values.dtype.kind == "M":
-        values[null] = np.datetime64("NaT")
-        return values
-    found = values if values.dtype.kind == "f" else values.astype(np.float64)
-    found[null] = np.nan
-    return found
-
-
-def _bits(bits: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.bool_]:
-    values: NDArray[np.bool_] = ((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1).astype(np.bool_)
-    return values
-
-
-def _as(bits: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The whole file as values of a kind; Arrow lays every buffer at a multiple of 8 bytes."""
-    return bits[: len(bits) // dtype.itemsize * dtype.itemsize].view(dtype)
-
-
-def _array_type(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Numpy type and shape of a column's values, None where they are not of one width."""
-    if is_tensor(kind):
-        inner = _array_type(kind.value_type)
-        return None if inner is None or inner[0] == np.bool_ else (inner[0], tuple(kind.shape))
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return np.dtype(kind.to_pandas_dtype()), ()
-    if pa.types.is_timestamp(kind):
-        return np.dtype(f"datetime64[{kind.unit}]"), ()
-    return None

@@ -74,6 +74,7 @@ class DatasetVersion(SQLModel, table=True):
     """Immutable, validated set of rows, as changes of its parent."""
 
     __tablename__ = "dataset_version"
+    __table_args__ = (Index("dataset_version_made", "model", "created_us"),)
     dataset: str = Field(primary_key=True)
     number: int = Field(primary_key=True)
     model: str

@@ -4,7 +4,9 @@ Tuples are in the order of :func:`outrider.dataops.state.tables.columns_of`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress
+from operator import itemgetter
+from types import NoneType
 from typing import Any
 
 from sqlalchemy import Connection
@@ -13,6 +15,7 @@ from sqlmodel import SQLModel
 from .tables import columns_of, table_of
 
 Row = tuple[Any, ...]
+_BLOCK_ROWS = 50
 
 
 class TableColumns:
@@ -119,9 +122,41 @@ def _execute(connection: Connection, model: type[SQLModel], rows: list[Row], cla
         return
     columns = columns_of(model)
     marks = ", ".join([_mark(connection)] * len(columns))
-    names = ", ".join(_quoted(columns))
-    sql = f'INSERT INTO "{table_of(model).name}" ({names}) VALUES ({marks}) {clause}'
-    connection.exec_driver_sql(sql, rows)
+    into = f'INSERT INTO "{table_of(model).name}" ({", ".join(_quoted(columns))})'
+    if connection.dialect.name == "sqlite" and len(rows) >= _BLOCK_ROWS:
+        rows = _insert_blocks(connection, into, rows, clause)
+    if rows:
+        connection.exec_driver_sql(f"{into} VALUES ({marks}) {clause}", rows)
+
+
+def _insert_blocks(connection: Connection, into: str, rows: list[Row], clause: str) -> list[Row]:
+    """Insert whole blocks of rows, and return those left over.
+
+    Handing values over is most of what a row costs: what all rows share is handed over once for each block.
+    """
+    own = [place for place, values in enumerate(zip(*rows, strict=True)) if not _is_shared(values)]
+    if len(own) < 2:
+        return rows
+    first = rows[0]
+    names = iter(range(1, len(own) + 1))
+    chosen = ", ".join(f"column{next(names)}" if place in own else "?" for place in range(len(first)))
+    block = ", ".join([f"({', '.join('?' * len(own))})"] * _BLOCK_ROWS)
+    shared = [value for place, value in enumerate(first) if place not in own]
+    values, end = list(map(itemgetter(*own), rows)), len(rows) - len(rows) % _BLOCK_ROWS
+    blocks = [
+        (*shared, *chain.from_iterable(values[start : start + _BLOCK_ROWS]))
+        for start in range(0, end, _BLOCK_ROWS)
+    ]
+    connection.exec_driver_sql(f"{into} SELECT {chosen} FROM (VALUES {block}) WHERE true {clause}", blocks)
+    return rows[end:]
+
+
+def _is_shared(values: Sequence[Any]) -> bool:
+    """Test for one text, whole number or null in all rows."""
+    first = values[0]
+    if type(first) not in (str, int, NoneType) or values[-1] != first or values.count(first) < len(values):
+        return False
+    return type(first) is not int or set(map(type, values)) == {int}  # true equals 1
 
 
 def _mark(connection: Connection) -> str:

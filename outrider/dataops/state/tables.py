@@ -122,6 +122,25 @@ class Record(SQLModel, table=True):
     """
 
 
+class ExpiredRecord(SQLModel, table=True):
+    """Hash of an expired record's id. Repeats and late labels are told by the hash."""
+
+    __tablename__ = "expired_record"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    day: int
+    """When it went, in days since the epoch."""
+
+
+class BlockAge(SQLModel, table=True):
+    """Receive time of a journal block, which may have expired. One an hour."""
+
+    __tablename__ = "block_age"
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    received_us: int
+
+
 class Answer(SQLModel, table=True):
     """Answers of one model version to one journal block. An Arrow IPC batch of ``outputs.*``, row-aligned."""
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection, Engine, distinct, func, select, update
 
 from outrider.dataops.datasets.row_files import schema_of_file, writer_of
-from outrider.dataops.datasets.stored_rows import MOST_BYTES, Run, StoredRows, runs_of
+from outrider.dataops.datasets.stored_rows import MOST_BYTES, Run, VersionRows, runs_of
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import DatasetRowFile
@@ -222,7 +222,7 @@ def _write(objects: LocalObjects, chosen: Sequence[_Object], file: BinaryIO) -> 
                 mine = [run for of, own, run in runs if of is one and own == part]
                 if not mine:
                     continue
-                table = StoredRows(one.sha256, mine).read(objects.mapped(one.sha256), schema)
+                table = VersionRows(one.sha256, mine).read(objects.mapped(one.sha256), schema)
                 for run in mine:
                     places[run.file, run.position] = at
                     at += run.rows

@@ -1,4 +1,4 @@
-"""API of kept comparisons: keep one, list them, read one."""
+"""API of kept comparisons: keep, follow, list, read, remove."""
 
 from typing import Annotated
 
@@ -66,6 +66,12 @@ class ComparisonKept(TypedDict):
     page: str
 
 
+class ComparisonRemoved(TypedDict):
+    """Id of a comparison that is gone."""
+
+    id: str
+
+
 def comparison_routes(comparisons: Comparisons) -> APIRouter:
     """Routes about kept comparisons."""
     router = APIRouter(prefix="/v1/comparisons", tags=["comparisons"])
@@ -103,6 +109,19 @@ def comparison_routes(comparisons: Comparisons) -> APIRouter:
         if found is None:
             raise NotFound(f"there is no comparison {comparison!r}")
         return {"id": found.id, "kept": iso(found.kept_us), "report": found.report}
+
+    @router.put("/{comparison}", openapi_extra=_DECLARED)
+    def follow(comparison: str, body: Annotated[bytes, Depends(_body)]) -> Declared[ComparisonKept]:
+        """Keep the newest report of a comparison that runs, under an id of its own, until it has ended."""
+        comparisons.follow(comparison, read_report(body), now_us=now_us())
+        return {"id": comparison, "page": f"/compare/{comparison}"}
+
+    @router.delete("/{comparison}")
+    def remove(comparison: str, labels: bool = False) -> Declared[ComparisonRemoved]:
+        """Remove a comparison; one with labels only where `labels` is true."""
+        if not comparisons.remove(comparison, has_labels=labels):
+            raise NotFound(f"there is no comparison {comparison!r}")
+        return {"id": comparison}
 
     @router.post("", status_code=201, openapi_extra=_DECLARED)
     def keep(body: Annotated[bytes, Depends(_body)]) -> Declared[ComparisonKept]:

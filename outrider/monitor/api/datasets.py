@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.references import find_version, name_of
@@ -116,7 +117,7 @@ RowDifference: TypeAlias = Annotated[
     FieldsOf(
         datasets.RowChange,
         "RowDifference",
-        more={"before": RowProvenance | None, "after": RowProvenance | None},
+        more={"before": RowProvenance | None, "after": RowProvenance | None, "reason": str},
     ),
 ]
 DatasetDiff: TypeAlias = Annotated[
@@ -194,12 +195,17 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
     def get_diff(
         name: str, old: Selector, new: Selector, limit: Annotated[int, Query(ge=0, le=10_000)] = 0
     ) -> Declared[DatasetDiff]:
-        """Ids of the rows that differ between two versions; of ``limit`` of them provenance and labels."""
+        """Ids of the rows that differ between two versions.
+
+        Of ``limit`` of them provenance, labels, columns that differ, and the reason.
+        """
         with engine.connect() as connection:
             before, after = (find_version(connection, name, number) for number in (old, new))
             found = datasets.diff(connection, objects, before, after, limit=limit)
+            why = reasons(connection, after.model, found.rows)
         kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
-        return {**kinds, "rows": [row.told() for row in found.rows]}
+        rows = [row.told() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
+        return {**kinds, "rows": rows}
 
 
 def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:

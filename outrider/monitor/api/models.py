@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
+from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement.verdicts import newest_verdict
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
@@ -142,10 +143,13 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
     def get_lineage(model: str, version: str | None = None, start: str | None = None) -> dict[str, Any]:
         """The nearest ancestors of a version (the champion by default), as a tree.
 
-        ``start`` is another node to begin at, such as ``dataset:digits-flagged@7``: where the parents of one
-        are not shown (``cut``), the tree goes on from there.
+        ``start`` is another node to begin at, such as ``dataset:digits-flagged@7``, by tag or time too: where
+        the parents of one are not shown (``cut``), the tree goes on from there.
         """
+        kind, _, reference = (start or "").partition(":")
         with engine.connect() as connection:
+            if kind == "dataset":
+                start = f"dataset:{open_version(connection, reference).id}"
             return lineage.trace(connection, model, version, start=start)
 
 

@@ -32,6 +32,7 @@ from outrider.monitor.queries.queries import (
     DatasetStay,
     FlagView,
     RecordView,
+    has_expired,
     list_flags,
     read_answer,
     read_flag,
@@ -179,6 +180,8 @@ class ReadApi:
         """A record with its payload, flags, labels, live tests and dataset versions."""
         self._check(model)
         view = read_record(self._engine, model, record_id)
+        if view is None and has_expired(self._engine, model, record_id):
+            raise ProblemError(problem(410, f"record {record_id!r} of model {model!r} has expired"))
         if view is None:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)

@@ -8,6 +8,7 @@ from pydantic import Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
+from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
@@ -125,6 +126,8 @@ class RetrainRequest(RequestBody):
     job: str | None = None
     """Job of ``retrain.requested`` that the candidate answers."""
     from_scratch: bool = False
+    full: bool = False
+    """All rows of the dataset are validated, not the new ones alone."""
     epochs: int | None = Field(default=None, ge=1)
     learning_rate: float | None = Field(default=None, gt=0)
     replay_ratio: float | None = Field(default=None, ge=0)
@@ -157,9 +160,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         if body.candidate is not None:
             with engine.connect() as connection:
                 found = models.get(connection, body.model, body.candidate)
-            if found.status != "challenger":
-                detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
-                raise ProblemError(problem(409, detail, field="candidate"))
+            _check_candidate(body, found)
         elif body.dataset or body.job:
             detail = "dataset and job are those of a candidate that was made elsewhere: name it"
             raise ProblemError(problem(422, detail, field="candidate"))
@@ -169,11 +170,12 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)
         with write(engine) as connection:
             if body.candidate is not None:
+                learned = None if body.dataset is None else open_version(connection, body.dataset).id
                 reported = lineage.report(
                     connection,
                     body.model,
                     body.candidate,
-                    dataset=body.dataset,
+                    dataset=learned,
                     job=body.job,
                     now_us=now_us(),
                 )
@@ -189,6 +191,15 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         with engine.connect() as connection:
             found = list_verdicts(connection, model, limit=limit)
         return {"gates": [_verdict(verdict) for verdict in found]}
+
+
+def _check_candidate(body: RetrainRequest, found: models.Model) -> None:
+    if found.status != "challenger":
+        detail = f"{found.id} is {found.status}: only a challenger can be put before the gate"
+        raise ProblemError(problem(409, detail, field="candidate"))
+    if body.full:
+        detail = "full validates the rows to train on: nothing is trained for a candidate"
+        raise ProblemError(problem(422, detail, field="full"))
 
 
 def _verdict(found: VerdictRow) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Answers of one system to questions, row by row."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -59,6 +59,12 @@ class Answers:
             self.tokens[rows],
             self.is_cached[rows],
         )
+
+    def unreadable(self, why: str) -> "Answers":
+        """The same, with every answer unreadable for a reason."""
+        fate, reasons = self.fate.copy(), self.why.copy()
+        fate[self.is_answered], reasons[self.is_answered] = "unreadable", why
+        return replace(self, fate=fate, why=reasons)
 
     @classmethod
     def recorded(cls, questions: Batch) -> "Answers":

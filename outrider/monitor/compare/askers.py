@@ -89,7 +89,25 @@ def asker_of(
     if text.lower().endswith(PROMPTS):
         return _of_prompt(base / text, text, options, production)
     under = None if production is None or _is_address(production) else base / production
-    model = local_model(text, base, base=under)
+    return local_asker(text, options, folder=base, base=under)
+
+
+def local_asker(
+    text: str, options: AskOptions, *, folder: Path | None = None, base: Path | None = None
+) -> LocalAsker:
+    """Model of this machine.
+
+    Parameters
+    ----------
+    base
+        Folder that an adapter is laid over.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such model.
+    """
+    model = local_model(text, folder or Path().resolve(), base=base)
     return LocalAsker(options.name or text, model, deadline_s=options.deadline_s)
 
 

@@ -44,6 +44,8 @@ class ComparePlan:
         Columns whose values are looked at apart.
     has_judge
         A judge says of pairs that differ which side is better.
+    has_embedding
+        A model of this machine makes vectors of texts, by which they are compared as a whole.
     seed
         Of the draw of questions that are asked again.
     """
@@ -54,6 +56,7 @@ class ComparePlan:
     target: str = ""
     slices: tuple[str, ...] = ()
     has_judge: bool = False
+    has_embedding: bool = False
     seed: int = 0
 
     def share_again(self, *, is_noisy: bool) -> float:

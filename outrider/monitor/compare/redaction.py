@@ -51,6 +51,11 @@ class Redaction:
         """All columns and paths."""
         return self.drop | self.kinds.keys()
 
+    @staticmethod
+    def is_inside(name: str) -> bool:
+        """Test for a path inside requests, which any of them may lack."""
+        return name.startswith(_INSIDE)
+
     def members(self, request: Members) -> bool:
         """Redact a request in place; False where nothing was to be done."""
         is_changed = False

@@ -167,6 +167,7 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
         "judge": asdict(judge) if (judge := standing.judge_verdict()) else None,
         "preferences": standing.pair_labels.judged,
+        "texts": None if (energy := standing.energy_verdict()) is None else energy.to_dict(),
         "unlabelled": asdict(standing.unlabelled),
         "history": [asdict(look) for look in standing.looks],
         "examples": standing.examples[:EXAMPLES],
@@ -212,6 +213,10 @@ def _facts(each: Mapping[str, Any], production: Mapping[str, Any]) -> list[str]:
         if row["only_candidate"] or row["only_production"]:
             both = f"{row['only_candidate']:,} and {row['only_production']:,}"
             lines.append(f"{kind} by the candidate or production alone: {both} of {row['rows']:,}")
+    if texts := each["texts"]:
+        proof = "proven" if texts["is_proven"] else "not proven"
+        distance = f"energy distance {texts['distance']:.2g}"
+        lines.append(f"texts as a whole: {distance}, {proof} by {texts['records']:,} pairs")
     if each["judge"]:
         judge = each["judge"]
         bounds = f"{judge['value']:+.2f} ({judge['low']:+.2f} to {judge['high']:+.2f})"

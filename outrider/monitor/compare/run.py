@@ -10,12 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ServerError
 
 from .answers import Answers, Asker
+from .embedder import TextEmbedder
 from .forecast import forecast
 from .judge import PairJudge
 from .labelled import Right
@@ -47,6 +49,8 @@ class ComparisonRun:
         Whom to ask; None where its recorded answers are all there is.
     judge
         Whom to ask which side of a pair that differs is better; ``plan.has_judge`` says that there is one.
+    embedder
+        Who makes vectors of texts; ``plan.has_embedding`` says that there is one.
     """
 
     def __init__(
@@ -56,8 +60,9 @@ class ComparisonRun:
         plan: ComparePlan,
         *,
         judge: PairJudge | None = None,
+        embedder: TextEmbedder | None = None,
     ) -> None:
-        self._judge = judge
+        self._judge, self._embedder = judge, embedder
         self._production = production
         self._plan = plan
         self._candidates = candidates
@@ -75,6 +80,8 @@ class ComparisonRun:
         """Columns of the traffic."""
         self.alike: dict[tuple[str, str], int] = {}
         """Questions that two candidates answered, where none of their answers differed."""
+        self.loose_turns = 0
+        """Questions with earlier turns, whose conversation is not known."""
         self.unrecorded = 0
         """Questions without a recorded answer, where production cannot be asked."""
         self.is_left = False
@@ -104,6 +111,7 @@ class ComparisonRun:
             If production does not answer at all.
         """
         self.columns.update(questions.names)
+        self.loose_turns += _loose_turns(questions)
         if self._production is None:
             is_recorded = Answers.recorded(questions).is_answered
             self.unrecorded += int((~is_recorded).sum())
@@ -125,6 +133,8 @@ class ComparisonRun:
         with self._lock:
             if not self.is_left:
                 self._compare(questions, [each for each, _ in there], first, again_rows, again)
+        if self._embedder is not None:
+            self._embed_pairs(self._embedder)
         if self._judge is not None:
             self._judge_pairs(self._judge)
 
@@ -153,6 +163,18 @@ class ComparisonRun:
                 return False
             found.settle()
             return True
+
+    def _embed_pairs(self, embedder: TextEmbedder) -> None:
+        """Compare the texts of the last look as vectors."""
+        for standing in self.standings:
+            pairs = standing.unembedded()
+            if not pairs:
+                continue
+            both = embedder.vectors([one for one, _ in pairs] + [two for _, two in pairs])
+            with self._lock:
+                if not self.is_left:
+                    standing.take_vectors(both[: len(pairs)], both[len(pairs) :])
+                    standing.settle()
 
     def _judge_pairs(self, judge: PairJudge) -> None:
         """Ask the judge about the pairs that differ since the last look."""
@@ -221,8 +243,9 @@ class ComparisonRun:
         self._pool.shutdown(cancel_futures=True)
         for asker in self._askers:
             asker.close()
-        if self._judge is not None:
-            self._judge.close()
+        for beside in (self._judge, self._embedder):
+            if beside is not None:
+                beside.close()
 
     def _twice(self) -> float:
         """Share of the next questions that is asked again; what they are answered does not matter to it."""
@@ -242,6 +265,16 @@ def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
     for each in answers[1:]:
         found |= each.is_answered
     return found & answers[0].is_answered
+
+
+def _loose_turns(questions: Batch) -> int:
+    """Number of chats with earlier answers that name no conversation."""
+    if not questions.has(REQUEST):
+        return 0
+    is_turn = pc.match_substring(questions.arrow(REQUEST), '"assistant"').fill_null(False)
+    if questions.has("entity"):
+        is_turn = pc.and_(is_turn, questions.arrow("entity").is_null())
+    return int(pc.sum(is_turn).as_py() or 0)
 
 
 def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.Table:

@@ -10,15 +10,30 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Measure
-from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import Ruler, answer_texts, differ, shared_measures
+from outrider.assertions.agreement import EVERYTHING, PROPERTIES, Measure
+from outrider.assertions.columns import is_tensor
+from outrider.assertions.comparison import PairedAnswers, StreamComparison, one_of_each, taken_back
+from outrider.assertions.differences import (
+    Ruler,
+    answer_texts,
+    differ,
+    measures_of,
+    shared_measures,
+    text_column_of,
+)
+from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
 from outrider.assertions.slice_ranking import SliceDifference, rank_slices
 from outrider.assertions.text_properties import TOOL_CALLS, with_text_properties
-from outrider.assertions.verdict import MOST_SLICES, CandidateVerdict, MeasureVerdict, verdict_of
+from outrider.assertions.verdict import (
+    MOST_SLICES,
+    CandidateVerdict,
+    MeasureVerdict,
+    confidence_in,
+    verdict_of,
+)
 from outrider.assertions.verdict_sentence import share_text, verdict_sentence
 from outrider.errors import ConfigError
 
@@ -77,6 +92,9 @@ class Standing:
         self.drawn: list[dict[str, Any]] = []
         """Judged pairs that are drawn for a label."""
         self._unjudged: list[dict[str, Any]] = []
+        self._witness = EnergyWitness(np.random.default_rng([plan.seed, 1]))
+        self._unembedded: list[tuple[str, str]] = []
+        """Texts of both, one pair of each conversation."""
 
     def add(
         self,
@@ -95,6 +113,7 @@ class Standing:
             Questions that were asked again, in order; ``production_again`` and ``candidate_again`` are the
             answers to these.
         """
+        candidate = self._read(production, candidate)
         self.side.add(candidate)
         if candidate_again is not None:
             self.side.add(candidate_again)
@@ -124,6 +143,8 @@ class Standing:
             [each[both].tolist() for each in slices[1:]],
             [entities[row] for row in both.tolist()] if entities else (),
         )
+        if self._plan.has_embedding:
+            self._keep_texts(pair, ruler)
         self.comparison += StreamComparison.of(
             pair,
             ruler,
@@ -134,12 +155,52 @@ class Standing:
         self._count_json(questions, both, pair)
         self._keep_examples(questions, both, pair, ruler)
 
+    def _read(self, production: Answers, candidate: Answers) -> Answers:
+        """The candidate's answers, unreadable where it has left the form that was compared so far."""
+        first = next(iter(self.comparison.measures), None)
+        if self._ruler is None or first is None or first in PROPERTIES:
+            return candidate
+        if first not in measures_of(production.outputs, self._ruler) or not candidate.is_answered.any():
+            return candidate
+        if first in shared_measures(production.outputs, candidate.outputs, self._ruler):
+            return candidate
+        why = f"answers of another form than before: {form_of(candidate.outputs)}"
+        return candidate.unreadable(why)
+
     def _count(
         self, kind: str, questions: Batch, entities: Sequence[str], production: Any, candidate: Any
     ) -> None:
         self.outcomes += DirectedOutcomes.of(
             kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
         )
+
+    def _keep_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
+        """Keep texts to be embedded; a conversation gives one pair."""
+        columns = [text_column_of(each, ruler) for each in (pair.champion, pair.challenger)]
+        if not all(columns):
+            return
+        rows = np.arange(pair.champion.rows, dtype=np.intp)
+        if len(pair.entities):
+            rows, _ = one_of_each(pair.entities, pair.champion.keys, self.comparison.entities)
+        sides = zip((pair.champion, pair.challenger), columns, strict=True)
+        one, two = ([text or "" for text in side.take(rows).arrow(name).to_pylist()] for side, name in sides)
+        self._unembedded += zip(one, two, strict=True)
+
+    def unembedded(self) -> list[tuple[str, str]]:
+        """Texts of production and candidate since the last call."""
+        found, self._unembedded = self._unembedded, []
+        return found
+
+    def take_vectors(self, production: NDArray[np.float64], candidate: NDArray[np.float64]) -> None:
+        """Compare vectors of texts, pair by pair."""
+        self._witness.update(production, candidate)
+
+    def energy_verdict(self) -> EnergyVerdict | None:
+        """Distance of the texts as a whole; None where nothing embeds them."""
+        if not self._plan.has_embedding:
+            return None
+        respects = len(self.verdict.measures) + 1
+        return self._witness.verdict(confidence_in(respects, candidates=self._candidates))
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
         """Count answers that are no JSON where the question asks for it.
@@ -215,7 +276,12 @@ class Standing:
 
     def settle(self) -> None:
         """Look at all answers so far."""
-        self.verdict = verdict_of(self.comparison, margin=self._plan.margin, candidates=self._candidates)
+        self.verdict = verdict_of(
+            self.comparison,
+            margin=self._plan.margin,
+            candidates=self._candidates,
+            beside=int(self._plan.has_embedding),
+        )
         self.unlabelled = self._by_outcomes() or self._by_answers()
         self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
         if not self._looks or self._looks[-1][0] < self.rows:
@@ -268,15 +334,22 @@ class Standing:
         if verdict.decided_by is None:
             one, two = self._forms
             forms = f": production answers {one}, {name} {two}" if one or two else ""
-            return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}")
+            hint = "; let both answer one output of one kind" if one and two else ""
+            return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}{hint}")
         if 2 * max(self._both_cached, self.borrowed) >= self.rows and not self._differs:
             said = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
             return Conclusion("undecided", f"{name}: undecided: {said}")
-        found = verdict.measures[verdict.decided_by]
-        said = verdict_sentence(name, "production", found, verdict.decided_by, verdict.word, margin)
-        if verdict.word == "different":
+        found, word = verdict.measures[verdict.decided_by], verdict.word
+        energy = self.energy_verdict()
+        is_apart = energy is not None and energy.is_proven
+        if is_apart and word == "same":
+            word = "close"
+        said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
+        if energy is not None and is_apart:
+            said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
+        if word == "different":
             said += f"; nobody has said which is better: label {len(self.to_label)} pairs"
-        return Conclusion(verdict.word, said)
+        return Conclusion(word, said)
 
     def _keep_examples(
         self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers, ruler: Ruler
@@ -328,9 +401,32 @@ def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
 
 
 def form_of(answers: Batch) -> str:
-    """Names of the outputs, in words."""
-    names = [name.removeprefix("outputs.") for name in answers.names if name.startswith("outputs.")]
-    return ", ".join(names) or "nothing"
+    """Names and kinds of the outputs, in words."""
+    return (
+        ", ".join(
+            f"{name.removeprefix('outputs.')} ({kind_of(answers.arrow(name).type)})"
+            for name in answers.names
+            if name.startswith("outputs.")
+        )
+        or "nothing"
+    )
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """Kind of a column's values, in a word.
+
+    Examples
+    --------
+    >>> kind_of(pa.string()), kind_of(pa.float32()), kind_of(pa.list_(pa.int8())), kind_of(pa.null())
+    ('texts', 'numbers', 'lists', 'nothing')
+    """
+    if is_tensor(kind):
+        return "vectors"
+    tests = {
+        "texts": pa.types.is_string, "numbers": pa.types.is_floating, "whole numbers": pa.types.is_integer,
+        "lists": pa.types.is_list, "nothing": pa.types.is_null,
+    }  # fmt: skip
+    return next((word for word, is_one in tests.items() if is_one(kind)), str(kind))
 
 
 def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:

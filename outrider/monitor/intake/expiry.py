@@ -1,4 +1,4 @@
-"""Expiry of payloads, slice by slice, where the journal is written.
+"""Expiry of payloads where the journal is written, and of rows.
 
 `outrider.dataops.journal.expiry` decides.
 """
@@ -7,6 +7,7 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
-from outrider.dataops.journal import expiry
+from outrider.dataops.journal import expiry, row_expiry
 from outrider.dataops.journal.expiry import Around
 from outrider.dataops.journal.journal import PAGE_BYTES, BlockInfo, SqliteJournal
 from outrider.dataops.journal.stored_rows import pack_rows
@@ -27,6 +28,8 @@ from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.clock import ServiceClock
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sections import PRESSURE_SHARE
+
+from .row_expiry import RowExpirer
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +84,9 @@ class Expirer:
         storage = settings.storage
         self._around = Around(storage.keep_around_rows, storage.keep_around_s)
         self._through = reader.expired_through()
+        self._rows = RowExpirer(storage, engine, reader, metrics)
+        self._revisited: tuple[str, int, int] | None = None
+        """Model, block behind which, and block up to which kept payloads are looked at again."""
 
     def run_until(self, stop: threading.Event) -> None:
         """Look for due payloads every ten seconds."""
@@ -104,7 +110,37 @@ class Expirer:
         """Expire one slice; False where none was due."""
         chosen = self._next(now_us)
         if chosen is None:
+            return self._step_rows(now_us)
+        last = chosen.blocks[-1]
+        if chosen.model:
+            with write(self._engine) as connection:
+                ages = ((block.seq, block.received_us) for block in chosen.blocks)
+                row_expiry.note_ages(connection, chosen.model, ages)
+        through = {chosen.model: last.seq}
+        self._expire(chosen, through)
+        self._through |= through
+        return True
+
+    def _step_rows(self, now_us: int) -> bool:
+        """Let rows of a slice go, then the payloads that were kept for such; False where none was due."""
+        if self._clock is not None and not self._clock.is_steady():
             return False
+        if self._revisited is None:
+            if self._rows.step(self._through, now_us):
+                return True
+            if not self._rows.ended:
+                return False
+            model, until = self._rows.ended.pop()
+            self._revisited = model, 0, until
+        model, after, until = self._revisited
+        blocks = self._reader.outline(model, after=after, until=until, limit=SLICE_BLOCKS, rows=SLICE_ROWS)
+        self._revisited = (model, blocks[-1].seq, until) if blocks else None
+        if blocks:
+            self._expire(Slice(model, blocks), {})
+        return True
+
+    def _expire(self, chosen: Slice, through: Mapping[str, int]) -> None:
+        """Expire the payloads of blocks but for those that are kept."""
         keeps = self._keeps(chosen)
         dead, packed, gone = [], {}, 0
         for block in chosen.blocks:
@@ -121,12 +157,9 @@ class Expirer:
             with write(self._engine) as connection:
                 # First: answers without their block would never be found again.
                 expiry.forget_answers(connection, chosen.model, dead)
-        through = {chosen.model: chosen.blocks[-1].seq}
         self._journal.expire(dead, kept=packed, through=through)
-        self._through |= through
         if chosen.model:
             self._metrics.counter("outrider_payloads_expired_total").labels(model=chosen.model).inc(gone)
-        return True
 
     def _next(self, now_us: int | None) -> Slice | None:
         """The oldest blocks that are due and that nobody needs.

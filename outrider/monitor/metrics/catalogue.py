@@ -196,7 +196,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "counter", "outrider_dead_letters_total", "records",
         "Records that could not be used.", labels=("model", "reason"),
-        enums={"reason": ("conflict", "payload", "poison", "unreadable")},
+        enums={"reason": ("conflict", "expired", "payload", "poison", "unreadable")},
     ),
     _spec(
         _WORKER, "histogram", "outrider_block_seconds", "seconds",
@@ -359,6 +359,10 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _PROC, "gauge", "outrider_config_refused", "configurations",
         "1 while a changed configuration was refused: the last good one stays.",
+    ),
+    _spec(
+        _INTAKE, "counter", "outrider_records_expired_total", "records",
+        "Records whose rows left state.db for their age.", labels=("model",),
     ),
     _spec(
         _INTAKE, "counter", "outrider_payloads_expired_total", "records",

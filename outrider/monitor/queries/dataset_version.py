@@ -8,12 +8,14 @@ from typing import Any
 from sqlalchemy import Engine, select
 
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.versions import RowChange, Version
 from outrider.dataops.payloads.objects import CorruptObject, ObjectStore
 from outrider.dataops.state.improvement_tables import LineageEdge
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
+from .dataset_diff import MOST_CHANGES
 from .improvement import DatasetView, dataset_view
 
 CHANGED_ROWS, SAMPLE_ROWS = 50, 10
@@ -28,9 +30,8 @@ class DatasetVersionView:
     columns: tuple[tuple[str, str], ...]
     mix: dict[str, list[tuple[str, int]]]
     """Rows of each class, by label column; empty where the model declares no classes."""
-    changes: dict[str, int]
-    rows: list[RowChange]
-    """Some of those that differ from the parent."""
+    rows: list[tuple[RowChange, str]]
+    """Some of those that differ from the parent, with the reason."""
     sample: list[dict[str, Any]]
     models: list[tuple[str, str]]
     """Versions of models that were made with it, and in which role."""
@@ -60,12 +61,13 @@ def read_dataset_version(
             .order_by(_EDGE.c.created_us.desc())
         )
         models = [(child, role) for child, role in trained]
-        rows: list[RowChange] = []
+        rows: list[tuple[RowChange, str]] = []
         sample, fault = [], ""
         try:
-            if found.parent is not None:
+            if found.parent is not None and sum(dataset_view(found).changes.values()) <= MOST_CHANGES:
                 parent = datasets.get(connection, name, found.parent)
-                rows = datasets.diff(connection, objects, parent, found, limit=CHANGED_ROWS).rows
+                some = datasets.diff(connection, objects, parent, found, limit=CHANGED_ROWS).rows
+                rows = list(zip(some, reasons(connection, model, some), strict=True))
             sample = datasets.some_rows(connection, objects, found, limit=SAMPLE_ROWS)
         except (NotFound, CorruptObject) as error:
             fault = str(error)
@@ -73,7 +75,6 @@ def read_dataset_version(
             dataset_view(found),
             tuple(found.manifest["columns"].items()),
             _mix(found),
-            found.manifest.get("changes", {"added": found.added, "relabelled": 0, "removed": 0}),
             rows,
             sample,
             models,

@@ -1,7 +1,7 @@
 """Retrains, verdicts, datasets and lineage for pages, bounded SQL reads."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine, select
@@ -45,6 +45,8 @@ class DatasetView:
     expectations: int = 0
     """Expectations that it was validated by."""
     quarantined: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    """Rows added, relabelled and removed."""
     warnings: tuple[dict[str, Any], ...] = ()
     """Expectations that it does not meet, without being refused."""
     has_docs: bool = False
@@ -67,7 +69,11 @@ def list_jobs(engine: Engine, model: str) -> list[JobRow]:
 
 def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[DatasetView, ...]:
     """Newest dataset versions."""
-    query = select(dataset).where(dataset.c.model == model).order_by(dataset.c.created_us.desc()).limit(limit)
+    made = dataset.c.created_us.desc(), dataset.c.dataset, dataset.c.number.desc()
+    keys = select(dataset.c.dataset, dataset.c.number).where(dataset.c.model == model)
+    newest = keys.order_by(*made).limit(limit).subquery()
+    same = (dataset.c.dataset == newest.c.dataset) & (dataset.c.number == newest.c.number)
+    query = select(dataset).join(newest, same).order_by(*made)
     with engine.connect() as connection:
         return tuple(dataset_view(Version(**row._mapping)) for row in connection.execute(query))
 
@@ -111,6 +117,7 @@ def dataset_view(row: Version) -> DatasetView:
         leaks=row.manifest.get("leaks"),
         expectations=len(validation.get("expectations", ())),
         quarantined=int(validation.get("quarantined", 0)),
+        changes=row.manifest.get("changes", {"added": row.added, "relabelled": 0, "removed": 0}),
         warnings=tuple(validation.get("warnings", ())),
         has_docs="data_docs" in validation,
         erased=int(row.manifest.get("erased", 0)),

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection, Row
 from outrider.assertions.typed_text import is_wrong, plain_text
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.flags.reviews import reviews_of
+from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.champions import champion_borders, version_at
@@ -244,6 +245,12 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             datasets=tuple(DatasetStay(row[0], row[1], row[2], Provenance(*row[3:])) for row in datasets),
             requested_for=wanted,
         )
+
+
+def has_expired(engine: Engine, model: str, record_id: str) -> bool:
+    """Test for a record whose rows have gone for their age."""
+    with engine.connect() as connection:
+        return bool(expired_ids(connection, model, [record_id]))
 
 
 def read_answer(

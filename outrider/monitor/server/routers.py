@@ -56,7 +56,7 @@ def all_routers(
     models = tuple(settings.models)
     learner = Learner(settings)
     cases = CaseWriter(engine, journal, settings)
-    comparisons = Comparisons(settings.data_folder)
+    comparisons = Comparisons(settings.data_folder, most=settings.storage.keep_comparisons)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),

@@ -56,7 +56,18 @@ class StorageSettings(Section):
         default=5, ge=0, le=1000, description="neighbours of a flagged record that stay with it, on each side"
     )
     keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
+    keep_rows_days: float = Field(
+        default=90.0, gt=0, description="rows of records in state.db that nobody needs go after it"
+    )
+    keep_ids_days: float = Field(
+        default=90.0,
+        ge=0,
+        description="and are known for so long by a hash of their id",
+    )
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
+    keep_comparisons: int = Field(
+        default=200, ge=1, description="reports of `outrider compare`; the oldest without labels go first"
+    )
 
 
 class LimitSettings(Section):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window import MIN_IDLE_S
 from outrider.dataops.journal.journal import Block, Journal
-from outrider.dataops.journal.stored_rows import BlockRows, read_stored
+from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.state.clock import present_us
 
 from .event_time import max_ahead_us
@@ -38,7 +38,7 @@ class Unit:
     batch: Batch | None = None
     seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    labels: list[tuple[int, int, BlockRows]] = field(default_factory=list)
+    labels: list[tuple[int, int, StoredRows]] = field(default_factory=list)
     """(block, receive time, labels) of each label block."""
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     """(block, reason) of blocks whose payload cannot be decoded."""

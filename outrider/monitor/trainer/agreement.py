@@ -13,7 +13,7 @@ from outrider.assertions.agreement import EVERYTHING, LEAST, PART_OF_EXCESS, Agr
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
 from outrider.assertions.looks import Look, thin
-from outrider.assertions.verdict import Bounding, MeasureVerdict, measure_verdict, word_of
+from outrider.assertions.verdict import Bounding, MeasureVerdict, measure_verdict
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
@@ -130,10 +130,7 @@ def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[
     """Agreement for the API by measure and slice, all records first."""
     found = comparison.agreements(margin=margin)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
-    return [
-        {"measure": measure, "slice": name} | _shown(found[measure, name], margin)
-        for measure, name in ordered
-    ]
+    return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
 
 
 def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
@@ -156,14 +153,14 @@ def deciding_verdict(comparison: StreamComparison, *, margin: float) -> MeasureV
     return measure_verdict(comparison.tallies[measures[0], EVERYTHING], bounding, margin=margin)
 
 
-def _shown(found: Agreement, margin: float) -> dict[str, Any]:
+def _shown(found: Agreement) -> dict[str, Any]:
     return {
         "rows": found.raw.rows,
         "raw": asdict(found.raw),
         "noise": asdict(found.noise) if found.noise.rows else None,
         "challenger_noise": asdict(found.challenger_noise) if found.challenger_noise.rows else None,
         "beyond": asdict(found.beyond),
-        "verdict": word_of(found, margin),
+        "verdict": found.verdict,
     }
 
 

@@ -90,7 +90,12 @@ def build_problems(
 
 
 def _told(earlier: Earlier) -> dict[str, Any]:
-    return {"aggregates": earlier.aggregates, "stays": earlier.stays, "replaced": list(earlier.replaced)}
+    return {
+        "aggregates": earlier.aggregates,
+        "stays": earlier.stays,
+        "replaced": list(earlier.replaced),
+        "full": earlier.full,
+    }
 
 
 def _docs(verdict: Validated, title: str) -> bytes:
@@ -208,7 +213,9 @@ def _answer(
         Batch.from_ipc(pa.py_buffer(buffers[0])),
         Rules(**asked["rules"]),
         reference=pa.ipc.read_schema(pa.py_buffer(buffers[1])) if asked["has_reference"] else None,
-        earlier=None if told is None else Earlier(told["aggregates"], read, told["stays"], told["replaced"]),
+        earlier=None
+        if told is None
+        else Earlier(told["aggregates"], read, told["stays"], told["replaced"], told["full"]),
     )
     return {"summary": verdict.summary}, [
         json.dumps(verdict.quarantined).encode(),

@@ -6,6 +6,7 @@ from sqlalchemy import Engine
 
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
 from outrider.dataops.upkeep.compaction import FEW, compact, crowded
+from outrider.errors import OutriderError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,12 @@ class Compactor:
         for dataset, count in found.items():
             if count <= self._left.get(dataset, 0) + FEW:
                 continue
-            done = compact(self._engine, self._objects, dataset, few=FEW)
+            self._left[dataset] = count
+            try:
+                done = compact(self._engine, self._objects, dataset, few=FEW)
+            except (OutriderError, OSError) as error:  # a damaged file, a full disk: jobs go on
+                log.warning("%s is not packed: %s", dataset, error)
+                return
             log.info("%s: %d objects packed into %d", dataset, done.before, done.after)
             with self._engine.connect() as connection:
                 self._left[dataset] = crowded(connection).get(dataset, 0)

@@ -69,10 +69,12 @@ def judge(
     stays: bool,
     removed: Collection[str] = (),
     reference: pa.Schema | None = None,
+    full: bool = False,
 ) -> JudgedRows:
     """Validate rows for a dataset.
 
-    ``stays`` says whether the rows of the newest version stay beside them, but for those ``removed``.
+    ``stays`` says whether the rows of the newest version stay beside them, but for those ``removed``, and
+    ``full`` whether they are judged again.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def judge(
         rules_of(context.settings, model),
         title=f"{dataset}@{1 if parent is None else parent.number + 1}",
         reference=reference,
-        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays),
+        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays, full=full),
         checks=[context.settings.path(file) for file in settings.validation.checks],
         deadline_s=settings.validation.deadline_s,
         pause=context.check_stop,
@@ -201,6 +203,8 @@ def commit_flagged(
         )
         reference = _replayed_schema(context, connection, settings)
     passed = _Passed(None, [], found.rejected, NOT_ASKED)
+    if found.batch is None and job.params.get("full"):
+        _check_all(context, job.model, scope.dataset)
     if found.batch is not None:
         try:
             judgement = judge(
@@ -211,6 +215,7 @@ def commit_flagged(
                 stays=True,
                 removed=found.removed,
                 reference=reference,
+                full=bool(job.params.get("full")),
             )
         except ValidationRefused as error:  # what was withdrawn leaves all the same
             refused = {str(found.batch.keys[row]): reason for row, reason in error.rows.items()}
@@ -238,6 +243,23 @@ def commit_flagged(
             {"leaks": rows.report},
         )
     return _commit(context, job, scope, found, passed, then)
+
+
+def _check_all(context: JobContext, model: str, dataset: str) -> None:
+    """Judge all rows of the newest version by the rules of now.
+
+    Raises
+    ------
+    ValidationRefused
+        If one does not pass.
+    """
+    with context.engine.connect() as connection:
+        version = datasets.newest(connection, dataset)
+        if version is None:
+            return
+        batch = datasets.read(connection, context.objects, version)
+    bad = _named(batch, judge(context, model, dataset, batch, stays=False).verdict)
+    refuse([f"{len(bad)} of {batch.rows} rows of {version.id} do not pass: {bad[0]}"] if bad else [])
 
 
 def _told_of(error: ValidationRefused, rows: int) -> ValidationRefused:

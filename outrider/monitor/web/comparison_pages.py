@@ -1,4 +1,4 @@
-"""Pages of kept comparisons: list, single ones, labels of pairs."""
+"""Pages of kept comparisons: list, single ones, labels of pairs, removal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from outrider.dataops.comparisons import ComparisonFound, Comparisons
+from outrider.dataops.comparisons import RUNNING, ComparisonFound, Comparisons, labels_of
+from outrider.errors import ValidationRefused
 from outrider.monitor.compare.labelled import Right, relabelled
 from outrider.monitor.http.error_page import HEADERS
 
@@ -37,11 +38,14 @@ class ComparisonPages:
         found = self._comparisons.read(comparison)
         if found is None:
             return self._unknown(comparison)
+        is_running = found.report["ended"] == RUNNING
         context = {
             "r": found.report,
-            "views": views_of(found.report, takes_labels=True),
+            "views": views_of(found.report, takes_labels=not is_running),
+            "heard_us": found.kept_us if is_running else None,
             "here": f"/compare/{found.id}",
             "records": self._records(found.report),
+            "labels": labels_of(found.report),
         }
         return self._frame.plain(request, "comparison.html", "/compare", context)
 
@@ -57,6 +61,17 @@ class ComparisonPages:
             text = f"A pair of this comparison and one of {sides} expected, got {right!r}."
             return self._frame.message("The label was not taken", text, status=422)
         return RedirectResponse(f"/compare/{comparison}", status_code=303, headers=HEADERS)
+
+    def remove(self, comparison: str, form: Fields) -> Response:
+        """Remove a comparison, with its labels where the form says so."""
+        try:
+            is_there = self._comparisons.remove(comparison, has_labels=form.get("labels") == "1")
+        except ValidationRefused as error:
+            text = f"{error}."
+            return self._frame.message("Not removed", text, back=f"/compare/{comparison}", status=422)
+        if not is_there:
+            return self._unknown(comparison)
+        return RedirectResponse("/compare", status_code=303, headers=HEADERS)
 
     def _records(self, report: ComparisonFound) -> str:
         """Address of the records that were asked about; empty where they are not of this service."""
@@ -79,4 +94,5 @@ def comparison_pages(comparisons: Comparisons, frame: PageFrame) -> APIRouter:
     router.add_api_route("/compare", pages.listed, methods=["GET"])
     router.add_api_route("/compare/{comparison}", pages.shown, methods=["GET"])
     router.add_api_route("/compare/{comparison}/labels", pages.label, methods=["POST"])
+    router.add_api_route("/compare/{comparison}/remove", pages.remove, methods=["POST"])
     return router

@@ -19,7 +19,7 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.queries import read_record
+from outrider.monitor.queries.queries import has_expired, read_record
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 
 from .frame import PageFrame
@@ -100,15 +100,21 @@ class PageForms:
         return self._frame.message("Test case", text, status=200, model=model, back=back)
 
     def label(self, model: str, form: Fields) -> Response:
-        """Take a label, and lead back to the record."""
+        """Take a label or its withdrawal, and lead back to the record."""
         record_id = form.get("record", "")
         if self._labels is None or model not in self._frame.configured:
             raise ProblemError(problem(404, f"there is no model {model!r} under watch", field="model"))
         if read_record(self._engine, model, record_id) is None:
+            if has_expired(self._engine, model, record_id):
+                raise ProblemError(
+                    problem(410, f"record {record_id!r} of {model} has expired", field="record")
+                )
             raise ProblemError(problem(404, f"{model} has no record {record_id!r}", field="record"))
         back = record_link(model, record_id)
         try:
-            self._labels.give(model, record_id, label_value(form, self._labels.classes(model)))
+            withdraws = "withdraw" in form
+            value = None if withdraws else label_value(form, self._labels.classes(model))
+            self._labels.give(model, record_id, value)
         except (ValueError, ProblemError) as error:
             status, text = 422, str(error)
             if isinstance(error, ProblemError):

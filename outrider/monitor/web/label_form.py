@@ -15,7 +15,7 @@ class LabelWriter(Protocol):
         """Classes that the model declares, empty without any."""
 
     def give(self, model: str, record_id: str, value: Any) -> None:
-        """Make a label durable, or raise a ProblemError."""
+        """Make a label (None: its withdrawal) durable, or raise a ProblemError."""
 
 
 def label_value(form: Mapping[str, str], classes: tuple[int | str, ...]) -> Any:

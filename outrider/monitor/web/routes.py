@@ -30,6 +30,8 @@ from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
 from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
+from outrider.monitor.queries.dataset_diff import PAGE_ROWS, read_dataset_diff
+from outrider.monitor.queries.dataset_page import read_dataset_page
 from outrider.monitor.queries.dataset_version import read_dataset_version
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
@@ -49,6 +51,7 @@ from .comparison_pages import comparison_pages
 from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
+from .growth_chart import growth_chart
 from .highlights import MOST_FIELDS, Shown, shown_fields
 from .label_form import LabelWriter
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
@@ -196,6 +199,9 @@ class WebPage:
     def record(self, request: Request, model: str, record_id: str) -> Response:
         """Page of one record."""
         view = queries.read_record(self._engine, model, record_id)
+        if view is None and queries.has_expired(self._engine, model, record_id):
+            text = f"Record {record_id!r} of {model} has expired: storage.keep_rows_days have passed."
+            return self._frame.message("Expired", text, status=410, model=model)
         if view is None:
             return self._frame.message("Not found", f"{model} has no record {record_id!r}.", model=model)
         payload = self._blocks.record(view.seq, view.row)
@@ -319,6 +325,30 @@ class WebPage:
             "rejected": self._rejected(model),
         }
         return self._frame.page(request, "datasets.html", model, "/datasets", context)
+
+    def dataset_growth(
+        self, request: Request, model: str, name: str, upto: StoredNumber | None = None
+    ) -> Response:
+        """Dataset: growth, provenance of its labels, quarantine, versions."""
+        found = read_dataset_page(self._engine, model, name, upto=upto)
+        context = {"v": found, "chart": growth_chart(found.growth)}
+        return self._frame.page(request, "dataset_growth.html", model, "/datasets", context)
+
+    def dataset_diff(
+        self,
+        request: Request,
+        model: str,
+        name: str,
+        old: StoredNumber,
+        new: StoredNumber,
+        first: StoredNumber = 0,
+    ) -> Response:
+        """Difference of two dataset versions: rows, reasons, columns."""
+        if self._objects is None:
+            return self._frame.message("Not found", "Rows of datasets are not shown here.", model=model)
+        found = read_dataset_diff(self._engine, self._objects, model, name, old, new, first=first)
+        context = {"v": found, "page_rows": PAGE_ROWS}
+        return self._frame.page(request, "dataset_diff.html", model, "/datasets", context)
 
     def dataset(self, request: Request, model: str, name: str, number: StoredNumber) -> Response:
         """Dataset version: facts, class mix, sample rows, difference from its parent."""
@@ -478,6 +508,8 @@ def web_routes(
         ("/m/{model}/lineage", page.lineage),
         ("/m/{model}/retrains", page.retrains),
         ("/m/{model}/datasets", page.datasets),
+        ("/m/{model}/datasets/{name}", page.dataset_growth),
+        ("/m/{model}/datasets/{name}/diff", page.dataset_diff),
         ("/m/{model}/datasets/{name}/{number}", page.dataset),
         ("/m/{model}/behavior", page.behavior),
         ("/m/{model}/behavior/{version}/{suite}/{test:path}", page.outcome),

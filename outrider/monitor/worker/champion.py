@@ -12,7 +12,8 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
 from outrider.assertions.typed_text import NO_NUMBER, typed_texts
-from outrider.dataops.journal.stored_rows import BlockRows
+from outrider.dataops.journal.row_expiry import expired_ids
+from outrider.dataops.journal.stored_rows import StoredRows
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
@@ -25,6 +26,7 @@ from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, owner_of
 from .stages.work import Timings, Work
 
+LATE_LABEL = "a label whose record has expired (storage.keep_rows_days)"
 CONFLICT = "a record of this id with other content was accepted before; the first stands"
 
 
@@ -132,8 +134,24 @@ def evaluate_unit(
     for seq, received_us, labels in unit.labels:
         block = {"seq": seq, "model": name, "received_us": received_us}
         effects.labels.add(len(labels.rows), block | label_columns(labels, target))
+    _refuse_late_labels(engine, effects)
     effects.counts["labels"] += len(effects.labels)
     return effects
+
+
+def _refuse_late_labels(engine: Engine, effects: Effects) -> None:
+    """Make dead letters of labels whose records have gone."""
+    if not effects.labels:
+        return
+    with engine.connect() as connection:
+        gone = expired_ids(connection, effects.model, filter(None, effects.labels["record_id"]))
+    if not gone:
+        return
+    late = [id_ in gone for id_ in effects.labels["record_id"]]
+    for seq, row, id_, at_us in effects.labels.where(late).select("seq", "row", "record_id", "received_us"):
+        letter = {"seq": seq, "row": row, "model": effects.model, "record_id": id_, "at_us": at_us}
+        effects.dead_letters.add(1, letter | {"reason": "expired", "detail": LATE_LABEL})
+    effects.labels = effects.labels.where(not is_late for is_late in late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +213,11 @@ def _identify(
     keys = batch.keys.tolist()
     with engine.connect() as connection:
         standing = known_digests(connection, located.unit.model, keys)
+        gone = expired_ids(connection, located.unit.model, (key for key in keys if key not in standing))
     kept, conflicts = [], []
     for row, (key, digest) in enumerate(zip(keys, digests.view(np.int64).tolist(), strict=True)):
+        if key in gone:
+            continue
         if key not in standing:
             standing[key] = digest
             kept.append(row)
@@ -207,7 +228,7 @@ def _identify(
     return np.array(kept, dtype=np.intp), conflicts, counts
 
 
-def label_columns(labels: BlockRows, target: str) -> dict[str, list[Any]]:
+def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
     """Columns of a label block. The whole label is kept as JSON, the target also as text."""
     table = labels.table
     fields = {

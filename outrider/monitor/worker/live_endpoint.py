@@ -22,6 +22,7 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import open_cursor
 from outrider.dataops.model_kinds.breaker import Breaker
+from outrider.dataops.redaction.columns import redacted_rows
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write
 from outrider.monitor.engine.poison import checked
@@ -196,7 +197,7 @@ class LiveEndpoint:
         effects.live_budget = self._budget.to_dict()
         place = RecordLocations.of(unit, batch, kept, pipeline.versions(CHAMPION, batch, None))
         sample = draw(pipeline.live_tests(LIVE_SLOT, unit.received_us), asking, place, seed=self._seed)
-        answers = _has_outputs(batch)
+        answers = comparable(batch)
         note_unasked(effects, place, sample.only(~answers), "not_applicable")
         sample = sample.only(answers)
         may_ask = may_ask and pipeline.time.allows()
@@ -259,10 +260,10 @@ class LiveEndpoint:
             self.is_up = True
 
 
-def _has_outputs(batch: Batch) -> NDArray[np.bool_]:
-    """Records that came with an answer of production."""
+def comparable(batch: Batch) -> NDArray[np.bool_]:
+    """Records whose production answer is comparable: given, and to the same question."""
     found = np.zeros(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("outputs."):
             found |= ~batch.is_null(name)
-    return found
+    return found & ~redacted_rows(batch)

@@ -162,6 +162,16 @@ def test_a_lost_or_torn_cache_is_made_again(project: Path, tmp_path: Path) -> No
     assert path in unused(cache, older_than_s=-1)
 
 
+def test_a_version_without_rows_is_opened(tmp_path: Path) -> None:
+    batch, _ = batch_of(0, 1)
+    table = pa.Table.from_batches([batch.to_arrow()]).slice(0, 0)
+    path = tmp_path / "rows.arrow"
+    path.write_bytes(b"".join(ipc_stream(table.schema, [])))
+    rows = MappedRows("d@1", "digest", path)
+    assert (len(rows), rows.take([])["id"], list(rows.to_pandas().columns)) == (0, [], rows.columns)
+    assert list(rows.to_stream(batch_rows=3)) == []
+
+
 def test_rows_that_end_too_early_are_no_cache(tmp_path: Path) -> None:
     of = CachedRows("d", 1, "digest")
 

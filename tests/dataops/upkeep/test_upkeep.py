@@ -356,6 +356,22 @@ def test_the_trainer_packs_a_dataset_of_many_small_files_once(engine: Engine, ob
         assert len(datasets.stored_rows(connection, datasets.get(connection, "d"))) == 1
 
 
+def test_a_damaged_file_stops_no_trainer(
+    engine: Engine, objects: LocalObjects, caplog: pytest.LogCaptureFixture
+) -> None:
+    appended(engine, objects, FEW + 1, rows=1)
+    with engine.connect() as connection:
+        stored = datasets.stored_rows(connection, datasets.get(connection, "d"))
+    path = objects.path(stored[5].sha256)
+    whole = path.read_bytes()
+    path.write_bytes(b"damaged")
+    compactor = Compactor(engine, LocalObjects(objects.folder))
+    compactor.look()
+    assert "d is not packed: object" in caplog.text
+    path.write_bytes(whole)
+    assert len(truth(engine, objects)) == FEW + 1
+
+
 def test_rows_are_read_on_while_their_objects_are_packed_and_collected(
     engine: Engine, objects: LocalObjects, tmp_path: Path
 ) -> None:

@@ -12,7 +12,8 @@ import pytest
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
 from outrider.monitor.compare.answers import Answers, Asker
-from outrider.monitor.compare.askers import AskOptions, asker_of
+from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker
+from outrider.monitor.compare.embedder import TextEmbedder
 from outrider.monitor.compare.local_asker import BLOCK
 from tests.dataops.model_kinds import adapters, folders
 from tests.requirements import require_package
@@ -172,3 +173,17 @@ def test_record_that_ends_a_model_of_many_blocks_fails_alone(tmp_path: Path) -> 
     assert np.flatnonzero(~answers.is_answered).tolist() == [BLOCK + 7]
     others = answers.outputs.column("outputs.value")[answers.is_answered]
     assert np.array_equal(others, np.delete(x, BLOCK + 7))
+
+
+def test_folder_of_an_embedding_model_gives_a_vector_for_each_text(tmp_path: Path) -> None:
+    tokenizer = folders.write_tokenizer(tmp_path / "embedding")
+    folders.save(tmp_path / "embedding", "BertModel", folders.bert_config(len(tokenizer)))
+    made = TextEmbedder(local_asker("embedding", AskOptions(deadline_s=PATIENCE_S), folder=tmp_path))
+    try:
+        found = made.vectors(["the cat", "a dull film", "the cat", ""])
+    finally:
+        made.close()
+    assert found.shape == (4, 32)
+    assert np.isfinite(found[:3]).all()
+    assert np.array_equal(found[0], found[2])
+    assert not np.allclose(found[0], found[1])

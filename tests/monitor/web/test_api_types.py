@@ -247,6 +247,9 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
     ]
     for path, body, status in changes:
         api.checked("POST", path, body, status=status)
+    kept = api.checked("GET", "/v1/comparisons")["comparisons"][0]["id"]
+    api.checked("DELETE", f"/v1/comparisons/{kept}", None, status=200)
+    api.checked("PUT", f"/v1/comparisons/{kept}", report() | {"ended": "running"}, status=200)
     for path in (
         "/v1/label-requests",
         "/v1/reviews",

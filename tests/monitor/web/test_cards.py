@@ -13,7 +13,7 @@ from sqlalchemy import insert
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
-from outrider.dataops.state import tables
+from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.process import ServerProcess
@@ -86,7 +86,7 @@ def labels_of(intake: ServerProcess) -> list[tuple[str, str, object]]:
     blocks = [block for block in journal.read(0, limit=100) if block.kind == "labels"]
     journal.close()
     rows = [row for block in blocks for row in Batch.from_ipc(block.payload).to_records()]
-    return [(row["model"], row["id"], row["label"]) for row in rows]
+    return [(row["model"], row["id"], row.get("label")) for row in rows]
 
 
 @pytest.mark.parametrize("page", ["/m/desk/flags", "/m/desk/records/t%201"])
@@ -119,6 +119,33 @@ def test_a_record_page_takes_a_label_among_the_declared_classes(app: FastAPI, in
         ("desk", "t 1", {"topic": 3}),
         ("price", "p", {"price": 2.5}),
     ]
+
+
+def test_a_record_page_withdraws_its_label_and_offers_it_only_where_there_is_one(
+    app: FastAPI, intake: ServerProcess
+) -> None:
+    def add(seq: int, value: str | None, label: dict[str, object]) -> None:
+        row = {"seq": seq, "row": 0, "model": "desk", "record_id": "t 1", "source": "page", "value": value}
+        engine = migrated_for(intake.settings)
+        with write(engine) as connection:
+            connection.execute(
+                insert(improvement_tables.Label), [row | {"label": label, "ts_us": 1, "received_us": 1}]
+            )
+        engine.dispose()
+
+    button = 'name="withdraw" value="1"'
+    assert button not in get(app, "/m/desk/records/t%201").text
+    add(7, '"refund"', {"topic": "refund"})
+    assert button in get(app, "/m/desk/records/t%201").text
+    answer = post(app, "/m/desk/labels", {"record": "t 1", "withdraw": "1"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/m/desk/records/t%201?labelled")
+    ((model, record, label),) = labels_of(intake)
+    assert (model, record) == ("desk", "t 1")
+    assert not label
+    add(8, None, {})
+    html = get(app, "/m/desk/records/t%201").text
+    assert button not in html
+    assert ">withdrawn</th>" in html
 
 
 @pytest.mark.parametrize(

@@ -183,3 +183,37 @@ def test_labels_of_a_kept_report_count_as_those_of_a_run(plan: ComparePlan) -> N
         assert kept == report_of(made, plan)
     assert kept["candidates"][1]["verdict"] == "worse"
     assert not plan.has_judge or all(is_drawn(pair["id"], 3) for pair in kept["candidates"][1]["to_label"])
+
+
+def test_a_comparison_is_removed_by_its_button_or_the_api(client: Client) -> None:
+    page, other = (sent(client, report() | {"seconds": seconds}) for seconds in (1.0, 2.0))
+    pair = report()["candidates"][1]["to_label"][0]["id"]
+    labelled(client, page, candidate="faulty", id=pair, right="both")
+    assert "with its 1 label" in client.get(page).text
+    refused = client.post(f"{page}/remove", content=b"", headers=FORM)
+    assert refused.status_code == 422
+    assert "which go with it" in refused.text
+    assert client.post(f"{page}/remove", content=b"labels=1", headers=FORM).headers["location"] == "/compare"
+    id_ = other.rpartition("/")[2]
+    assert client.delete(f"/v1/comparisons/{id_}").json() == {"id": id_}
+    assert client.delete(f"/v1/comparisons/{id_}").status_code == 404
+    assert "None yet" in client.get("/compare").text
+
+
+def test_a_running_comparison_is_shown_live_and_takes_labels_once_it_has_ended(client: Client) -> None:
+    running = report() | {"ended": "running"}
+    address, page = f"/v1/comparisons/{'ab' * 8}", f"/compare/{'ab' * 8}"
+    assert client.put(address, json=running).json()["page"] == page
+    shown = client.get(page).text
+    assert "Last heard of" in shown
+    assert "data-live" in shown
+    assert "<polygon points=" in shown
+    assert "Which is right?" not in shown
+    assert client.put(address, json=running | {"seconds": 7.0}).status_code == 200
+    assert "running" in client.get("/compare").text
+    assert client.put(address, json=report()).status_code == 200
+    shown = client.get(page).text
+    assert "Which is right?" in shown
+    assert "data-live" not in shown
+    assert "has ended" in client.put(address, json=running).json()["detail"]
+    assert client.put("/v1/comparisons/mine", json=running).status_code == 422

@@ -6,15 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets import changes
+from outrider.dataops.datasets import changes, quarantine
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.erased import erase_rows
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
+from outrider.monitor.queries import dataset_diff
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.data_docs_page import data_docs_routes
 from outrider.monitor.web.routes import web_routes
@@ -99,6 +103,80 @@ def test_the_page_of_a_record_says_why_it_is_in_a_dataset(app: FastAPI, own: Sam
     html = get(app, f"/m/{MODEL}/records/{record}").text
     assert "train, label 9.4 from crowd, version 3 judged, weight 2.5" in html
     assert 'blurry 0.812 <span class="mono faint">rev-3</span>' in html
+
+
+def test_a_dataset_shows_growth_provenance_of_labels_quarantine_and_versions(
+    app: FastAPI, own: Sample
+) -> None:
+    with write(own.engine) as connection:
+        held = {HOSTILE: "inputs.x: too small", "b": "inputs.x: too small"}
+        quarantine.hold(connection, "kept", held, rules="", labels={}, now_us=1)
+        quarantine.settle(connection, "drop", dataset="kept", records=["b"])
+    html = get(app, f"/m/{MODEL}/datasets/kept").text
+    assert "<h1>kept</h1>" in html
+    assert 'aria-label="2 rows in version 2"' in html
+    assert '<th scope="row">expert</th><td class="n">1</td>' in html
+    assert '<th scope="row">blurry</th><td class="n">2</td>' in html
+    assert "1 dropped, 1 held" in html
+    assert '<td class="small">inputs.x: too small</td><td class="n">1</td>' in html
+    assert "1 relabelled, 1 removed" in html
+    assert f'href="/m/{MODEL}/datasets/kept/diff?old=1&amp;new=2">difference</a>' in html
+    assert HOSTILE not in html
+    first = get(app, f"/m/{MODEL}/datasets/kept?upto=1").text
+    assert "kept/1" in first
+    assert "newest versions" in first
+    assert get(app, f"/m/{MODEL}/datasets/other").status_code == 404
+    assert get(app, "/m/other/datasets/kept").status_code == 404
+
+
+def test_a_difference_says_which_rows_why_and_by_column(app: FastAPI, own: Sample) -> None:
+    with write(own.engine) as connection:
+        withdrawal = {"seq": 70, "row": 0, "model": MODEL, "record_id": "c", "source": "ada", "label": {}}
+        connection.execute(insert(improvement_tables.Label), [withdrawal | {"ts_us": 1, "received_us": 1}])
+    html = get(app, f"/m/{MODEL}/datasets/kept/diff?old=1&new=2").text
+    assert "<h1>kept: 1 → 2</h1>" in html
+    assert "label corrected, from expert" in html
+    assert "label withdrawn by ada" in html
+    assert '<th scope="row">label.label</th><td class="n">1</td>' in html
+    assert "1 → 0: 1" in html
+    assert "1 to 2 of 2" in html
+    assert HOSTILE not in html
+    back = get(app, f"/m/{MODEL}/datasets/kept/diff?old=2&new=1").text
+    assert "0 → 1: 1" in back
+    assert "flagged by blurry; label from crowd" in back
+    assert "The rows of both are the same" in get(app, f"/m/{MODEL}/datasets/kept/diff?old=2&new=2").text
+    assert get(app, f"/m/{MODEL}/datasets/kept/diff?old=1&new=9").status_code == 404
+    assert get(app, f"/m/{MODEL}/datasets/kept/diff?old=1").status_code == 422
+
+
+def test_a_difference_with_too_many_rows_for_a_page_names_the_command(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset_diff, "MOST_CHANGES", 1)
+    html = get(app, f"/m/{MODEL}/datasets/kept/diff?old=1&new=2").text
+    assert "too many for a page: `outrider dataset diff kept 1 2`" in html
+
+
+def test_a_row_that_was_written_anew_names_its_columns(own: Sample, tmp_path: Path) -> None:
+    objects = LocalObjects(tmp_path / "objects")
+    for text_, label, real in (("one", 1, 1.0), ("two", 1, float("nan"))):
+        batch = rows(["a"], [label])
+        batch = batch.with_columns({"inputs.text": [text_], "attrs.x": [real]})
+        with write(own.engine) as connection:
+            draft = changes.prepare(
+                connection,
+                objects,
+                dataset="anew",
+                batch=batch,
+                provenance=[Provenance("a")],
+                append=True,
+            )
+            version = changes.commit(connection, draft, validation={}, now_us=1)
+    with own.engine.connect() as connection:
+        old = datasets.get(connection, "anew", 1)
+        (row,) = datasets.diff(connection, objects, old, version, limit=5).rows
+        assert sorted(row.columns) == ["attrs.x", "inputs.text"]
+        assert reasons(connection, MODEL, [row]) == [f"other content: {', '.join(row.columns)}"]
 
 
 def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Reports of a running comparison, sent to the service."""
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from outrider.errors import OutriderError
+
+from .api import JSON, Api, connect
+
+if TYPE_CHECKING:
+    from outrider.monitor.compare.report import CompareReport
+
+EVERY_S, PART = 3.0, 0.05
+"""Time between two reports: at least so long, and at least this part of the time so far."""
+
+
+class LiveReport:
+    """Sender of a running comparison to its service.
+
+    Parameters
+    ----------
+    report
+        Gives the report as of now, in any thread.
+    """
+
+    def __init__(self, api: Api, report: "Callable[[], CompareReport]") -> None:
+        self._api, self._report = api, report
+        self._path = f"/v1/comparisons/{secrets.token_hex(8)}"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="live report", daemon=True)
+
+    def start(self) -> None:
+        """Send reports from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more reports.
+
+        One under way is waited for, a service that hangs is not.
+        """
+        self._ended.set()
+        self._thread.join(EVERY_S)
+
+    def send(self, report: "CompareReport") -> str:
+        """Send a report, and give the address of its page.
+
+        Raises
+        ------
+        OutriderError
+            If the service does not take it.
+        """
+        kept = self._api.put_bytes(self._path, report.json().encode(), kind=JSON)
+        return f"{self._api.url}{kept['page']}"
+
+    def _go_on(self) -> None:
+        is_told, waited_s, pause_s = False, 0.0, EVERY_S
+        while not self._ended.wait(pause_s):
+            waited_s += pause_s
+            pause_s = max(EVERY_S, PART * waited_s)
+            # What cannot be sent now is said of the last report; a report may be made amid a change.
+            with suppress(OutriderError, RuntimeError):
+                page = self.send(self._report())
+                if not is_told:
+                    typer.echo(f"live: {page}", err=True)
+                is_told = True
+
+
+@contextmanager
+def live_report(
+    model: str | None, config: Path | None, report: "Callable[[], CompareReport]"
+) -> Iterator[LiveReport | None]:
+    """Comparison shown live by the service, where its records come from one."""
+    if model is None:
+        yield None
+        return
+    live = LiveReport(connect(config), report)
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()

@@ -1,0 +1,195 @@
+"""Expiry of old records' rows in ``state.db``.
+
+A slice at a time, each in one short transaction. Behind stays a hash of each id, for which repeats and late
+labels are known. A record stays with all of its rows where a dataset, quarantine or label request names it,
+where it was flagged and labelled, where a flag of it was reviewed, where an incident that is not resolved
+began with it, and where it is a member of such a flag, or of a younger one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+
+T = TypeVar("T")
+HASH_BYTES = 16
+HOUR_US = 3_600_000_000
+DAY_US = 86_400_000_000
+_CHUNK = 500
+_KEPT = (
+    "SELECT record_id FROM label_request WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "SELECT record_id FROM dataset_row WHERE record_id IN (SELECT id FROM expiring)",
+    "SELECT record_id FROM quarantine WHERE record_id IN (SELECT id FROM expiring) AND state != 'dropped'",
+    "SELECT l.record_id FROM label l WHERE l.model = :model AND l.record_id IN (SELECT id FROM expiring)"
+    " AND EXISTS (SELECT 1 FROM flag f WHERE f.model = l.model AND f.record_id = l.record_id)",
+    "SELECT f.record_id FROM flag f JOIN review v ON v.flag_id = f.id"
+    " WHERE f.model = :model AND f.record_id IN (SELECT id FROM expiring)",
+    "SELECT first_record FROM incident"
+    " WHERE model = :model AND status != 'resolved' AND first_record IN (SELECT id FROM expiring)",
+)
+_MEMBERS = (
+    "SELECT m.record_id AS member, f.record_id AS flagged FROM flag_record m JOIN flag f ON f.id = m.flag_id"
+    " WHERE m.model = :model AND m.record_id IN (SELECT id FROM expiring)"
+)
+_GONE = (
+    "DELETE FROM flag_record WHERE flag_id IN"
+    " (SELECT id FROM flag WHERE model = :model AND record_id IN (SELECT id FROM expiring))",
+    "DELETE FROM flag_record WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM flag WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM weak_label WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM label WHERE model = :model AND record_id IN (SELECT id FROM expiring)",
+    "DELETE FROM live_answer WHERE model = :model AND record_id IN (SELECT id FROM expiring)"
+    " AND test IN (SELECT name FROM assertion WHERE model = :model AND kind = 'live_test')",
+    "DELETE FROM record WHERE model = :model AND id IN (SELECT id FROM expiring)",
+)
+_LOOSE = (
+    "DELETE FROM dead_letter WHERE rowid IN"
+    " (SELECT rowid FROM dead_letter WHERE model = :model AND seq <= :until LIMIT :most)",
+    "DELETE FROM strike WHERE id IN"
+    " (SELECT id FROM strike WHERE model = :model AND seq <= :until LIMIT :most)",
+    "DELETE FROM label WHERE rowid IN (SELECT l.rowid FROM label l WHERE l.model = :model AND l.seq <= :until"
+    " AND NOT EXISTS (SELECT 1 FROM record r WHERE r.model = l.model AND r.id = l.record_id) LIMIT :most)",
+)
+
+
+class RowPlace(NamedTuple):
+    """Place of a record in the journal, in order."""
+
+    seq: int
+    row: int
+
+
+START = RowPlace(0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSlice:
+    """Records of one transaction: the last, and how many went."""
+
+    last: RowPlace
+    gone: int
+
+
+def id_hash(model: str, record_id: str) -> bytes:
+    """Hash under which an id is known when its record has gone."""
+    return blake2b(f"{model}\0{record_id}".encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, int]]) -> None:
+    """Note receive times of blocks, of the last in each hour.
+
+    Parameters
+    ----------
+    blocks
+        Number and receive time of blocks behind those noted before, in order.
+    """
+    last = {received_us // HOUR_US: (seq, received_us) for seq, received_us in blocks}
+    for hour, (seq, received_us) in last.items():
+        same = "DELETE FROM block_age WHERE model = ? AND received_us >= ? AND received_us < ?"
+        connection.exec_driver_sql(same, (model, hour * HOUR_US, (hour + 1) * HOUR_US))
+        connection.exec_driver_sql(
+            "INSERT OR REPLACE INTO block_age VALUES (?, ?, ?)", (model, seq, received_us)
+        )
+
+
+def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bool]) -> int:
+    """Last block of a model whose rows may go; 0 for none.
+
+    Nothing goes while a job of the model is open, or what a running shadow test has to look at.
+    """
+    given = {"model": model}
+    busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running') LIMIT 1"
+    if connection.exec_driver_sql(busy, given).first() is not None:
+        return 0
+    marks = connection.exec_driver_sql("SELECT seq, received_us FROM block_age WHERE model = :model", given)
+    until = max((seq for seq, received_us in marks if is_old(seq, received_us)), default=0)
+    tests = "SELECT min(after_seq) FROM shadow_test WHERE model = :model AND ended_us IS NULL"
+    running = connection.exec_driver_sql(tests, given).scalar()
+    return until if running is None else min(until, int(running))
+
+
+def expire_rows(
+    connection: Connection, model: str, *, after: RowPlace, until: int, limit: int, now_us: int
+) -> RowSlice | None:
+    """Expire the next records in the caller's transaction; None behind the last.
+
+    Parameters
+    ----------
+    after, until
+        Records behind this place, of blocks up to ``until``.
+    limit
+        Most records that are looked at.
+    """
+    query = (
+        "SELECT id, seq, row FROM record WHERE model = :model AND seq >= :seq AND seq <= :until"
+        " AND (seq, row) > (:seq, :row) ORDER BY seq, row LIMIT :limit"
+    )
+    given = {"model": model, "until": until, "limit": limit} | after._asdict()
+    rows = connection.exec_driver_sql(query, given).all()
+    if not rows:
+        return None
+    gone = _gone(connection, model, [row.id for row in rows])
+    _choose(connection, gone)
+    for statement in _GONE:
+        connection.exec_driver_sql(statement, given)
+    hashes = [(id_hash(model, id_), now_us // DAY_US) for id_ in gone]
+    if hashes:
+        connection.exec_driver_sql("INSERT OR REPLACE INTO expired_record (hash, day) VALUES (?, ?)", hashes)
+    return RowSlice(RowPlace(rows[-1].seq, rows[-1].row), len(gone))
+
+
+def expire_loose(connection: Connection, model: str, *, until: int, most: int) -> int:
+    """Expire dead letters, strikes and labels without a record; return their number."""
+    given = {"model": model, "until": until, "most": most}
+    gone = sum(connection.exec_driver_sql(statement, given).rowcount for statement in _LOOSE)
+    connection.exec_driver_sql("DELETE FROM block_age WHERE model = :model AND seq < :until", given)
+    return gone
+
+
+def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limit: int) -> bytes | None:
+    """Forget old ids among the next hashes; return the last hash."""
+    query = "SELECT hash, day FROM expired_record WHERE hash > ? ORDER BY hash LIMIT ?"
+    rows = connection.exec_driver_sql(query, (after, limit)).all()
+    old = [(row.hash,) for row in rows if row.day < before_day]
+    if old:
+        connection.exec_driver_sql("DELETE FROM expired_record WHERE hash = ?", old)
+    return bytes(rows[-1].hash) if rows else None
+
+
+def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[str]:
+    """Ids of records that have gone, among these."""
+    asked = list(ids)
+    if not asked or connection.exec_driver_sql("SELECT 1 FROM expired_record LIMIT 1").first() is None:
+        return set()
+    by_hash = {id_hash(model, id_): id_ for id_ in asked}
+    found: set[str] = set()
+    for part in _parts(list(by_hash)):
+        query = f"SELECT hash FROM expired_record WHERE hash IN ({', '.join('?' * len(part))})"
+        found |= {by_hash[bytes(row.hash)] for row in connection.exec_driver_sql(query, tuple(part))}
+    return found
+
+
+def _gone(connection: Connection, model: str, ids: Sequence[str]) -> list[str]:
+    """Records among these that nobody needs, in order."""
+    _choose(connection, ids)
+    given = {"model": model}
+    kept = {found for query in _KEPT for found in connection.exec_driver_sql(query, given).scalars()}
+    here = set(ids)
+    pairs = [(row.member, row.flagged) for row in connection.exec_driver_sql(_MEMBERS, given)]
+    while found := {member for member, flagged in pairs if flagged in kept or flagged not in here} - kept:
+        kept |= found
+    return [id_ for id_ in ids if id_ not in kept]
+
+
+def _choose(connection: Connection, ids: Sequence[str]) -> None:
+    """Put ids where all statements of a slice find them: one text each, however many they are."""
+    connection.exec_driver_sql("CREATE TEMP TABLE IF NOT EXISTS expiring (id TEXT PRIMARY KEY) WITHOUT ROWID")
+    connection.exec_driver_sql("DELETE FROM expiring")
+    if ids:
+        connection.exec_driver_sql("INSERT INTO expiring VALUES (?)", [(id_,) for id_ in ids])
+
+
+def _parts(values: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

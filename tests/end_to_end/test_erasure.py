@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from outrider.dataops.erasure import pending
+from outrider.dataops.erasure.target import ErasureTarget
 from tests.scan import needles, places
 
 from .loop import Receiver
@@ -178,3 +180,20 @@ class Refusing:
             except Exception:  # noqa: BLE001 - the process ended with the request in hand: it is sent again
                 time.sleep(0.05)
             time.sleep(0.05)
+
+
+def test_a_start_finishes_an_erasure_that_was_killed(tmp_path: Path) -> None:
+    config = write_project(tmp_path)
+    with Service(config) as service:
+        assert service.post([own(f"zq7f-{n}", label=0) for n in range(5)]).status_code == 202
+        service.wait_judged(5)
+        assert service.stop() == 0
+    assert places(service.folder, MARKERS)
+    pending.ask(service.folder, ErasureTarget((ENTITY,)), who="owner", now_us=1)
+    with Service(config) as again:
+        (one,) = again.client.get("/v1/erasures").json()["erasures"]
+        assert (one["state"], one["counts"]["records"]) == ("done", 5)
+        assert again.post([{"id": "a", "inputs": {"x": 0.5}}]).status_code == 202
+        again.wait_judged(6)
+        assert again.stop() == 0
+    assert places(service.folder, MARKERS) == []

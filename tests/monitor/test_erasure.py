@@ -15,6 +15,7 @@ from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
@@ -91,6 +92,18 @@ def test_nothing_of_a_person_is_left_in_journal_and_database(bench: Workbench) -
     assert counts["labels"] == counts["journal_labels"] == 1
     erase(bench, ErasureTarget((ENTITY,)))
     assert places(folder, MARKERS) == []
+
+
+def test_hashes_of_expired_ids_go_with_their_record(bench: Workbench) -> None:
+    """They have no key: who guesses an id could find it among them."""
+    traffic(bench, blocks=1)
+    bench.work()
+    hashes = [id_hash("toy", key) for key in ("zq7f-0", "0-1")]
+    for one in hashes:
+        bench.execute("INSERT INTO expired_record VALUES (:hash, 1)", hash=one)
+    erase(bench, ErasureTarget((ENTITY,)))
+    with sqlite3.connect(bench.settings.data_folder / "state.db") as state:
+        assert state.execute("SELECT hash FROM expired_record").fetchall() == [(hashes[1],)]
 
 
 def test_an_unknown_subject_changes_nothing(bench: Workbench) -> None:

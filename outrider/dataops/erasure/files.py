@@ -64,13 +64,8 @@ def erase_payloads(folder: Path, digests: set[str], *, dry_run: bool = False) ->
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    for place in (
-        folder,
-        folder / "objects",
-        folder / "payloads",
-        folder / COMPARISONS,
-        folder / "proposals",
-    ):
+    names = ("", "objects", "payloads", COMPARISONS, "proposals", "erasures")
+    for place in (folder / name for name in names):
         if place.is_dir():
             yield from (
                 path for path in place.iterdir() if path.name.startswith(LEFTOVERS) and path.is_file()

@@ -41,6 +41,7 @@ ROWS = (
     OwnRows("labels", "label", f"{_OF_RECORD} OR {_OF_SUBJECT}"),
     OwnRows("label_requests", "label_request", _OF_RECORD),
     OwnRows("dead_letters", "dead_letter", _OF_RECORD),
+    OwnRows("expired_ids", "expired_record", "hash IN (SELECT hash FROM temp.gone_hash)"),
     OwnRows("sketches", "sketch", "(model, hour_us) IN (SELECT model, hour_us FROM temp.gone_hour)"),
     OwnRows("window_checkpoints", "window_checkpoint", "model IN (SELECT model FROM temp.gone)"),
     OwnRows("judge_answers", "judge_answer", "EXISTS (SELECT 1 FROM temp.gone_judge)"),
@@ -90,6 +91,7 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
         ("gone_entity", "model, entity"),
         ("gone_hour", "model, hour_us"),
         ("gone_flag", "id"),
+        ("gone_hash", "hash"),
         ("gone_judge", "version"),
         ("gone_slice", "model, slice"),
     ):
@@ -97,6 +99,7 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
         run(f"CREATE TEMP TABLE {name} ({columns}, PRIMARY KEY ({columns})) WITHOUT ROWID")
     ids = [(model, id_) for model, own in found.ids.items() for id_ in own]
     _insert(connection, "gone (model, id)", ids)
+    _insert(connection, "gone_hash", [(id_hash(model, id_),) for model, id_ in ids])
     models = {*found.ids, *found.records, *found.labels}
     _insert(connection, "gone_entity", [(model, one) for model in models for one in wanted.subjects])
     run(f"INSERT INTO temp.gone_flag SELECT id FROM flag WHERE {_OF_RECORD}")

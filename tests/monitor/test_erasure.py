@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from outrider.assertions import Batch
+from outrider.dataops.datasets import changes, versions
+from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.dataops.state.database import write
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.settings.erasure_place import place_of
@@ -92,6 +96,41 @@ def test_nothing_of_a_person_is_left_in_journal_and_database(bench: Workbench) -
     assert counts["labels"] == counts["journal_labels"] == 1
     erase(bench, ErasureTarget((ENTITY,)))
     assert places(folder, MARKERS) == []
+
+
+def commit(bench: Workbench, dataset: str, model: str) -> None:
+    """Dataset with a row of the person and one of somebody else."""
+    columns = {"id": ["same", "other"], "entity": [ENTITY, "p1"], "inputs.x": [NUMBER, 0.5]}
+    batch = Batch.from_columns(columns | {"label.label": [0, 1]}, model=model)
+    origins = [Provenance(str(key)) for key in batch.keys]
+    with write(bench.engine) as connection:
+        draft = changes.prepare(
+            connection,
+            place_of(bench.settings).objects,
+            dataset=dataset,
+            batch=batch,
+            provenance=origins,
+            append=False,
+        )
+        changes.commit(connection, draft, validation={}, now_us=bench.now_us)
+
+
+@pytest.mark.parametrize("wanted", [ErasureTarget((ENTITY,), model="a"), ErasureTarget((), ("same",), "a")])
+def test_imported_rows_go_and_the_same_id_of_another_model_stays(
+    bench: Workbench, wanted: ErasureTarget
+) -> None:
+    for model in ("a", "b"):
+        commit(bench, f"of-{model}", model)
+    assert preview(place_of(bench.settings), wanted)["dataset_rows"] == 1
+    erase(bench, wanted)
+    engine = place_of(bench.settings).open()
+    with engine.connect() as connection:
+        ids = {
+            version.dataset: [life.origin.record_id for life in versions.lives(connection, version)]
+            for version in versions.all_versions(connection)
+        }
+    engine.dispose()
+    assert ids == {"of-a": ["other"], "of-b": ["other", "same"]}
 
 
 def test_hashes_of_expired_ids_go_with_their_record(bench: Workbench) -> None:

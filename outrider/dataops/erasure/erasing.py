@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-from outrider.dataops.datasets.erased import erasable_rows, erase_rows
+from outrider.dataops.datasets.erased import ErasableRows, erasable_rows, erase_rows
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
@@ -77,7 +77,7 @@ def preview(place: Place, wanted: ErasureTarget) -> dict[str, int]:
             name_gone(connection, wanted, found)
             counts = _counts(found) + count_rows(connection, found, quoted)
             connection.rollback()
-        rows = erasable_rows(engine, found.all_ids)
+        rows = _erasable(engine, found)
     finally:
         engine.dispose()
     counts += erase_files(place.folder, place.suites, found, quoted, dry_run=True)
@@ -137,12 +137,13 @@ def _erase(place: Place, one: PendingErasure, key: HashKey) -> None:
                 if one.wanted.key:
                     one = replace(one, wanted=named(connection, journal, place.objects, one.wanted))
                 found = search(connection, journal, place.objects, one.wanted)
-            rows = erasable_rows(engine, found.all_ids)
+            rows = _erasable(engine, found)
             one = keep_found(
                 place.folder, one, found, (f"{model}@{version}" for model, version in rows.models)
             )
             place.reached("found")
-            erase_rows(engine, place.objects, found.all_ids)
+            for model, ids in sorted(found.ids.items()):
+                erase_rows(engine, place.objects, sorted(ids), model=model, is_alone=True)
             place.reached("datasets")
             quoted = _quotations(found, one.wanted)
             counts = _counts(found) + erase_files(place.folder, place.suites, found, quoted)
@@ -158,6 +159,17 @@ def _erase(place: Place, one: PendingErasure, key: HashKey) -> None:
         engine.dispose()
     erase_payloads(place.folder, found.payloads)
     place.reached("payloads")
+
+
+def _erasable(engine: Engine, found: Found) -> ErasableRows:
+    """Dataset rows of all models: an id is a record of its model alone."""
+    each = [erasable_rows(engine, sorted(ids), model=model) for model, ids in sorted(found.ids.items())]
+    return ErasableRows(
+        sum(one.rows for one in each),
+        [version for one in each for version in one.versions],
+        sorted({trained for one in each for trained in one.models}),
+        sum(one.quarantined for one in each),
+    )
 
 
 def _erase_state(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
+from outrider.dataops.datasets.erasure.entities import rows_of_entities
 from outrider.dataops.journal.entries import Block
 from outrider.dataops.journal.journal import DONE, Half, Journal, SqliteJournal
 from outrider.dataops.journal.stored_rows import StoredRows, read_stored
@@ -52,8 +53,10 @@ def search(
     for model, ids in wanted.ids.items():
         found.add_ids(model, ids)
     _search_state(connection, wanted, found)
-    for model, table in dataset_rows(connection, objects, wanted.model):
-        _note_ids(model, table, wanted, found)
+    if wanted.subjects:
+        for model, ids in rows_of_entities(connection.engine, objects, wanted.subjects).items():
+            if wanted.concerns(model):
+                found.add_ids(model, ids)
     for block in readable_blocks(journal, wanted.model, found):
         _note_ids(block.block.model, block.stored.table, wanted, found)
     keyed = _window_columns(connection)

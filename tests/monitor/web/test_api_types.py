@@ -90,6 +90,8 @@ GETS = {
     "/v1/fairness": "/v1/fairness?model=digits&by=device&positive=3",
     "/v1/weak-labels": "/v1/weak-labels?model=digits",
     "/v1/proposals": "/v1/proposals?model=digits",
+    "/v1/erasures": "/v1/erasures",
+    "/v1/erasures/{erasure}": "",
     "/v1/comparisons": "/v1/comparisons",
     "/v1/comparisons/{comparison}": "/v1/comparisons/COMPARISON",
 }

@@ -134,7 +134,7 @@ def test_datasets_are_imported_listed_compared_and_written(project: Path) -> Non
     assert [item["number"] for item in run("dataset", "list")["datasets"]] == [1, 1, 2]
     assert run("dataset", "show", "train")["manifest"]["columns"]["inputs.x"] == "double"
     assert run("dataset", "diff", "train", "1", "2")["changed"] == ["r2"]
-    told = CliRunner().invoke(app, ["dataset", "diff", "train", "1", "2"]).output
+    told = CliRunner().invoke(app, ["dataset", "diff", "train", "1", "2"], env={"COLUMNS": "200"}).output
     assert told.splitlines()[0] == "0 added, 0 removed, 1 changed"
     assert re.search(r"r2\W+changed\W+label corrected, from train.parquet\W+1 → 0\W+train.parquet", told)
     assert run("dataset", "rows", "train", "--output", "rows.parquet", "--version", "1")["rows"] == 3

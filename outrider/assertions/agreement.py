@@ -163,10 +163,10 @@ class Tally:
         >>> Tally(again, again, again, equal).agreement(margin=0.05).verdict
         'same'
         >>> never = RateSequence.of(np.zeros(2000, dtype=bool), np.ones(2000))
-        >>> other = DifferenceSequence.of(np.repeat([1.0, 0.0], [30, 1970]), np.ones(2000))
+        >>> other = DifferenceSequence.of(np.repeat([1.0, 0.0], [60, 1940]), np.ones(2000))
         >>> found = Tally(again, never, never, other).agreement(margin=0.01)
         >>> found.verdict, round(found.beyond.value, 3)
-        ('different', 0.985)
+        ('different', 0.984)
         """
         error = 1.0 - confidence
         each = 1.0 - error * (1.0 - part_of_excess) / 3

@@ -127,7 +127,8 @@ def test_a_model_that_answers_nothing_is_worse_and_a_twin_beside_it_gets_its_ver
     assert code == 1
     assert broken["verdict"] == "worse"
     assert f"most often: {reason}" in broken["sentence"]
-    assert broken["fates"] == {fate: 32}  # then it is asked no more
+    assert broken["fates"].keys() == {fate}
+    assert 32 <= broken["fates"][fate] <= 64  # then it is asked no more; one block may be under way
     assert twin["fates"] == {"answered": ROWS}
     assert twin["records"] == ROWS
 

@@ -55,14 +55,16 @@ def test_no_byte_of_the_folder_holds_what_was_planted(tmp_path: Path, redacts: b
     (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
     (tmp_path / "test_toy.py").unlink()
     said = [
-        {"id": "one", "inputs": {"text": TEXT}, "outputs": {"label": "short"}},
-        {"id": "two", "inputs": {"text": "of nobody"}, "outputs": {"label": "long"}},
-        {"id": "one", "inputs": {"text": f"{TEXT}, too"}, "outputs": {"label": "short"}},  # a conflict
-        {"id": "bad", "inputs": {"text": f"broken {TEXT}"}},
+        [{"id": "one", "inputs": {"text": TEXT}, "outputs": {"label": "short"}}],
+        [  # together: a model that answers nothing is broken, not the record
+            {"id": "two", "inputs": {"text": "of nobody"}, "outputs": {"label": "long"}},
+            {"id": "bad", "inputs": {"text": f"broken {TEXT}"}},
+        ],
+        [{"id": "one", "inputs": {"text": f"{TEXT}, too"}, "outputs": {"label": "short"}}],  # a conflict
     ]
     with Service(config) as service:
         for each in said:
-            assert service.post([each]).status_code == 202
+            assert service.post(each).status_code == 202
         label = {"model": "toy", "id": "one", "label": {"label": "long", "comment": TEXT}}
         assert service.client.post("/v1/labels", json=label).status_code == 202
         service.post([{"id": "raise", "inputs": {"text": f"raise {TEXT}"}, "outputs": {"label": "long"}}])

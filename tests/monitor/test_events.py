@@ -158,7 +158,7 @@ def test_a_candidate_made_elsewhere_keeps_its_dataset_and_job(context: JobContex
             connection, model="sign", version="sk", status="challenger", digest="d", weights=None, now_us=2
         )
     app = routes(context)
-    for wrong in ({"job": "job_none"}, {"dataset": "sign-flagged@9"}, {"dataset": "sign-flagged"}):
+    for wrong in ({"job": "job_none"}, {"dataset": "sign-flagged@9"}, {"dataset": "sign-flagged@none"}):
         assert ask(app, model="sign", candidate="sk", **wrong).status_code == 404
     assert ask(app, model="sign", job=job).status_code == 422
     asked = ask(app, model="sign", candidate="sk", job=job)

@@ -15,6 +15,8 @@ from outrider.assertions import Batch
 from outrider.assertions.learn import learn
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.erasure import pending
+from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.improvement import jobs
 from outrider.dataops.learned.proposals import Learned, learned_path, save_learned
 from outrider.dataops.payloads.objects import LocalObjects
@@ -71,6 +73,8 @@ def worked_requests(api: Api) -> list[Request]:
     compared = report()
     comparison = api.ask("POST", "/v1/comparisons", compared).json()["id"]
     other = api.ask("POST", "/v1/comparisons", compared | {"seconds": 9.0}).json()["id"]
+    target = ErasureTarget(records=(flag["record_id"],))
+    erasure = pending.ask(api.intake.settings.data_folder, target, who="owner", now_us=now_us())
     pair = {"candidate": "faulty", "id": compared["candidates"][1]["to_label"][0]["id"], "right": "both"}
     return [
         _form("/login", key=api.key, next="/"),
@@ -124,6 +128,12 @@ def worked_requests(api: Api) -> list[Request]:
         _json("/v1/quarantine/drop", {"dataset": "digits-flagged", "records": ["card-00001-f1"]}),
         _form(f"/m/{MODEL}/quarantine", action="retry", record="card-00001-f1"),
         _get(f"/m/{MODEL}/datasets/{DATASET}/2"),
+        _get(f"/m/{MODEL}/datasets/{DATASET}"),
+        _get(f"/m/{MODEL}/datasets/{DATASET}/diff?old=1&new=2"),
+        _json(f"/v1/datasets/{DATASET}/tags", {"tag": "worked", "version": "1"}),
+        _json(f"/v1/datasets/{DATASET}/tags/worked/remove", {}),
+        _json("/v1/erasures", {"records": [flag["record_id"]], "dry_run": True}),
+        _get(f"/v1/erasures/{erasure}"),
         _get(f"/m/{MODEL}/datasets/{DATASET}/2/data-docs"),
         _json("/v1/comparisons", compared),
         _get(f"/v1/comparisons/{comparison}"),

@@ -20,7 +20,7 @@ class HashKey:
     --------
     >>> key = HashKey(b"k" * 32)
     >>> key.record("churn", "a1") == key.record("churn", "a1"), key.record("churn", "a2").hex()[:8]
-    (True, 'b5f62a4c')
+    (True, 'd39eaad4')
     """
 
     secret: bytes

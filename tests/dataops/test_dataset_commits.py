@@ -4,6 +4,7 @@ import multiprocessing
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event
 
@@ -53,6 +54,32 @@ def append_some(folder: Path, writer: int) -> None:
     for number in range(APPENDS):
         commit(engine, drafted(engine, objects, [f"{writer}-{number}-{row}" for row in range(3)]))
     engine.dispose()
+
+
+def test_rows_with_tensors_of_any_order_are_removed_and_looked_up(
+    engine: Engine, objects: LocalObjects
+) -> None:
+    kind = pa.fixed_shape_tensor(pa.float32(), (2, 3), permutation=[1, 0])
+    values = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12, dtype=np.float32)), 6)
+    rows = {"id": pa.array(["a", "b"]), "inputs.x": pa.ExtensionArray.from_storage(kind, values)}
+    batch = Batch.from_arrow(pa.table(rows), model="m")
+    origins = [Provenance("a"), Provenance("b")]
+    with engine.connect() as connection:
+        draft = changes.prepare(
+            connection, objects, dataset="d", batch=batch, provenance=origins, append=True
+        )
+    commit(engine, draft)
+    with engine.connect() as connection:
+        gone = changes.prepare(
+            connection, objects, dataset="d", batch=None, provenance=[], append=True, removed=["a"]
+        )
+    commit(engine, gone)
+    with engine.connect() as connection:
+        version = datasets.get(connection, "d", 2)
+        assert datasets.take(connection, objects, version, ["b"]).column("id").to_pylist() == ["b"]
+        assert datasets.take(connection, objects, version, []).num_rows == 0
+        left = datasets.read(connection, objects, version)
+    assert np.array_equal(left.column("inputs.x"), batch.column("inputs.x")[1:])
 
 
 def test_appends_of_four_processes_all_land(engine: Engine, objects: LocalObjects, tmp_path: Path) -> None:

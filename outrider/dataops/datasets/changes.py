@@ -29,7 +29,7 @@ from outrider.errors import OutriderError
 
 from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
 from .row_counts import row_counts
-from .row_files import check_exact, conform, merged_schema, to_parquet
+from .row_files import check_exact, conform, empty_table, merged_schema, to_parquet
 from .versions import (
     NAMED,
     Life,
@@ -170,7 +170,7 @@ def prepare(
         file: StoredFile | None = _stored(objects, table, provenance)
         added = list(zip(provenance, digests, strict=True))
         return Draft(dataset, batch.model, parent, table.schema, file, added, lanes(digests), is_whole=True)
-    table = schema_of(connection, objects, parent).empty_table() if batch is None else kept_columns(batch)
+    table = empty_table(schema_of(connection, objects, parent)) if batch is None else kept_columns(batch)
     table, provenance = _in_order(table, provenance)
     filled = _digested(connection, objects, parent) if parent.state is None else []
     ids = [*(origin.record_id for origin in provenance), *removed]

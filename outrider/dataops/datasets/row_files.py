@@ -114,6 +114,11 @@ def _rebuilt(table: pa.Table) -> pa.Table:
     return table
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """Table without rows, of any types: Arrow's own makes none of tensors with a permutation."""
+    return pa.Table.from_batches([], schema)
+
+
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     """Columns of a file and their types."""
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))

@@ -32,7 +32,7 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import Erased, NotFound
 
 from .digests import NOT_CONTENT, digests_of
-from .row_files import conform, schema_of_file
+from .row_files import conform, empty_table, schema_of_file
 from .stored_rows import Run, VersionRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
@@ -281,7 +281,7 @@ def read_table(
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part, since=since)
     tables = [one.read(_content(objects, version, one.sha256), schema) for one in stored]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    return pa.concat_tables([empty_table(schema), *tables])
 
 
 def take(
@@ -311,7 +311,7 @@ def take(
     of_object: dict[str, list[int]] = defaultdict(list)
     for row, key in enumerate(ids):
         of_object[files[found[key][0]].sha256].append(row)
-    tables, order = [schema.empty_table()], []
+    tables, order = [empty_table(schema)], []
     for sha256, rows in of_object.items():
         chosen = [found[ids[row]] for row in rows]
         runs = [run for file in {file for file, _, _ in chosen} for run in _runs(files[file])]

@@ -187,6 +187,7 @@ class MappedRows:
             parts.append(self._batches[each].select(list(names)).take(pa.array(local[mine])))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        table = pa.Table.from_batches(parts) if parts else self.table.schema.empty_table()
+        schema = pa.schema([self.table.schema.field(name) for name in names])
+        table = pa.Table.from_batches(parts, schema)
         values = {name: table.column(name).to_pylist() for name in names}
         return {name: [column[at] for at in back] for name, column in values.items()}

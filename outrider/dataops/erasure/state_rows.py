@@ -131,9 +131,6 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
     for own in ROWS:
         query = f'DELETE FROM "{own.table}" WHERE {own.where}'
         counts[own.name] = connection.exec_driver_sql(query).rowcount
-    hashes = [(id_hash(model, id_),) for model, own in found.ids.items() for id_ in own]
-    if hashes:  # of records whose rows have expired
-        connection.exec_driver_sql("DELETE FROM expired_record WHERE hash = ?", hashes)
     for model, version, seq, batch, gone in list(_answers(connection, found)):
         kept = batch.take(np.setdiff1d(np.arange(batch.rows), gone)).to_ipc()
         connection.exec_driver_sql(

@@ -91,7 +91,12 @@ def test_nothing_of_a_person_is_left_in_journal_and_database(bench: Workbench) -
     assert {"journal.db block > arrow stream", "state.db record", "state.db flag"} <= set(
         places(folder, MARKERS)
     )
+    opened = folder / "arrow" / "version.arrow"
+    opened.parent.mkdir()
+    opened.write_text(TEXT)
     counts = preview(place_of(bench.settings), ErasureTarget((ENTITY,)))
+    assert opened.exists()
+    assert counts["opened_versions"] == 1
     assert counts["journal_records"] == counts["records"] == 6
     assert counts["labels"] == counts["journal_labels"] == 1
     erase(bench, ErasureTarget((ENTITY,)))

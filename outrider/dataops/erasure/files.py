@@ -34,9 +34,8 @@ def erase_files(
             counts["proposals"] += 1
             if not dry_run:
                 path.unlink()  # `outrider assertions learn` makes them anew
-    for path in unused(
-        folder / ARROW, older_than_s=float("-inf")
-    ):  # opened versions: copied again when opened
+    # Copies of versions that somebody opened: whoever opens one again makes it anew.
+    for path in unused(folder / ARROW, older_than_s=float("-inf")):
         counts["opened_versions"] += 1
         if not dry_run:
             path.unlink(missing_ok=True)

@@ -130,12 +130,6 @@ def compact(
     return Compaction(dataset, len(there), after, rows, size)
 
 
-def remove_unfinished(engine: Engine, objects: LocalObjects) -> None:
-    """Delete the unnamed pack of a compaction that was killed."""
-    with _alone(engine, objects):
-        pass
-
-
 def crowded(connection: Connection, *, few: int = FEW) -> dict[str, int]:
     """Datasets with more than so many small objects, and how many."""
     count = func.count(distinct(_FILE.c.sha256))

@@ -24,7 +24,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.loaders.arrow_cache import unused
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
-from outrider.dataops.upkeep.compaction import FEW, Compaction, compact, crowded, remove_unfinished
+from outrider.dataops.upkeep.compaction import FEW, Compaction, compact, crowded
 from outrider.dataops.upkeep.garbage import CollectedGarbage, collect_garbage
 from outrider.monitor.trainer.compaction import Compactor
 
@@ -184,7 +184,7 @@ def test_a_killed_packing_leaves_the_old_state_or_the_new(
 
     assert in_child(work) == -signal.SIGKILL
     assert same(truth(engine, objects), before)
-    remove_unfinished(engine, objects)
+    compact(engine, objects, "another")
     named = {path.name for path in objects.folder.glob("??/*")}
     assert len(named) == (9 if step == "files pointed" else 8), "an unfinished pack goes"
     assert same(truth(engine, objects), before)

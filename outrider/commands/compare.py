@@ -19,7 +19,7 @@ from .durations import seconds
 from .kept_project import ComparedSystems, keep_comparison, write_project
 from .live_report import LiveReport, live_report
 from .mirror_snippets import snippets
-from .output import Config, Json, write_file
+from .output import Config, HashOption, Json, write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,14 +96,7 @@ def compare(
     drop: Annotated[
         list[str] | None, typer.Option(help="Column that is neither sent nor kept (may be repeated).")
     ] = None,
-    hash_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--hash",
-            help="Column that a placeholder takes the place of, or of the kinds of values in it: "
-            "inputs.text=email,card (may be repeated).",
-        ),
-    ] = None,
+    hash_: HashOption = None,
     safe_to_ask: Annotated[
         list[str] | None,
         typer.Option(help="Further kind of request that does nothing when asked (may be repeated)."),

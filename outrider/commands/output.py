@@ -17,6 +17,14 @@ Config: TypeAlias = Annotated[
 ]
 _ONE_MODEL = "Model; may be left out when there is one."
 ModelArgument: TypeAlias = Annotated[str | None, typer.Argument(help=_ONE_MODEL)]
+HashOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hash",
+        help="Column that a placeholder takes the place of, or of the kinds of values in it: "
+        "inputs.text=email,card (may be repeated).",
+    ),
+]
 ModelOption: TypeAlias = Annotated[str | None, typer.Option(help=_ONE_MODEL)]
 
 

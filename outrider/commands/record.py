@@ -12,7 +12,7 @@ from outrider.errors import OutriderError
 
 from .api import connect, following_tables, one_model
 from .export import check_format, write_frame
-from .output import Config, Json, ModelOption, tell
+from .output import Config, HashOption, Json, ModelOption, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,14 +30,7 @@ def record(
     minutes: Annotated[float, typer.Option(min=0.001, help="How long to record.")] = 10.0,
     records: Annotated[int, typer.Option(min=1, help="Most records.")] = 100_000,
     model: ModelOption = None,
-    hash_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--hash",
-            help="Column that a placeholder takes the place of, or of the kinds of values in it: "
-            "inputs.text=email,card (may be repeated).",
-        ),
-    ] = None,
+    hash_: HashOption = None,
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -115,7 +115,10 @@ def _rebuilt(table: pa.Table) -> pa.Table:
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """Table without rows, of any types: Arrow's own makes none of tensors with a permutation."""
+    """Table without rows.
+
+    Arrow's own makes none of tensors with a permutation.
+    """
     return pa.Table.from_batches([], schema)
 
 

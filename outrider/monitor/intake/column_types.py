@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
 from outrider.dataops.payloads.columns import PAYLOAD, Payload, is_payload, parse_form, payload_array
+from outrider.dataops.redaction.texts import is_text
 
 Values: TypeAlias = list[Any] | pa.Array
 BadRows: TypeAlias = dict[int, str]
@@ -392,15 +393,6 @@ def _fit_text(text: str) -> str:
     if not is_text(text):
         raise ValueError("holds an unpaired surrogate, which is not text")
     return text
-
-
-def is_text(text: str) -> bool:
-    """Test for text without unpaired surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def show(value: Any) -> str:

@@ -19,8 +19,9 @@ import pyarrow as pa
 from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor
 from outrider.dataops.payloads.columns import PAYLOAD, Payload
+from outrider.dataops.redaction.texts import is_text
 
-from .column_types import describe, is_list, is_text, nested_rows
+from .column_types import describe, is_list, nested_rows
 from .list_columns import Bounds, convert_column
 
 SETTLED = 1000

@@ -15,9 +15,10 @@ from outrider.assertions.batch import REST
 from outrider.assertions.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
+from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
 
-from .column_types import Values, is_text, nested_rows
+from .column_types import Values, nested_rows
 from .column_weights import Rival, joined, rivals, type_key
 from .fast_arrow import is_fed
 from .list_columns import Bounds, ConvertedColumn, cells_of, convert_column, width

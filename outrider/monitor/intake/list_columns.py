@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
 from outrider.dataops.payloads.columns import is_payload
+from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
 
-from .column_types import Values, cast_arrow, convert, describe, is_list, is_text, nested_rows, show
+from .column_types import Values, cast_arrow, convert, describe, is_list, nested_rows, show
 
 Faults: TypeAlias = dict[int, tuple[str, str]]
 """Row to the place below the column that does not fit (``[3].left``), and why."""

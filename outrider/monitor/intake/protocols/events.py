@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.intake.column_types import is_text
 from outrider.monitor.intake.decode import FieldError, parse_json
 
 VERSIONS = ("1.0", "0.3")

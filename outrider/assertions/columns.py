@@ -283,8 +283,9 @@ def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray
     null = np.array([value is None for value in values])
     zero = np.zeros(shape, dtype=np.float32)
     try:
-        stacked = np.array([zero if value is None else value for value in values], dtype=np.float32)
-    except (ValueError, TypeError):
+        with np.errstate(over="raise"):  # a number beyond single precision would become an infinity
+            stacked = np.array([zero if value is None else value for value in values], dtype=np.float32)
+    except (ValueError, TypeError, FloatingPointError):
         return None
     if stacked.shape[1:] != shape:
         return None

@@ -1,6 +1,7 @@
 """The data API in process, with the trainer's jobs run by a thread."""
 
 import asyncio
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,16 @@ def arrow(labels: list[int]) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # pyarrow publishes no types
 
 
+def arrow_that_states(size: int) -> bytes:
+    """A stream whose batch says that it is so many bytes long."""
+    stream = arrow([0] * 9)
+    messages = pa.ipc.MessageReader.open_stream(stream)
+    [_, batch] = [messages.read_next_message() for _ in range(2)]
+    stated = struct.pack("<q", batch.body.size)
+    assert stream.count(stated) == 1
+    return stream.replace(stated, struct.pack("<q", size))
+
+
 def test_a_version_is_found_by_its_digest_and_an_erased_one_names_the_next(
     client: Client, engine: Engine, tmp_path: Path
 ) -> None:
@@ -212,6 +223,7 @@ def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: P
         ("/v1/datasets/d/versions?model=m", arrow([0, 7]), 422, "expect_column_values_to_be_in_set"),
         ("/v1/datasets/d/versions?model=m", b"not arrow", 400, "a message does not begin"),
         ("/v1/datasets/d/versions?model=m", arrow([0] * 9)[:-200], 400, "not an Arrow IPC stream"),
+        ("/v1/datasets/d/versions?model=m", arrow_that_states(2**60), 400, "1152921504606846976 bytes"),
         ("/v1/datasets/d/versions", arrow([0]), 422, "?model= is needed"),
         ("/v1/datasets/d/versions?model=x", arrow([0]), 404, "no model 'x' in the configuration"),
         ("/v1/datasets/d/versions?model=m", bytes(100_001), 413, "100001 bytes"),

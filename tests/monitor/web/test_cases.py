@@ -287,7 +287,7 @@ def test_the_api_writes_or_shows_a_case(own: Sample, writer: CaseWriter, tmp_pat
     image = (np.ones((8, 8)) * 0.5).tolist()
     pair = {"flag": flag, "mode": "inv", "variants": [{"image": image}], "test": "grey_is_the_same"}
     assert post(app, pair).json()["test"] == "grey_is_the_same"
-    for label in (10**30, [1, "a"]):
+    for label in (10**30, [1, "a"], [1e300] * 3):
         assert post(app, {"flag": flag, "label": label}).status_code == 409
     odd = post(app, pair | {"variants": [{"picture": image}]})
     assert odd.status_code == 409

@@ -48,7 +48,8 @@ def list_versions(
     if json:
         as_json(found)
     else:
-        table(found["datasets"], COLUMNS, empty="no dataset yet: `outrider dataset import` makes one")
+        how = "`outrider dataset commit` makes one of labelled flags, `outrider dataset import` of a table"
+        table(found["datasets"], COLUMNS, empty=f"no dataset yet: {how}")
 
 
 @app.command()

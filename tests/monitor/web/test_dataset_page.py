@@ -207,7 +207,7 @@ def test_a_version_says_that_rows_were_erased(app: FastAPI, own: Sample, tmp_pat
     assert "erased" not in get(app, f"/m/{MODEL}/datasets/kept/2").text
     erase_rows(own.engine, objects, ["c"])
     first = get(app, f"/m/{MODEL}/datasets/kept/1").text
-    assert "1 row erased from this version" in first
+    assert "1 row was erased from this version" in first
     assert "its file is gone" not in first
     second = get(app, f"/m/{MODEL}/datasets/kept/2").text
     assert "erased" not in second

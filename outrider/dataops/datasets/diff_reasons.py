@@ -10,15 +10,15 @@ from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import table_of
 
-from .versions import Provenance, RowChange
+from .versions import Provenance, RowChange, Version
 
 _LABEL = table_of(Label)
 
 
-def reasons(connection: Connection, model: str, rows: Sequence[RowChange]) -> list[str]:
-    """Reason of each difference, in words."""
+def reasons(connection: Connection, newer: Version, rows: Sequence[RowChange]) -> list[str]:
+    """Reason of each difference, in words: what was known when the newer version was made."""
     gone = [row.id for row in rows if row.change == "removed"]
-    labels = _latest_labels(connection, model, gone) if gone else {}
+    labels = _latest_labels(connection, newer, gone) if gone else {}
     return [_reason(row, labels.get(row.id)) for row in rows]
 
 
@@ -46,11 +46,14 @@ def _given(origin: Provenance) -> str:
     return f"label from {origin.label_source}" if origin.label_source else "imported"
 
 
-def _latest_labels(connection: Connection, model: str, records: Iterable[str]) -> dict[str, Any]:
-    """Label that counts of each record that has any, a withdrawal too."""
+def _latest_labels(connection: Connection, newer: Version, records: Iterable[str]) -> dict[str, Any]:
+    """Label that counted then of each record that had any, a withdrawal too."""
     wanted = select(func.json_each(json.dumps(list(records))).table_valued("value").c.value)
     known = select(_LABEL.c.record_id, _LABEL.c.value, _LABEL.c.source).where(
-        _LABEL.c.model == model, _LABEL.c.record_id.in_(wanted), decides(_LABEL)
+        _LABEL.c.model == newer.model,
+        _LABEL.c.record_id.in_(wanted),
+        _LABEL.c.received_us <= newer.created_us,
+        decides(_LABEL),
     )
     query = known.order_by(_LABEL.c.seq, _LABEL.c.row)
     return {label.record_id: label for label in connection.execute(query)}

@@ -69,7 +69,7 @@ def read_dataset_version(
             if found.parent is not None and sum(dataset_view(found).changes.values()) <= MOST_CHANGES:
                 parent = datasets.get(connection, name, found.parent)
                 some = datasets.diff(connection, objects, parent, found, limit=CHANGED_ROWS).rows
-                rows = list(zip(some, reasons(connection, model, some), strict=True))
+                rows = list(zip(some, reasons(connection, found, some), strict=True))
             sample = datasets.some_rows(connection, objects, found, limit=SAMPLE_ROWS)
         except (NotFound, CorruptObject) as error:
             fault = str(error)

@@ -133,7 +133,9 @@ def test_a_dataset_shows_growth_provenance_of_labels_quarantine_and_versions(
 def test_a_difference_says_which_rows_why_and_by_column(app: FastAPI, own: Sample) -> None:
     with write(own.engine) as connection:
         withdrawal = {"seq": 70, "row": 0, "model": MODEL, "record_id": "c", "source": "ada", "label": {}}
-        connection.execute(insert(improvement_tables.Label), [withdrawal | {"ts_us": 1, "received_us": 1}])
+        given_later = withdrawal | {"seq": 71, "value": "1", "label": {"label": 1}, "received_us": 2}
+        for row in ({"received_us": 1} | withdrawal, given_later):
+            connection.execute(insert(improvement_tables.Label), [row | {"ts_us": 1}])
     html = get(app, f"/m/{MODEL}/datasets/kept/diff?old=1&new=2").text
     assert "<h1>kept: 1 → 2</h1>" in html
     assert "label corrected, from expert" in html
@@ -177,7 +179,7 @@ def test_a_row_that_was_written_anew_names_its_columns(own: Sample, tmp_path: Pa
         old = datasets.get(connection, "anew", 1)
         (row,) = datasets.diff(connection, objects, old, version, limit=5).rows
         assert sorted(row.columns) == ["attrs.x", "inputs.text"]
-        assert reasons(connection, MODEL, [row]) == [f"other content: {', '.join(row.columns)}"]
+        assert reasons(connection, version, [row]) == [f"other content: {', '.join(row.columns)}"]
 
 
 def test_versions_of_others_and_lost_files_are_said(app: FastAPI, own: Sample, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Exceptions, one class per thing a caller handles differently."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class OutriderError(Exception):
@@ -68,3 +68,17 @@ class Erased(OutriderError):  # noqa: N818 - reads as the state it is
 
 class ServerError(OutriderError):
     """Outrider server unreachable, or key refused (CLI exit code 4)."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """End of a message: the known names, the most similar first."""
+    from difflib import get_close_matches  # none needs it but those who made a mistake
+
+    there = sorted(known)
+    # A bare name may mean one with its group: age, inputs.age.
+    called = {other.partition(".")[2] or other: other for other in there} | {other: other for other in there}
+    close = list(dict.fromkeys(called[word] for word in get_close_matches(name, called, n=5, cutoff=0.6)))[:3]
+    rest = [other for other in there if other not in close][:5]
+    if close:
+        return f"; nearest: {', '.join(close)}"
+    return f"; there are {', '.join(rest)}{' …' if len(rest) < len(there) else ''}" if rest else ""

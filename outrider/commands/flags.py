@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from outrider.errors import NotFound, nearest
+
 from .api import connect, one_model
 from .output import Config, Json, ModelArgument, as_json, table
 
@@ -37,6 +39,11 @@ def flags(
     if json:
         as_json(found)
         return
-    table(found["flags"], COLUMNS, empty=f"no flag of {name} yet")
+    if not found["flags"] and assertion is not None:
+        known = [each["name"] for each in api.get("/v1/assertions", model=name)["assertions"]]
+        if assertion not in known:
+            raise NotFound(f"{name} has no flag and no assertion {assertion!r}{nearest(assertion, known)}")
+    is_narrow = any(value is not None for value in (assertion, slot, level, after))
+    table(found["flags"], COLUMNS, empty=f"no such flag of {name}" if is_narrow else f"no flag of {name} yet")
     if found["after"]:
         typer.echo(f"more: --after {found['after']}")

@@ -31,7 +31,8 @@ def list_requests(
     json: Json = False,
 ) -> None:
     """Show the label queue."""
-    _show(connect(config).get("/v1/label-requests", model=model, status=status), json=json)
+    found = connect(config).get("/v1/label-requests", model=model, status=status)
+    _show(found, "no request is open" if status == "open" else "no request", json=json)
 
 
 @app.command()
@@ -47,7 +48,8 @@ def request(
 ) -> None:
     """Select flagged records for the label queue."""
     body = {"model": model, "budget": budget, "policy": policy, "since": since}
-    _show(connect(config).post("/v1/label-requests", body), json=json)
+    nothing = "nothing to choose: every record that the policy looks at has a label or was asked for"
+    _show(connect(config).post("/v1/label-requests", body), nothing, json=json)
 
 
 @app.command()
@@ -64,6 +66,8 @@ def estimate(model: Model, config: Config = None, json: Json = False) -> None:
     shares |= {f"precision of {name}": share for name, share in found["precision"].items()}
     rows = [{"figure": name} | share for name, share in shares.items()]
     table(rows, {name: name for name in ("figure", "value", "low", "high", "labels", "method")}, empty="")
+    if not found["accuracy"]["labels"]:
+        typer.echo(f"labels sent unasked say nothing of the traffic: `outrider label request {model}`")
 
 
 @app.command()
@@ -108,8 +112,8 @@ def parsed(value: str) -> Any:
     return found if isinstance(found, bool | int | float) else value
 
 
-def _show(found: dict[str, Any], *, json: bool) -> None:
+def _show(found: dict[str, Any], nothing: str, *, json: bool) -> None:
     if json:
         as_json(found)
     else:
-        table(found["requests"], COLUMNS, empty="no request")
+        table(found["requests"], COLUMNS, empty=nothing)

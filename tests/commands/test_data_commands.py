@@ -419,7 +419,9 @@ def test_a_retraining_that_fails_ends_with_1_and_says_why(project: Path) -> None
 def test_the_label_queue(project: Path) -> None:
     assert run("label", "request", "m", "--budget", "3") == {"requests": []}
     assert run("label", "list", "--status", "all") == {"requests": []}
-    assert "no request" in CliRunner().invoke(app, ["label", "list"]).output
+    assert "no request is open" in CliRunner().invoke(app, ["label", "list"]).output
+    assert "nothing to choose" in CliRunner().invoke(app, ["label", "request", "m"]).output
+    assert "label request m" in CliRunner().invoke(app, ["label", "estimate", "m"]).output
 
 
 @pytest.mark.parametrize(

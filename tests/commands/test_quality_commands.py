@@ -145,6 +145,12 @@ def test_one_flag_is_reviewed_without_questions() -> None:
     assert HOSTILE in {row["record_id"] for row in hostile}
 
 
+def test_flags_of_a_name_that_nothing_has_name_the_nearest() -> None:
+    missing = CliRunner().invoke(app, ["flags", "--assertion", "track_agree"])
+    assert str(missing.exception).endswith("no assertion 'track_agree'; nearest: track_agrees")
+    assert "no such flag of" in shown("flags", "--slot", "no such version")
+
+
 def test_incidents_are_listed_acknowledged_muted_and_resolved() -> None:
     assert [row["id"] for row in run("incidents")["incidents"]] == ["inc_2"]
     assert "track_agrees" in shown("incidents", MODEL, "--status", "all")

@@ -22,6 +22,7 @@ from outrider.dataops.access.store import KeyLimits
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.problem import CONTENT_TYPE
 from outrider.monitor.http.route_scopes import ROUTES, RouteScopes
+from outrider.monitor.process.child import keep_freed_memory_together
 from tests.end_to_end.service import Service, write_project
 from tests.keyrings import logged_in
 from tests.monitor.web.test_api_types import Api
@@ -156,6 +157,7 @@ def judged(folder: Path) -> tuple[int, int]:
 
 @pytest.mark.timeout(36_000 if IS_FULL else 3_600)
 def test_no_request_breaks_a_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keep_freed_memory_together()
     api = Api(tmp_path)
     complete(api)
     worked = worked_requests(api)

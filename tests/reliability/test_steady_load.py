@@ -1,5 +1,6 @@
 """Records and labels, 200 of each a second: an hour in a soak, in which no process grows."""
 
+import os
 import subprocess
 import sys
 import time
@@ -105,3 +106,34 @@ def test_a_slope_leaves_out_warming_and_what_is_given_back() -> None:
     assert growth.slopes(after_s=600, window_s=60)["one"] == pytest.approx(50.0)
     assert growth.slopes(after_s=600)["one"] == pytest.approx(50.0, abs=20)
     assert growth.slopes(window_s=60)["one"] > 50
+
+
+HEAPS = """
+import ctypes, re, sys, threading
+from outrider.monitor.process.child import keep_freed_memory_together
+
+keep_freed_memory_together()
+libc, turn = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype, libc.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+
+def take():
+    turn.wait()  # all at once: each looks for an arena that no other holds
+    libc.malloc(1000)
+    turn.wait()
+
+threads = [threading.Thread(target=take) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.parametrize(("env", "most"), [({}, 2), ({"MALLOC_ARENA_MAX": "1"}, 1)])
+def test_threads_of_a_service_process_free_memory_into_two_heaps(
+    tmp_path: Path, env: dict[str, str], most: int
+) -> None:
+    told = tmp_path / "heaps.xml"
+    subprocess.run([sys.executable, "-c", HEAPS, str(told)], env=os.environ | env, check=True)
+    assert 1 <= told.read_text(encoding="utf-8").count("<heap ") <= most

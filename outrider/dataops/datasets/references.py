@@ -13,9 +13,8 @@ from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.state.improvement_tables import DatasetTag, DatasetVersion
 from outrider.dataops.state.tables import table_of
-from outrider.errors import NotFound, OutriderError
+from outrider.errors import NotFound, OutriderError, nearest
 
-from .suite_files import nearest
 from .versions import Version, get, newest
 
 NEWEST = "newest"

@@ -8,10 +8,9 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.errors import NotFound
+from outrider.errors import NotFound, nearest
 
 from .stored_rows import VersionRows
-from .suite_files import nearest
 from .versions import Version, schema_of, stored_rows
 
 BATCH_ROWS = 8192

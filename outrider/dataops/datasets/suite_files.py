@@ -6,14 +6,13 @@ A suite is a list of expectations, each with ``type``, ``kwargs`` and ``severity
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, nearest
 
 Expected: TypeAlias = dict[str, Any]
 SEVERITIES = ("critical", "warning", "info")
@@ -148,18 +147,6 @@ def unknown_columns(suite: Sequence[Expected], names: Iterable[str]) -> Iterator
         for name in columns_of(item):
             if name not in known:
                 yield f"[{number}] {item['type']}: no column {name!r}{nearest(name, known)}"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """End of a message: the known names, the most similar first."""
-    there = sorted(known)
-    # A bare name may mean one with its group: age, inputs.age.
-    called = {other.partition(".")[2] or other: other for other in there} | {other: other for other in there}
-    close = list(dict.fromkeys(called[word] for word in get_close_matches(name, called, n=5, cutoff=0.6)))[:3]
-    rest = [other for other in there if other not in close][:5]
-    if close:
-        return f"; nearest: {', '.join(close)}"
-    return f"; there are {', '.join(rest)}{' …' if len(rest) < len(there) else ''}" if rest else ""
 
 
 @cache

@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets.suite_files import nearest
-from outrider.errors import ConfigError, NotFound
+from outrider.errors import ConfigError, NotFound, nearest
 
 from .nested import nested_lists
 from .placed_columns import PlacedColumn, placed_column

@@ -14,13 +14,15 @@ from outrider.dataops.access.private_files import keep_files_private
 CONTROL_FD = "OUTRIDER_CONTROL_FD"
 SUPERVISOR = "OUTRIDER_SUPERVISOR_PID"
 PR_SET_PDEATHSIG = 1
+M_ARENA_MAX = -8
+_ARENAS = 2
 
 
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     """Exit with the supervisor's control pipe, even under busy user code.
 
     The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies. Files
-    that it makes are its owner's alone.
+    that it makes are its owner's alone, and its threads share two arenas of the allocator.
 
     Parameters
     ----------
@@ -28,6 +30,7 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
         Process id of the parent, to notice that it died before this call.
     """
     keep_files_private()
+    keep_freed_memory_together()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's: it tells who is to start again
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -37,6 +40,17 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
     if descriptor is None:
         return
     threading.Thread(target=_watch, args=(int(descriptor), grace_s), name="control", daemon=True).start()
+
+
+def keep_freed_memory_together() -> None:
+    """Have threads share two arenas of glibc's allocator; ``MALLOC_ARENA_MAX`` has precedence.
+
+    One for each thread of a server that answers anything at any time keeps what any of them freed: tens of
+    megabytes within a million requests.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have one heap
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(M_ARENA_MAX, _ARENAS)
 
 
 def ask_for_reload() -> bool:

@@ -12,14 +12,13 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets.suite_files import (
     core_types,
     native,
-    nearest,
     read_suite,
     resolved,
     unknown_columns,
     unknown_types,
 )
 from outrider.dataops.datasets.validation import Rules, validate
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, nearest
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning"

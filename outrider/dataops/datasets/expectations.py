@@ -17,9 +17,9 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from outrider.errors import ValidationRefused
+from outrider.errors import ValidationRefused, nearest
 
-from .suite_files import Expected, columns_of, nearest
+from .suite_files import Expected, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,6 +17,7 @@ def upgrade() -> None:
     secret = secret_beside(connection)
     connection.exec_driver_sql("PRAGMA secure_delete = ON")
     raw = connection.connection.driver_connection
+    assert raw is not None
     raw.create_function("keyed", 1, lambda digest: keyed_hash(secret, digest), deterministic=True)
     for statement in (
         "CREATE TEMP TABLE made_anew AS SELECT keyed(hash) AS hash, day FROM expired_record",

@@ -21,6 +21,7 @@ from .model_checks import (
     base_problem,
     callable_problems,
     challenger_problems,
+    dataset_problems,
     redaction_problems,
     registered_problems,
     source_problems,
@@ -76,6 +77,7 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in registered_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in redaction_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in expectation_problems(settings, name))
+        problems += (f"{path}: models.{name}.{problem}" for problem in dataset_problems(settings, name))
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd

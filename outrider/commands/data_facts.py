@@ -2,8 +2,10 @@
 
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from outrider.monitor.settings.sections import StorageSettings
 
 DAY_US = 86_400e6
+ID_BYTES = 32
+"""Of a hash of 16 bytes with its day, in a tree whose pages are two thirds full."""
 SHORTEST_US = 60e6
 """Rates of less than a minute of traffic say nothing of a day."""
 
@@ -78,54 +82,84 @@ def _of_stores(settings: "Settings", free: int) -> dict[str, Any]:
     return facts | forecast(
         settings.storage,
         free=free,
-        used=used,
+        journal=used,
+        state=state_bytes,
         payloads_per_day=per_day * used / (records + kept),
         state_per_day=per_day * state_bytes / judged if judged else 0.0,
+        ids_per_day=per_day * ID_BYTES,
     )
 
 
 def forecast(
-    storage: "StorageSettings", *, free: int, used: int, payloads_per_day: float, state_per_day: float
-) -> dict[str, float]:
+    storage: "StorageSettings",
+    *,
+    free: int,
+    journal: int,
+    state: int,
+    payloads_per_day: float,
+    state_per_day: float,
+    ids_per_day: float = 0.0,
+) -> dict[str, float | None]:
     """Days of payload retention and until a full disk, at this rate.
 
-    The journal grows until payloads expire, by age or early, and stays at that size; ``state.db`` is taken to
-    grow on, though its rows go after ``keep_rows_days``.
+    The journal grows until payloads expire, by age or early; ``state.db`` until rows do, and then by hashes
+    of ids, until these do. None where the disk has not filled by then.
+
+    Parameters
+    ----------
+    journal, state
+        Bytes that are used now.
 
     Examples
     --------
     >>> from outrider.monitor.settings.sections import StorageSettings
     >>> storage = StorageSettings(journal_max_bytes=1_000_000, min_free_bytes=0, keep_days=7)
-    >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
-    {'payload_days': 7.0, 'days_left': 93.0}
-    >>> forecast(storage, free=10_000_000, used=0, payloads_per_day=4e5, state_per_day=1e5)
-    {'payload_days': 2.0, 'days_left': 92.0}
-    >>> forecast(storage, free=100_000, used=0, payloads_per_day=1e5, state_per_day=1e5)
+    >>> grows = {"journal": 0, "state": 0, "state_per_day": 1e5}
+    >>> forecast(storage, free=5_000_000, payloads_per_day=1e5, **grows)
+    {'payload_days': 7.0, 'days_left': 43.0}
+    >>> forecast(storage, free=5_000_000, payloads_per_day=4e5, **grows)
+    {'payload_days': 2.0, 'days_left': 42.0}
+    >>> forecast(storage, free=100_000, payloads_per_day=1e5, **grows)
     {'payload_days': 7.0, 'days_left': 0.5}
+    >>> forecast(storage, free=9_700_001, payloads_per_day=1e5, **grows)
+    {'payload_days': 7.0, 'days_left': None}
+    >>> forecast(storage, free=9_710_000, payloads_per_day=1e5, ids_per_day=1e3, **grows)
+    {'payload_days': 7.0, 'days_left': 100.0}
     """
     from outrider.monitor.settings.sections import PRESSURE_SHARE
 
     most = PRESSURE_SHARE * storage.journal_max_bytes
     payload_days = min(storage.keep_days, most / payloads_per_day)
-    to_come = max(0.0, payloads_per_day * payload_days - used)
-    room = max(0.0, float(free - storage.min_free_bytes))
-    if to_come > room or not state_per_day:
-        left = room / (payloads_per_day + state_per_day)
-    else:
-        grown = to_come / payloads_per_day
-        left = max(grown, (room - to_come) / state_per_day)
-    return {"payload_days": round(payload_days, 1), "days_left": round(left, 1)}
+    rows_days = max(payload_days, storage.keep_rows_days)
+    journal_days = max(0.0, payload_days - journal / payloads_per_day)
+    state_days = max(0.0, rows_days - state / state_per_day) if state_per_day else 0.0
+    growths = [
+        (0.0, journal_days, payloads_per_day),
+        (0.0, state_days, state_per_day),
+        (state_days, state_days + storage.keep_ids_days, ids_per_day),
+    ]
+    left = _days_until(max(0.0, float(free - storage.min_free_bytes)), growths)
+    return {"payload_days": round(payload_days, 1), "days_left": None if left is None else round(left, 1)}
+
+
+def _days_until(room: float, growths: Sequence[tuple[float, float, float]]) -> float | None:
+    """Days until growths, each of a first and last day and bytes a day, have used up the room."""
+    days = sorted({day for first, last, _ in growths for day in (first, last)})
+    for day, after in pairwise(days):
+        per_day = sum(rate for first, last, rate in growths if first <= day < last)
+        if per_day * (after - day) >= room:
+            return day + room / per_day if per_day else day
+        room -= per_day * (after - day)
+    return None if room else days[-1]
 
 
 def _judged(path: Path, facts: dict[str, Any]) -> int:
-    """Records ever judged; notes what is paused beside it."""
+    """Judged records that ``state.db`` holds; notes what is paused beside it."""
     if not path.exists():
         return 0
     with closing(_open(path)) as database:
         try:
-            (judged,) = database.execute(
-                "SELECT coalesce(sum(value), 0) FROM counter WHERE slot = 'champion' AND name = 'records'"
-            ).fetchone()
+            (judged,) = database.execute("SELECT count(*) FROM record").fetchone()
             paused = database.execute("SELECT what, model FROM pause ORDER BY since_us").fetchall()
         except sqlite3.OperationalError:  # of an earlier release: the next start brings it up to date
             return 0

@@ -65,7 +65,7 @@ def doctor(
 
 
 def _shown(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
 def _version(name: str) -> str:

@@ -80,6 +80,41 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
             yield f"redact.{column}: no record has this column; did you mean {beside[near[0]]!r}?"
 
 
+def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
+    """Datasets and versions that settings name and nobody stored, with the nearest.
+
+    A dataset without any version may be imported later, unless its name is nearly that of another one.
+    """
+    model = settings.models[name]
+    named = {"retrain.replay": model.retrain.replay, "gate.held_out": model.gate.held_out}
+    if not any(named.values()) or not (settings.data_folder / "state.db").is_file():
+        return
+    import difflib
+
+    from sqlalchemy.exc import DatabaseError
+
+    from outrider.dataops.datasets.references import name_of, open_version
+    from outrider.dataops.datasets.versions import all_versions
+    from outrider.dataops.state.database import open_database
+    from outrider.errors import Erased, NotFound
+
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            stored = {version.dataset for version in all_versions(connection)}
+            for where, reference in named.items():
+                if not reference or not difflib.get_close_matches(name_of(reference), stored, cutoff=0.8):
+                    continue
+                try:
+                    open_version(connection, reference)
+                except (Erased, NotFound) as error:
+                    yield f"{where}: {error}"
+    except DatabaseError:
+        return  # of another release: serve migrates it
+    finally:
+        engine.dispose()
+
+
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
     if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:

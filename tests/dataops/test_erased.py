@@ -1,228 +1,32 @@
 """Rows of erased records are gone from every version, report, table and object; everything else stays."""
 
-import gzip
-import io
-import json
-import os
-import shutil
-import signal
-import warnings
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import Engine, event, select, update
+from sqlalchemy import Engine, select, update
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
-from outrider.dataops.datasets.erased import delete_unneeded, erasable_rows, erase_rows
+from outrider.dataops.datasets.erased import erasable_rows, erase_rows
 from outrider.dataops.datasets.erasure.entities import rows_of_entities
+from outrider.dataops.datasets.scan import scan
 from outrider.dataops.datasets.versions import Provenance, Version
-from outrider.dataops.improvement import jobs
 from outrider.dataops.models import lineage
-from outrider.dataops.models.lineage import Kind
-from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import open_database, write
-from outrider.dataops.state.improvement_tables import DatasetVersion, ErasedObject, Job
+from outrider.dataops.state.database import write
+from outrider.dataops.state.improvement_tables import Job
 from outrider.dataops.state.tables import table_of
 from outrider.dataops.upkeep.compaction import compact
-from outrider.errors import Erased, NotFound
-from tests.databases import migrated
+from outrider.dataset_reference import load_dataset, open_dataset
+from outrider.errors import ConfigError, Erased, NotFound
 
-MARKER = "Marta Marker, 12 Marker Lane"
-NUMBER = 8_675_309.125
-GONE = "gone-1"
-VERSION = table_of(DatasetVersion)
+from .erased_world import GONE, MARKER, NUMBER, VERSION, World, table_of_rows, traces, world
 
-
-def table_of_rows(ids: list[str], *, label: int = 0) -> pa.Table:
-    """Rows of which that of the person has a value of every kind that nobody else has."""
-    is_gone = [GONE in key for key in ids]
-    texts = [MARKER if mine else f"row {key}" for key, mine in zip(ids, is_gone, strict=True)]
-    numbers = np.array(
-        [NUMBER if mine else ord(key[-1]) - 97.0 for key, mine in zip(ids, is_gone, strict=True)]
-    )
-    flat = pa.array(np.repeat(numbers.astype(np.float32), 4))
-    kind = pa.fixed_shape_tensor(pa.float32(), (2, 2))
-    tensors = pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(flat, 4))
-    columns = {
-        "id": pa.array(ids),
-        "ts": pa.array([datetime(2026, 1, 5, tzinfo=UTC)] * len(ids), pa.timestamp("us", "UTC")),
-        "entity": pa.array(texts),
-        "inputs.text": pa.array(texts),
-        "inputs.kind": pa.array(texts).dictionary_encode(),
-        "inputs.number": pa.array(numbers),
-        "inputs.image": tensors,
-        "inputs.parts": pa.array([[{"said": text}] for text in texts]),
-        "label.label": pa.array([label] * len(ids)),
-        "label.note": pa.array(texts),
-    }
-    return pa.table(columns)
-
-
-class World:
-    """Data folder in which a person stands in many places."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.engine = migrated(folder / "state.db")
-        self.objects = LocalObjects(folder / "objects")
-
-    def commit(
-        self,
-        ids: list[str],
-        *,
-        dataset: str = "d",
-        append: bool = True,
-        label: int = 0,
-        removed: list[str] | None = None,
-        validation: dict[str, Any] | None = None,
-        notes: dict[str, Any] | None = None,
-        test: str | None = None,
-    ) -> Version:
-        batch = Batch.from_arrow(table_of_rows(ids, label=label), model="m") if ids else None
-        source = "behavioral test, m@1" if test else "human"
-        with write(self.engine) as connection:
-            draft = changes.prepare(
-                connection,
-                self.objects,
-                dataset=dataset,
-                batch=batch,
-                provenance=[
-                    Provenance(key, test or "edge", source, "held_out" if key == "b" else "train")
-                    for key in ids
-                ],
-                append=append,
-                removed=removed or [],
-            )
-            return changes.commit(connection, draft, validation=validation or {}, now_us=7, notes=notes or {})
-
-    def report(self, rows: int) -> dict[str, Any]:
-        """Validation as the trainer keeps it; that of one row is of somebody else's."""
-        most = 0.0 if rows == 1 else NUMBER
-        docs = b"<html></html>" if rows == 1 else f"<html>observed {NUMBER}, {MARKER}</html>".encode()
-        warning = {"rule": "expect_x", "field": "inputs.number", "severity": "warning", "rows": 2}
-        warnings = [
-            warning | {"text": f"expect_x(): observed {NUMBER!r}", "ids": [GONE, "a"]},
-            warning | {"rule": "range_growth", "text": f"values reach {NUMBER} widths", "ids": []},
-        ]
-        return {
-            "rows": rows,
-            "aggregates": {
-                "rows": 99,
-                "columns": {
-                    "inputs.number": {"nulls": 0, "count": 9, "min": 0, "max": most, "mean": 1, "m2": 1},
-                    "inputs.image.max": {"nulls": 0, "count": 9, "min": 0, "max": most},
-                    "label.label": {"nulls": 0, "count": 9, "of": {"[0, 1]": [9, 0, 0]}},
-                },
-            },
-            "data_docs": self.objects.put(gzip.compress(docs + str(rows).encode(), mtime=0)),
-            "warnings": [] if rows == 1 else warnings,
-        }
-
-    def fill(self) -> None:
-        leak = {"kind": "text", "between": ["x", "y"], "usual": False}
-        leaks = {
-            "leaks": [
-                leak | {"rows": 2, "others": 2, "pairs": [[GONE, "x"], ["a", "y"]]},
-                leak | {"rows": 1, "others": 1, "pairs": [["a", GONE]]},
-            ],
-            "repeats": [],
-            "moved": {"train": 0},
-        }
-        self.commit(["a", "b", GONE, "c"], validation=self.report(4), notes={"leaks": leaks})
-        self.commit(["d", "e"], validation=self.report(2))
-        self.commit([GONE, "a"], label=1, validation=self.report(3))
-        self.commit([], removed=[GONE, "d"])
-        self.commit(["f"], append=False, validation=self.report(1))
-        self.commit([GONE, "p"], dataset="replayed", append=False)
-        self.commit([f"s/t/{GONE}~t", "s/t/a"], dataset="cases", append=False, test="s/t")
-        self.commit(["q"], dataset="apart", notes={"leaks": leaks})
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, table_of_rows(["u", GONE]).schema) as writer:
-            writer.write_table(table_of_rows(["u", GONE]))
-        cases = table_of_rows([f"s/t/{GONE}", "s/t/u"]).append_column(
-            "provenance.assertion", pa.array(["s/t", "s/t"])
-        )
-        failed = io.BytesIO()
-        with pa.ipc.new_stream(failed, cases.schema) as writer:
-            writer.write_table(cases)
-        with write(self.engine) as connection:
-            for table in (sink, failed):
-                upload = {"dataset": "sent", "object": self.objects.put(table.getvalue())}
-                jobs.add(connection, model="m", kind="dataset", params=upload, now_us=1)
-            refused = {GONE: "label: wrong", "z": "label: wrong"}
-            quarantine.hold(connection, "d", refused, rules="r", labels={}, now_us=1)
-            edges: list[tuple[str, Kind, str, str]] = [
-                ("m@1", "dataset", "d@2", "fresh"),
-                ("m@2", "dataset", "d@4", "fresh"),
-                ("m@3", "model", "m@1", "weights"),
-                ("m@4", "dataset", "replayed@1", "replay"),
-            ]
-            for child, kind, parent, role in edges:
-                lineage.add_edges(connection, "model", child, [(kind, parent, role)], now_us=1)
-
-    def content(self) -> dict[str, Any]:
-        """All that versions say of themselves and their rows, by name."""
-        found: dict[str, Any] = {}
-        with self.engine.connect() as connection:
-            for version in datasets.all_versions(connection):
-                table = datasets.read_table(connection, self.objects, version)
-                origins = datasets.provenance(connection, version)
-                found[version.id] = version, table.to_pylist(), origins
-        return found
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    world.fill()
-    yield world
-    world.engine.dispose()
-
-
-def traces(world: World, *markers: str) -> list[str]:
-    """Places in objects and database with a marker, raw or decoded."""
-    raw = world.engine.raw_connection()
-    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    raw.execute("VACUUM")
-    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    raw.close()
-    found = []
-    for path in sorted(path for path in world.folder.rglob("*") if path.is_file()):
-        texts = decoded(path.read_bytes())
-        found += [f"{path.name}: {marker}" for marker in markers for text in texts if marker.encode() in text]
-    return found
-
-
-def decoded(data: bytes) -> list[bytes]:
-    if data[:4] == b"PAR1":
-        file = pq.ParquetFile(io.BytesIO(data))
-        return [data, str(file.metadata.to_dict()).encode(), json.dumps(rows_of(file.read())).encode()]
-    if data[:2] == b"\x1f\x8b":
-        return [data, gzip.decompress(data)]
-    if data[:4] == b"\xff\xff\xff\xff":
-        return [data, json.dumps(rows_of(pa.ipc.open_stream(data).read_all())).encode()]
-    return [data]
-
-
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.drop_columns("ts").to_pylist()
-    dictionaries = [
-        chunk.dictionary.to_pylist()
-        for column in table.columns
-        if pa.types.is_dictionary(column.type)
-        for chunk in column.chunks
-    ]
-    return [*json.loads(json.dumps(rows, default=lambda value: np.asarray(value).tolist())), dictionaries]
+__all__ = ["world"]
 
 
 def test_every_trace_is_gone_and_was_there(world: World) -> None:
@@ -523,86 +327,34 @@ def test_a_lost_file_is_no_hindrance(world: World) -> None:
     assert traces(world, MARKER, str(NUMBER), GONE) == []
 
 
-def steps_of(world: World, folder: Path) -> list[str]:
-    copy = copied(world, folder)
-    steps: list[str] = []
-    erase_rows(copy.engine, copy.objects, [GONE], reached=steps.append)
-    copy.engine.dispose()
-    return steps
+def test_a_scan_from_before_says_what_was_erased_and_what_stands_there_now(world: World) -> None:
+    with world.engine.connect() as connection:
+        before, untouched = (
+            scan(connection, world.objects, datasets.get(connection, "d", number)) for number in (2, 5)
+        )
+    ((_, _, old, now),) = [
+        each for each in erase_rows(world.engine, world.objects, [GONE]).versions if each[:2] == ("d", 2)
+    ]
+    with pytest.raises(
+        Erased, match=rf"d@2 had digest {old} until 1 of its rows were erased at 20.* now {now}"
+    ):
+        next(iter(before))
+    assert [batch.column("id").to_pylist() for batch in untouched] == [["f"]]
+    with world.engine.connect() as connection:
+        (file,) = files_of(world.engine, datasets.get(connection, "d", 5))
+    world.objects.remove(file)
+    with pytest.raises(NotFound, match=rf"d@5: no object {file} .*open it again: its file was written anew"):
+        next(iter(untouched))
 
 
-def copied(world: World, folder: Path) -> World:
-    world.engine.dispose()
-    shutil.copytree(world.folder, folder, ignore=shutil.ignore_patterns("copy-*"))
-    return World(folder)
-
-
-def killed_at(folder: Path, last: int) -> None:
-    """Erase in a process of its own that is killed once it has reached so many steps."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
-        child = os.fork()
-    if child == 0:
-        try:
-            engine = open_database(f"sqlite:///{folder / 'state.db'}")
-            left = iter(range(last - 1, -1, -1))
-
-            def step(_: str) -> None:
-                if not next(left):
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            erase_rows(engine, LocalObjects(folder / "objects"), [GONE], reached=step)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
-def test_killed_at_any_step_it_is_the_old_state_or_the_new(world: World, tmp_path: Path) -> None:
-    before = world.content()
-    steps = steps_of(world, tmp_path / "copy-all")
-    whole = World(tmp_path / "copy-all")
-    after = whole.content()
-    whole.engine.dispose()
-    assert {"file written", "planned", "files exchanged", "rows exchanged", "versions exchanged"} < {*steps}
-    assert {"applied", "committed", "object deleted", "objects forgotten"} < {*steps}
-    committed = steps.index("committed")
-    for last in range(1, len(steps) + 1):
-        copy = copied(world, tmp_path / f"copy-{last}")
-        copy.engine.dispose()
-        killed_at(copy.folder, last)
-        assert copy.content() == (after if last > committed else before), steps[last - 1]
-        erase_rows(copy.engine, copy.objects, [GONE])
-        assert copy.content() == after
-        assert traces(copy, MARKER, str(NUMBER), GONE) == [], steps[last - 1]
-        copy.engine.dispose()
-
-
-def test_an_erasure_that_ends_at_any_statement_leaves_the_old_state(world: World, tmp_path: Path) -> None:
-    before = world.content()
-    ran, last, armed = 0, 0, True
-
-    def crash(*_given: object) -> None:
-        nonlocal ran
-        ran += 1
-        if armed and ran == last:
-            raise InterruptedError
-
-    event.listen(world.engine, "before_cursor_execute", crash)
-    while True:
-        last, ran, armed = last + 1, 0, True
-        try:
-            with write(world.engine) as connection:
-                pass
-            erase_rows(world.engine, world.objects, [GONE])
-        except InterruptedError:
-            armed = False
-            with world.engine.connect() as connection:
-                waits = connection.execute(select(table_of(ErasedObject))).first() is not None
-            if not waits:
-                assert world.content() == before
-                continue
-            assert delete_unneeded(world.engine, world.objects) > 0
-        break
-    event.remove(world.engine, "before_cursor_execute", crash)
-    assert last > 30
-    assert traces(world, MARKER, GONE) == []
+def test_loaders_of_a_folder_say_what_was_erased(world: World, tmp_path: Path) -> None:
+    with world.engine.connect() as connection:
+        old = datasets.get(connection, "d", 2).digest
+    (tmp_path / "outrider.toml").write_text('[storage]\nfolder = "."\n')
+    rows = open_dataset(f"d@{old}", folder=tmp_path)
+    assert len(rows) == 6
+    erase_rows(world.engine, world.objects, [GONE])
+    for load in (load_dataset, open_dataset):
+        with pytest.raises(ConfigError, match=r"d@2 had digest .* until 1 of its rows were erased at 20"):
+            load(f"d@{old}", folder=tmp_path)
+        assert len(load("d@2", folder=tmp_path)) == 5

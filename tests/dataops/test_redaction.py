@@ -15,8 +15,8 @@ from outrider.assertions.library.personal import IBAN_LENGTHS
 from outrider.dataops.redaction.columns import ColumnRedactor, ColumnRules, redacted_column, redacted_rows
 from outrider.dataops.redaction.detectors import DETECTORS
 from outrider.dataops.redaction.kinds import KINDS, Kind
-from outrider.dataops.redaction.secret import secret_of
 from outrider.dataops.redaction.texts import PLACEHOLDER, TextRedactor, hint_of
+from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
 from outrider.monitor.metrics.catalogue import CATALOGUE
 from tests.requirements import require_data

@@ -21,6 +21,7 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.state.database import write
+from outrider.dataops.state.folder_secret import secret_of
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.settings.erasure_place import place_of
@@ -139,10 +140,11 @@ def test_imported_rows_go_and_the_same_id_of_another_model_stays(
 
 
 def test_hashes_of_expired_ids_go_with_their_record(bench: Workbench) -> None:
-    """They have no key: who guesses an id could find it among them."""
+    """Who has the folder has the key too, and could find a guessed id among them."""
     traffic(bench, blocks=1)
     bench.work()
-    hashes = [id_hash("toy", key) for key in ("zq7f-0", "0-1")]
+    secret = secret_of(bench.settings.data_folder)
+    hashes = [id_hash(secret, "toy", key) for key in ("zq7f-0", "0-1")]
     for one in hashes:
         bench.execute("INSERT INTO expired_record VALUES (:hash, 1)", hash=one)
     erase(bench, ErasureTarget((ENTITY,)))

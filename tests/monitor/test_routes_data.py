@@ -145,6 +145,8 @@ def test_a_version_is_found_by_its_digest_and_an_erased_one_names_the_next(
         assert f"train@1 had digest {before} until 1 of its rows were erased" in gone.json()["detail"]
         assert f"its digest is now {now}" in gone.json()["detail"]
         assert client.get(f"{at}/{now}{path}").status_code == 200
+    compared = client.get(f"/v1/datasets/train/diff?old={before}&new=1")
+    assert (compared.status_code, f"now {now}" in compared.json()["detail"]) == (410, True)
     found = client.get(f"{at}/1").json()
     assert (found["digest"], found["rows"], found["manifest"]["erased"]) == (now, 2, 1)
     assert "data_docs" not in found["manifest"]["validation"]

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from sqlalchemy import event
 
 from outrider.dataops.journal import row_expiry
 from outrider.dataops.journal.row_expiry import DAY_US, START, expire_rows, expired_ids, id_hash
-from outrider.dataops.state.database import write
+from outrider.dataops.state import migrations
+from outrider.dataops.state.database import open_database, write
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import row_expiry as walking
 from outrider.monitor.server.app import build_app
@@ -245,7 +247,27 @@ def test_a_slice_is_bounded_and_pages_are_used_again(tmp_path: Path, monkeypatch
         assert sizes[-1] <= sizes[1] * 1.1 + 40  # hashes alone grow
 
 
-def test_a_hash_is_of_model_and_id() -> None:
-    assert len(id_hash("m", "a")) == 16
-    assert len({id_hash("m", "a"), id_hash("m", "b"), id_hash("ma", ""), id_hash("n", "a")}) == 4
-    assert json.dumps(id_hash("m", "\ud800").hex())
+def test_a_hash_is_of_model_and_id_and_of_the_secret_of_the_folder() -> None:
+    own, other = b"s" * 32, b"t" * 32
+    assert len(id_hash(own, "m", "a")) == 16
+    named = [("m", "a"), ("m", "b"), ("ma", ""), ("n", "a")]
+    assert len({*(id_hash(own, *one) for one in named), id_hash(other, "m", "a")}) == 5
+    assert json.dumps(id_hash(own, "m", "\ud800").hex())
+
+
+def test_hashes_without_a_key_are_made_anew_with_one(tmp_path: Path) -> None:
+    """Who guesses an id finds no trace of it, in freed pages neither; the service knows it as before."""
+    ids = [f"user-{number}@shop.example" for number in range(3000)]
+    plain = [blake2b(f"toy\0{id_}".encode(), digest_size=16).digest() for id_ in ids]
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine, "0019")
+    with write(engine) as connection:
+        connection.exec_driver_sql("INSERT INTO expired_record VALUES (?, 7)", [(one,) for one in plain])
+    migrations.upgrade(engine)
+    with engine.connect() as connection:
+        assert expired_ids(connection, "toy", [*ids, "nobody"]) == {*ids}
+        assert expired_ids(connection, "other", ids) == set()
+    engine.dispose()
+    left = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
+    assert not any(one in left for one in plain)
+    assert len((tmp_path / "redaction.key").read_bytes()) == 32

@@ -16,7 +16,7 @@ _LABEL = table_of(Label)
 
 
 def reasons(connection: Connection, newer: Version, rows: Sequence[RowChange]) -> list[str]:
-    """Reason of each difference as it stood at the newer commit."""
+    """Reason of each difference, from labels known at the newer commit."""
     gone = [row.id for row in rows if row.change == "removed"]
     labels = _latest_labels(connection, newer, gone) if gone else {}
     return [_reason(row, labels.get(row.id)) for row in rows]

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from io import BytesIO
 
 import pyarrow as pa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound, nearest
 
 from .stored_rows import VersionRows
-from .versions import Version, schema_of, stored_rows
+from .versions import Version, get, schema_of, stored_rows
 
 BATCH_ROWS = 8192
 
@@ -20,13 +20,14 @@ BATCH_ROWS = 8192
 class Scan:
     """Rows of a version, read when iterated, as often as wanted.
 
-    No connection is held meanwhile.
+    No connection is held meanwhile. Where rows are erased from the version meanwhile, it raises Erased.
     """
 
     version: Version
     schema: pa.Schema
     rows: int
     """Of all batches."""
+    _engine: Engine = field(repr=False)
     _objects: ObjectStore = field(repr=False)
     _stored: Sequence[VersionRows] = field(repr=False)
     _batch_rows: int = BATCH_ROWS
@@ -34,9 +35,19 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches in :func:`~outrider.dataops.datasets.versions.read`'s order, none of them empty."""
         for stored in self._stored:
-            data = self._objects.mapped(stored.sha256)
+            data = self._content(stored.sha256)
             for table in stored.pieces(data, self.schema, self._batch_rows):
                 yield from table.combine_chunks().to_batches()
+
+    def _content(self, sha256: str) -> memoryview:
+        try:
+            return self._objects.mapped(sha256)
+        except NotFound as error:
+            with self._engine.connect() as connection:
+                get(connection, self.version.dataset, self.version.digest)  # raises where rows were erased
+            raise NotFound(
+                f"{self.version.id}: {error}; open it again: its file was written anew, or is lost"
+            ) from None
 
 
 def scan(
@@ -70,7 +81,8 @@ def scan(
         chosen = dict.fromkeys(columns)
         schema = pa.schema([schema.field(name) for name in chosen], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part)
-    return Scan(version, schema, sum(one.living for one in stored), objects, stored, batch_rows)
+    rows = sum(one.living for one in stored)
+    return Scan(version, schema, rows, connection.engine, objects, stored, batch_rows)
 
 
 def ipc_stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

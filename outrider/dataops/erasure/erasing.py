@@ -20,7 +20,7 @@ from outrider.dataops.state.erasure_tables import ErasedContext, ErasedHash
 from outrider.dataops.state.rows import insert_rows
 
 from .compaction import check_room, compact
-from .files import erase_files, erase_payloads
+from .files import NOBODYS, erase_files, erase_payloads
 from .hashes import HashKey
 from .journal_blocks import erase_blocks
 from .pending import PendingErasure, forget, keep_found, note_backups, note_done, note_hashes, pending
@@ -40,8 +40,8 @@ class Place:
     """Data folder, and files elsewhere that may hold records."""
 
     folder: Path
-    suites: Sequence[Path] = ()
-    """Suite files, whose cases may be records."""
+    elsewhere: Sequence[Path] = ()
+    """Suite files, whose cases may be records, and kept reports of comparisons."""
     reached: Callable[[str], None] = field(default=lambda _: None)
     """Told of each of `STEPS` once it is behind."""
 
@@ -71,16 +71,17 @@ def preview(place: Place, wanted: ErasureTarget) -> dict[str, int]:
     try:
         with SqliteJournal(place.folder / JOURNAL, read_only=True) as journal, engine.connect() as connection:
             found = search(connection, journal, place.objects, wanted)
-            if found.is_nothing:
-                raise UnknownSubject(_unknown(wanted))
             quoted = _quotations(found, wanted)
+            in_files = erase_files(place.folder, place.elsewhere, found, quoted, dry_run=True)
+            if found.is_nothing and not any(in_files[name] for name in in_files.keys() - NOBODYS):
+                raise UnknownSubject(_unknown(wanted))
             name_gone(connection, wanted, found)
             counts = _counts(found) + count_rows(connection, found, quoted)
             connection.rollback()
         rows = _erasable(engine, found)
     finally:
         engine.dispose()
-    counts += erase_files(place.folder, place.suites, found, quoted, dry_run=True)
+    counts += in_files
     counts["payloads"] += erase_payloads(place.folder, found.payloads, dry_run=True)
     counts["dataset_rows"], counts["quarantined"] = rows.rows, rows.quarantined
     counts["dataset_versions"] = len(rows.versions)
@@ -146,7 +147,7 @@ def _erase(place: Place, one: PendingErasure, key: HashKey) -> None:
                 erase_rows(engine, place.objects, sorted(ids), model=model, is_alone=True)
             place.reached("datasets")
             quoted = _quotations(found, one.wanted)
-            counts = _counts(found) + erase_files(place.folder, place.suites, found, quoted)
+            counts = _counts(found) + erase_files(place.folder, place.elsewhere, found, quoted)
             counts["dataset_rows"], counts["quarantined"] = rows.rows, rows.quarantined
             counts["dataset_versions"] = len(rows.versions)
             counts["payloads"] += erase_payloads(place.folder, found.payloads, dry_run=True)
@@ -200,7 +201,7 @@ def _forget_contexts(connection: Connection, found: Found) -> None:
 
 
 def _quotations(found: Found, wanted: ErasureTarget) -> Quotations:
-    return Quotations({*wanted.subjects, *found.all_ids}, found.values)
+    return Quotations({*wanted.subjects, *wanted.records, *found.all_ids}, found.values)
 
 
 def _counts(found: Found) -> Counter[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from outrider.behavioral_tests.suite_file import WrittenCase, WrittenSuite, read_written, update
+from outrider.behavioral_tests.suite_file import SUFFIX, WrittenCase, WrittenSuite, read_written, update
 from outrider.dataops.comparisons import FOLDER as COMPARISONS
 from outrider.dataops.loaders.arrow_cache import FOLDER as ARROW
 from outrider.dataops.loaders.arrow_cache import unused
@@ -16,17 +16,26 @@ from outrider.errors import ConfigError
 from .target import Found
 from .texts import Quotations
 
+REPORT, PAIRS = "report.json", "pairs.jsonl"
+"""What ``outrider compare --keep`` writes beside a configuration; and the report's pages."""
+PAGES = ("report.md", "report.html")
+OPENED, UNKNOWN_REFUSED = "opened_versions", "refused_of_unknown"
+NOBODYS = frozenset({OPENED, UNKNOWN_REFUSED})
+"""Counts of what goes at every erasure, whoever is erased."""
 LEFTOVERS = (".part-", ".tmp")
 """Beginnings of names of files that a process was killed at writing."""
 
 
 def erase_files(
-    folder: Path, suites: Sequence[Path], found: Found, quoted: Quotations, *, dry_run: bool = False
+    folder: Path, elsewhere: Sequence[Path], found: Found, quoted: Quotations, *, dry_run: bool = False
 ) -> Counter[str]:
     """Remove cases, pairs, proposals and counts of erased records; their numbers."""
     counts: Counter[str] = Counter()
-    for path in suites:
-        counts["cases"] += _clean_suite(path, found, quoted, dry_run=dry_run)
+    for path in elsewhere:
+        if path.name.endswith(SUFFIX):
+            counts["cases"] += _clean_suite(path, found, quoted, dry_run=dry_run)
+        else:
+            counts["compared_pairs"] += _clean_project(path, quoted, dry_run=dry_run)
     for path in sorted((folder / COMPARISONS).glob("*.json")):
         counts["compared_pairs"] += _clean_comparison(path, quoted, dry_run=dry_run)
     for path in sorted((folder / "proposals").glob("*.json")):
@@ -36,15 +45,31 @@ def erase_files(
                 path.unlink()  # `outrider assertions learn` makes them anew
     # Copies of versions that somebody opened: whoever opens one again makes it anew.
     for path in unused(folder / ARROW, older_than_s=float("-inf")):
-        counts["opened_versions"] += 1
+        counts[OPENED] += 1
         if not dry_run:
             path.unlink(missing_ok=True)
-    refused = folder / "run" / "refused.json"
-    if refused.exists() and (clean := quoted.cleaned(refused.read_text(encoding="utf-8"))) is not None:
-        counts["refused"] += 1
-        if not dry_run:
-            write_whole(refused, clean)
+    counts += _clean_refusals(folder / "run" / "refused.json", quoted, dry_run=dry_run)
     return counts
+
+
+def _clean_refusals(path: Path, quoted: Quotations, *, dry_run: bool) -> Counter[str]:
+    """Remove the examples of refused records: nobody knows whose they are."""
+    if not dry_run:
+        path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+    try:
+        kinds = json.loads(path.read_text(encoding="utf-8"))
+        named = [kind for kind in kinds if kind["example"] is not None]
+    except FileNotFoundError:
+        return Counter()
+    except (ValueError, TypeError, KeyError):  # damaged: the service would begin anew, too
+        if not dry_run:
+            path.unlink()
+        return Counter()
+    own = sum(quoted.is_in({"id": kind["example"]}) for kind in named)
+    if named and not dry_run:
+        clean = [quoted.cleaned_value(kind | {"example": None}) for kind in kinds]
+        write_whole(path, json.dumps(clean, ensure_ascii=False))
+    return Counter({"refused": own, UNKNOWN_REFUSED: len(named) - own})
 
 
 def erase_payloads(folder: Path, digests: set[str], *, dry_run: bool = False) -> int:
@@ -105,11 +130,29 @@ def _clean_suite(path: Path, found: Found, quoted: Quotations, *, dry_run: bool)
     return gone
 
 
+def _clean_project(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
+    """Remove pairs from a kept project; pages that had one go."""
+    if not path.is_file():
+        return 0
+    if path.name == REPORT:
+        before = path.read_bytes()
+        gone = _clean_comparison(path, quoted, dry_run=dry_run)
+        if path.read_bytes() != before:
+            for page in PAGES:
+                path.with_name(page).unlink(missing_ok=True)
+        return gone
+    lines = path.read_text(encoding="utf-8").splitlines()
+    left = [line for line in lines if quoted.cleaned(line) is None]
+    if len(left) < len(lines) and not dry_run:
+        write_whole(path, "".join(f"{line}\n" for line in left), mode=path.stat().st_mode & 0o777)
+    return 0  # the report has them too
+
+
 def _clean_comparison(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
-    """Remove pairs of answers to erased records from a kept comparison."""
+    """Remove pairs of answers to erased records from a kept report."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        candidates = kept["report"]["candidates"]
+        candidates = kept.get("report", kept)["candidates"]
     except (ValueError, KeyError, TypeError):
         return 0
     gone = 0
@@ -121,5 +164,5 @@ def _clean_comparison(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
             candidate[name] = left
     clean = quoted.cleaned_value(kept)
     if (gone or clean != kept) and not dry_run:
-        write_whole(path, json.dumps(clean, ensure_ascii=False))
+        write_whole(path, json.dumps(clean, ensure_ascii=False), mode=path.stat().st_mode & 0o777)
     return gone

@@ -12,6 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.sketches import HOUR_US
+from outrider.dataops.state.folder_secret import secret_beside
 
 from .target import ErasureTarget, Found
 from .texts import Quotations
@@ -99,7 +100,9 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
         run(f"CREATE TEMP TABLE {name} ({columns}, PRIMARY KEY ({columns})) WITHOUT ROWID")
     ids = [(model, id_) for model, own in found.ids.items() for id_ in own]
     _insert(connection, "gone (model, id)", ids)
-    _insert(connection, "gone_hash", [(id_hash(model, id_),) for model, id_ in ids])
+    if run("SELECT 1 FROM expired_record LIMIT 1").first() is not None:
+        secret = secret_beside(connection)
+        _insert(connection, "gone_hash", [(id_hash(secret, model, id_),) for model, id_ in ids])
     models = {*found.ids, *found.records, *found.labels}
     _insert(connection, "gone_entity", [(model, one) for model in models for one in wanted.subjects])
     run(f"INSERT INTO temp.gone_flag SELECT id FROM flag WHERE {_OF_RECORD}")

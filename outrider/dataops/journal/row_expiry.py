@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
+from outrider.dataops.state.folder_secret import HASH_BYTES, keyed_hash, secret_beside
+
 T = TypeVar("T")
-HASH_BYTES = 16
 HOUR_US = 3_600_000_000
 DAY_US = 86_400_000_000
 _CHUNK = 500
@@ -72,9 +73,13 @@ class RowSlice:
     gone: int
 
 
-def id_hash(model: str, record_id: str) -> bytes:
-    """Hash under which an id is known when its record has gone."""
-    return blake2b(f"{model}\0{record_id}".encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+def id_hash(secret: bytes, model: str, record_id: str) -> bytes:
+    """Hash under which an id is known when its record has gone.
+
+    Without the secret of the data folder no id can be tried against it.
+    """
+    name = f"{model}\0{record_id}".encode("utf-8", "surrogatepass")
+    return keyed_hash(secret, blake2b(name, digest_size=HASH_BYTES).digest())
 
 
 def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, int]]) -> None:
@@ -134,8 +139,9 @@ def expire_rows(
     _choose(connection, gone)
     for statement in _GONE:
         connection.exec_driver_sql(statement, given)
-    hashes = [(id_hash(model, id_), now_us // DAY_US) for id_ in gone]
-    if hashes:
+    if gone:
+        secret = secret_beside(connection)
+        hashes = [(id_hash(secret, model, id_), now_us // DAY_US) for id_ in gone]
         connection.exec_driver_sql("INSERT OR REPLACE INTO expired_record (hash, day) VALUES (?, ?)", hashes)
     return RowSlice(RowPlace(rows[-1].seq, rows[-1].row), len(gone))
 
@@ -163,7 +169,8 @@ def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[s
     asked = list(ids)
     if not asked or connection.exec_driver_sql("SELECT 1 FROM expired_record LIMIT 1").first() is None:
         return set()
-    by_hash = {id_hash(model, id_): id_ for id_ in asked}
+    secret = secret_beside(connection)
+    by_hash = {id_hash(secret, model, id_): id_ for id_ in asked}
     found: set[str] = set()
     for part in _parts(list(by_hash)):
         query = f"SELECT hash FROM expired_record WHERE hash IN ({', '.join('?' * len(part))})"

@@ -132,7 +132,7 @@ class RowStream(IterableDataset[TorchBatch]):
             if state.get(name) != mine:
                 raise ValueError(
                     f"{name}: {state.get(name)!r} in the state, {mine!r} here; "
-                    "open the same version with the same settings, or begin anew"
+                    "open the same version with the same settings; where rows were erased from it, begin anew"
                 )
         epoch, batch = int(state["epoch"]), int(state["batch"])
         if epoch < 0 or not 0 <= batch <= len(self):

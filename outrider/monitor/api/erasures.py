@@ -1,5 +1,6 @@
 """API of erasures: ask, count and follow."""
 
+from pathlib import Path
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -8,7 +9,7 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.erasure.compaction import check_room
-from outrider.dataops.erasure.erasing import Place, preview
+from outrider.dataops.erasure.erasing import preview
 from outrider.dataops.erasure.pending import DoneErasure, PendingErasure, ask, done, pending
 from outrider.dataops.erasure.target import MOST_NAMED, ErasureTarget
 from outrider.dataops.state.database import now_us
@@ -65,7 +66,6 @@ class Erasures(TypedDict):
 def erasure_routes(engine: Engine, settings: Settings) -> APIRouter:
     """Routes of erasures."""
     router = APIRouter(prefix="/v1", tags=["erasure"])
-    place = place_of(settings)
 
     @router.post("/erasures", status_code=202)
     def erase(body: ErasureWanted, request: Request, response: Response) -> Declared[ErasureAsked]:
@@ -79,7 +79,7 @@ def erasure_routes(engine: Engine, settings: Settings) -> APIRouter:
             wanted = ErasureTarget(tuple(body.subjects), tuple(body.records), body.model)
         except ValueError as error:
             raise ProblemError(problem(422, str(error))) from None
-        counts = preview(place, wanted)
+        counts = preview(place_of(settings), wanted)
         if body.dry_run:
             response.status_code = 200
             return {"erasure": None, "would_go": counts}
@@ -93,12 +93,14 @@ def erasure_routes(engine: Engine, settings: Settings) -> APIRouter:
     @router.get("/erasures")
     def list_erasures() -> Declared[Erasures]:
         """Erasures that are pending or done, without what they erase."""
-        return {"erasures": _states(engine, place)}
+        return {"erasures": _states(engine, settings.data_folder)}
 
     @router.get("/erasures/{erasure}")
     def read_erasure(erasure: str) -> Declared[ErasureState]:
         """One erasure; ``pending`` until all has gone."""
-        found = next((one for one in _states(engine, place) if one["erasure"] == erasure), None)
+        found = next(
+            (one for one in _states(engine, settings.data_folder) if one["erasure"] == erasure), None
+        )
         if found is None:
             raise NotFound(f"no erasure {erasure!r}; GET /v1/erasures lists them")
         return found
@@ -106,8 +108,8 @@ def erasure_routes(engine: Engine, settings: Settings) -> APIRouter:
     return router
 
 
-def _states(engine: Engine, place: Place) -> list[ErasureState]:
-    waiting = pending(place.folder)
+def _states(engine: Engine, folder: Path) -> list[ErasureState]:
+    waiting = pending(folder)
     with engine.connect() as connection:
         behind = done(connection)
     names = {one.id for one in waiting}

@@ -22,7 +22,7 @@ import uvicorn
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.redaction.columns import ColumnRules
 from outrider.dataops.redaction.kinds import Kind
-from outrider.dataops.redaction.secret import secret_of
+from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
 from outrider.monitor.api.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes

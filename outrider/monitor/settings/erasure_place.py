@@ -1,12 +1,47 @@
-"""Data folder and suites of a configuration, as an erasure takes them."""
+"""Data folder, suites and kept reports, as an erasure takes them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from outrider.behavioral_tests.suite_file import SUFFIX
+from outrider.dataops.comparisons import read_report
 from outrider.dataops.erasure.erasing import Place
+from outrider.dataops.erasure.files import PAIRS, REPORT
+from outrider.errors import ValidationRefused
 
 from .config import Settings
 
+_INSTALLED = frozenset({"__pycache__", "node_modules", "site-packages"})
+
 
 def place_of(settings: Settings) -> Place:
-    """Data folder of a configuration, with suites that may hold records."""
-    suites = [path for model in settings.models for path in settings.behavior_files(model)]
-    return Place(settings.data_folder, sorted({path for path in suites if path.name.endswith(SUFFIX)}))
+    """Data folder of a configuration, with files that may hold records.
+
+    Suites that it names, all that lie in its folder, and what ``outrider compare --keep`` wrote there.
+    """
+    named = {path for model in settings.models for path in settings.behavior_files(model)}
+    suites = {path for path in named if path.name.endswith(SUFFIX)}
+    for folder in (settings.base.resolve(), *(path for path in named if path.is_dir())):
+        suites.update(_suites(folder, but=settings.data_folder.resolve()))
+    return Place(settings.data_folder, [*_kept(settings.base), *sorted(suites)])
+
+
+def _suites(folder: Path, *, but: Path) -> Iterator[Path]:
+    """Suite files below a folder, but in hidden and installed ones."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and name not in _INSTALLED and Path(place, name) != but
+        ]
+        yield from (Path(place, name) for name in names if name.endswith(SUFFIX))
+
+
+def _kept(folder: Path) -> list[Path]:
+    """Report and pairs of a comparison in its project."""
+    try:
+        read_report((folder / REPORT).read_bytes())
+    except (OSError, ValidationRefused):
+        return []
+    return [folder / name for name in (REPORT, PAIRS) if (folder / name).is_file()]

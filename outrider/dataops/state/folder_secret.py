@@ -1,13 +1,17 @@
-"""Secret of a data folder that its placeholders are keyed with."""
+"""Secret of a data folder, key of placeholders and hashed ids."""
 
 import os
 import secrets
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
+
+from sqlalchemy import Connection
 
 from outrider.errors import OutriderError
 
 FILE = "redaction.key"
+HASH_BYTES = 16
 _BYTES = 32
 
 
@@ -30,6 +34,17 @@ def secret_of(folder: Path) -> bytes:
             "another one equal values have other placeholders than before"
         )
     return found
+
+
+def secret_beside(connection: Connection) -> bytes:
+    """Secret of the folder in which the open database lies."""
+    (path,) = (row[2] for row in connection.exec_driver_sql("PRAGMA database_list") if row[1] == "main")
+    return secret_of(Path(path).parent)
+
+
+def keyed_hash(secret: bytes, digest: bytes) -> bytes:
+    """Hash of an id's digest, keyed apart from placeholders."""
+    return blake2b(digest, digest_size=HASH_BYTES, key=secret, person=b"expired id").digest()
 
 
 def _draw(path: Path) -> None:

@@ -27,6 +27,7 @@ from benchmarks.compare._models import DATA, write_models, write_traffic
 from benchmarks.figure import Figure
 from benchmarks.live_path.rest import cpu_s, proportional_mb, tree
 from outrider.monitor.compare.askers import AskOptions, asker_of
+from outrider.monitor.compare.drawn_order import DrawnTraffic
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.compare.traffic import Traffic
@@ -100,7 +101,7 @@ def compared_seconds(folder: Path, *, twice: float) -> tuple[float, float, float
     """Seconds of the start, then CPU seconds and seconds of the comparison of all rows."""
     askers = [asker_of(f"models.py:{side}", AskOptions(name=side), folder=folder) for side in SIDES]
     run = ComparisonRun(askers[0], askers[1:], ComparePlan(twice=twice))
-    traffic = Traffic([folder / "traffic.parquet"])
+    traffic = DrawnTraffic(Traffic([folder / "traffic.parquet"]))
     began = time.monotonic()
     try:
         run.look(next(iter(traffic)).slice(0, 16))

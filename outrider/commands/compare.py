@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from outrider.assertions import Batch
     from outrider.monitor.compare.answers import Asker
+    from outrider.monitor.compare.drawn_order import DrawnTraffic
     from outrider.monitor.compare.plan import Until
     from outrider.monitor.compare.report import CompareReport
     from outrider.monitor.compare.run import ComparisonRun, Ending
@@ -130,6 +131,9 @@ def compare(
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.01, help="Seconds for one answer.")] = 30.0,
     parallel: Annotated[int, typer.Option(min=1, max=256, help="Questions under way at each address.")] = 4,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the order of a file's records, and of all other draws.")
+    ] = 0,
     allow_different: Annotated[bool, typer.Option(help="Exit with 1 for worse only.")] = False,
     keep: Annotated[
         Path | None,
@@ -175,6 +179,7 @@ def compare(
         tuple(slice_by or ()),
         judge is not None,
         embed is not None,
+        seed,
     )
     asked = (
         None
@@ -216,7 +221,7 @@ def compare(
 
     with ExitStack() as stack:
         stack.callback(run.close)
-        questions = stack.enter_context(_traffic(traffic, listen, model, config, taken))
+        questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed))
         stop = stack.enter_context(_until_stopped())
         live = stack.enter_context(live_report(model, config, report))
         if page:
@@ -289,13 +294,15 @@ def _traffic(
     model: str | None,
     config: Path | None,
     taken: Mapping[str, Sequence[str]],
-) -> "Iterator[Traffic]":
+    seed: int,
+) -> "Iterator[Traffic | DrawnTraffic]":
     """Questions of files, of a mirror, or of a running service."""
+    from outrider.monitor.compare.drawn_order import DrawnTraffic
     from outrider.monitor.compare.followed import FollowedTraffic, mirrored_line
     from outrider.monitor.compare.traffic import Traffic
 
     if files is not None:
-        yield Traffic(files, **taken)
+        yield DrawnTraffic(Traffic(files, **taken), seed)
     elif model is not None:
         yield FollowedTraffic(_paced(following_tables(connect(config), model)), model, **taken)
     else:

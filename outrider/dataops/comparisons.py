@@ -264,6 +264,8 @@ class Comparisons:
         self._folder = data_folder / FOLDER
         self._most = most
         self._lock = threading.Lock()
+        self._senders: dict[str, str] = {}
+        """Who sends the reports of a running comparison, by its id."""
 
     def keep(self, report: ComparisonFound, *, now_us: int) -> str:
         """Keep a report; its id.
@@ -279,8 +281,13 @@ class Comparisons:
                 self._expire(id_)
         return id_
 
-    def follow(self, id_: str, report: ComparisonFound, *, now_us: int) -> None:
+    def follow(self, id_: str, report: ComparisonFound, *, now_us: int, sender: str = "") -> bool:
         """Keep the newest report of a running comparison, or its last.
+
+        Returns
+        -------
+        bool
+            True where it goes on: neither its first nor its last report, nor one of another sender.
 
         Raises
         ------
@@ -296,6 +303,13 @@ class Comparisons:
                 raise ValidationRefused(f"comparison {id_} has ended: send another report under another id")
             self._write(KeptComparison(id_, now_us, report))
             self._expire(id_)
+            before = self._senders.pop(id_, None)
+            if report["ended"] != RUNNING:
+                return False
+            self._senders[id_] = sender
+            if len(self._senders) > self._most:  # they ended without a last report
+                del self._senders[next(iter(self._senders))]
+            return found is not None and before == sender
 
     def remove(self, id_: str, *, has_labels: bool = False) -> bool:
         """Remove a comparison; False where there is none.

@@ -160,13 +160,19 @@ def test_retries_are_counted_and_the_rate_is_kept(tmp_path: Path) -> None:
     assert (times[-1] - times[0]) >= 0.9 * (len(times) - 1) / 20
 
 
-def test_turns_without_a_conversation_are_told(tmp_path: Path) -> None:
+def test_of_a_conversation_that_has_no_entity_one_record_is_asked(tmp_path: Path) -> None:
     def turn(at: int) -> dict[str, Any]:
-        earlier = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
-        request = asks(at) | {"messages": earlier * (at % 2) + asks(at)["messages"]}
-        return {"request": request} | ({"entity": f"talk {at}"} if at % 4 == 1 else {})
+        earlier = [{"role": "user", "content": f"Hi {at // 3}"}, {"role": "assistant", "content": "Hello."}]
+        later = [*earlier, *asks(at)["messages"]]
+        return {"model": "m", "messages": (earlier[:1], later, [*later, earlier[1], earlier[0]])[at % 3]}
 
-    found = between(well, well, "--from", written(tmp_path, turn), "--until", "60")
-    assert "Note: 15 chats hold earlier turns and no entity: name their conversation" in found.stdout
-    known = between(well, well, "--from", written(tmp_path, asks), "--until", "60")
-    assert "earlier turns" not in known.stdout
+    path = written(tmp_path, turn)
+    first, second, other = (
+        between(well, well, "--from", path, "--json", "--seed", seed) for seed in ("0", "0", "1")
+    )
+    found = json.loads(first.stdout)
+    assert (found["records"]["asked"], found["records"]["further turns"]) == (20, 40)
+    assert found["candidates"][0]["records"] == 20
+    assert "40 records are not asked: of each conversation one counts, which is drawn" in found["notes"]
+    assert (found["plan"]["seed"], json.loads(other.stdout)["plan"]["seed"]) == (0, 1)
+    assert json.loads(second.stdout)["records"] == found["records"]

@@ -14,6 +14,7 @@ from outrider.dataops.access.scopes import SCOPES, Right, rights_of
 from outrider.monitor.http.route_scopes import INTAKES, ROUTES
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from tests.comparison_reports import report
 from tests.databases import place_database
 from tests.keyrings import link_of, logged_in, owner_key
 
@@ -188,6 +189,24 @@ def test_changes_stand_in_the_log_with_the_key_that_asked(server: Server) -> Non
     older = server.ask("GET", f"/v1/log?before={log[0]['id']}&limit=1&key=anna", server.owner).json()
     assert [row["id"] for row in older["writes"]] == [log[1]["id"]]
     assert older["before"] == log[1]["id"]
+
+
+def test_a_running_comparison_is_in_the_log_with_its_begin_its_end_and_other_senders(server: Server) -> None:
+    anna, path = server.make_key("anna", "promote"), "/v1/comparisons/0123456789abcdef"
+    running = report() | {"ended": "running"}
+    for key, body in (
+        (anna, running),
+        (anna, running | {"seconds": 2.0}),
+        (anna, running | {"seconds": 3.0}),
+    ):
+        assert server.ask("PUT", path, key, json=body).status_code == 200
+    assert [row["key"] for row in server.log() if row["path"] == path] == ["anna"]
+    assert server.ask("PUT", path, server.owner, json=running).status_code == 200
+    assert server.ask("PUT", path, anna, json=running).status_code == 200
+    assert server.ask("PUT", path, anna, json=running).status_code == 200
+    assert server.ask("PUT", path, anna, json=report()).status_code == 200
+    assert [row["key"] for row in server.log() if row["path"] == path] == ["anna", "anna", "owner", "anna"]
+    assert server.ask("PUT", path, anna, json=running).status_code == 422
 
 
 def test_a_key_that_sends_too_much_is_told_when_to_come_again(server: Server) -> None:

@@ -10,6 +10,7 @@ from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.http.common import iso
 from outrider.monitor.http.declared import Declared, Time
+from outrider.monitor.http.visitors import GOES_ON, visitor_of
 
 _DECLARED = {
     "requestBody": {
@@ -111,9 +112,13 @@ def comparison_routes(comparisons: Comparisons) -> APIRouter:
         return {"id": found.id, "kept": iso(found.kept_us), "report": found.report}
 
     @router.put("/{comparison}", openapi_extra=_DECLARED)
-    def follow(comparison: str, body: Annotated[bytes, Depends(_body)]) -> Declared[ComparisonKept]:
+    def follow(
+        request: Request, comparison: str, body: Annotated[bytes, Depends(_body)]
+    ) -> Declared[ComparisonKept]:
         """Keep the newest report of a comparison that runs, under an id of its own, until it has ended."""
-        comparisons.follow(comparison, read_report(body), now_us=now_us())
+        sender = visitor_of(request).name
+        goes_on = comparisons.follow(comparison, read_report(body), now_us=now_us(), sender=sender)
+        setattr(request.state, GOES_ON, goes_on)
         return {"id": comparison, "page": f"/compare/{comparison}"}
 
     @router.delete("/{comparison}")

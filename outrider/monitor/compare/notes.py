@@ -26,11 +26,8 @@ def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
         yield f"{funnel['unreadable']:,} records cannot be read; {where}; {what}"
     for each in funnel.get("reasons", []):
         yield f"{each['count']:,} requests are not asked: {each['reason']}"
-    if run.loose_turns:
-        yield (
-            f"{run.loose_turns:,} chats hold earlier turns and no entity: name their conversation, for turns "
-            "that are alike make the bounds too narrow"
-        )
+    if further := funnel.get("further turns"):
+        yield f"{further:,} records are not asked: of each conversation one counts, which is drawn"
     if run.unrecorded:
         yield f"{run.unrecorded:,} records hold no answer of production: name --production to ask it"
     if funnel.get("seen") == 0:

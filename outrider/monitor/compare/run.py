@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -80,8 +79,6 @@ class ComparisonRun:
         """Columns of the traffic."""
         self.alike: dict[tuple[str, str], int] = {}
         """Questions that two candidates answered, where none of their answers differed."""
-        self.loose_turns = 0
-        """Questions with earlier turns, whose conversation is not known."""
         self.unrecorded = 0
         """Questions without a recorded answer, where production cannot be asked."""
         self.is_left = False
@@ -111,7 +108,6 @@ class ComparisonRun:
             If production does not answer at all.
         """
         self.columns.update(questions.names)
-        self.loose_turns += _loose_turns(questions)
         if self._production is None:
             is_recorded = Answers.recorded(questions).is_answered
             self.unrecorded += int((~is_recorded).sum())
@@ -265,16 +261,6 @@ def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
     for each in answers[1:]:
         found |= each.is_answered
     return found & answers[0].is_answered
-
-
-def _loose_turns(questions: Batch) -> int:
-    """Number of chats with earlier answers that name no conversation."""
-    if not questions.has(REQUEST):
-        return 0
-    is_turn = pc.match_substring(questions.arrow(REQUEST), '"assistant"').fill_null(False)
-    if questions.has("entity"):
-        is_turn = pc.and_(is_turn, questions.arrow("entity").is_null())
-    return int(pc.sum(is_turn).as_py() or 0)
 
 
 def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.Table:

@@ -28,6 +28,7 @@ from outrider.monitor.files.readers import (
 from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
 
 from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
+from .conversations import Conversations
 from .line_forms import NO_CONTENT, chat_outputs, questions_of, recorded_answer, request_of
 from .questions import MODEL, REQUEST, Members, NoQuestion, RecordedQuestion, batch_of, chat_body, members_of
 from .redaction import Redaction
@@ -113,7 +114,15 @@ class Traffic:
         redacted = self._redaction.batch(batch)
         self._check_names(redacted)
         self._askable += redacted.rows
-        return redacted
+        return self._with_conversations(redacted)
+
+    def _with_conversations(self, batch: Batch) -> Batch:
+        """Batch whose chats all name their conversation, by their beginnings where they did not."""
+        if not batch.has(REQUEST):
+            return batch
+        bodies, named = batch.arrow(REQUEST).to_pylist(), batch.arrow("entity").to_pylist()
+        entities = [name or self._conversations.name(body) for name, body in zip(named, bodies, strict=True)]
+        return batch.with_columns({"entity": pa.array(entities, pa.string())})
 
     def _start(self) -> None:
         self._file = ""
@@ -122,6 +131,7 @@ class Traffic:
         self._not_asked: Counter[str] = Counter()
         self._is_checked = False
         self._waiting = _Waiting()
+        self._conversations = Conversations()
 
     def _blame(self, row: int, reason: str) -> None:
         self._seen += 1

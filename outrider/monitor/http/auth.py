@@ -14,7 +14,7 @@ from .limits import ASGIApp, Message, Receive, Scope, Send
 from .problem import Problem, problem
 from .responses import send_problem
 from .route_scopes import RouteScopes, ScopedRoute
-from .visitors import Visitor
+from .visitors import GOES_ON, Visitor
 
 log = logging.getLogger("outrider.access")
 
@@ -188,10 +188,14 @@ class KeyGate:
         return problem(404, f"no route or object at {scope['path']}")
 
     def _noting(self, scope: Scope, send: Send, visitor: Visitor, route: ScopedRoute) -> Send:
-        """Send that writes a change to the log before its answer; refusals changed nothing."""
+        """Send that writes a change to the log before its answer.
+
+        Refusals changed nothing, and what goes on was written when it began.
+        """
 
         async def noting(message: Message) -> None:
-            if message["type"] == "http.response.start" and not 400 <= message["status"] < 500:
+            is_change = message["type"] == "http.response.start" and not 400 <= message["status"] < 500
+            if is_change and not scope["state"].get(GOES_ON, False):
                 await asyncio.to_thread(self._note, scope, visitor, route, message["status"])
             await send(message)
 

@@ -8,6 +8,9 @@ from outrider.errors import NotFound
 
 from .keyring import Holder, Keyring, Session
 
+GOES_ON = "goes_on"
+"""Set by a route in ``request.state``: the request continues a change that is in the log of writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Visitor:

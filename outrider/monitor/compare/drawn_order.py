@@ -1,0 +1,195 @@
+"""Questions of files in a drawn order, one of each conversation."""
+
+import mmap
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.batch_schema import canonical_order
+from outrider.assertions.columns import null_column
+from outrider.errors import ConfigError
+
+from .questions import MODEL, REQUEST
+from .traffic import BLOCK_BYTES, ROWS, Traffic
+
+FIRST = 64
+"""Questions of the first window, where they are of several schemas; each next one is twice as long."""
+KEPT_BYTES = 67_108_864
+"""Mapped questions beyond which memory is given back after each batch."""
+_ALIGNED = 64
+
+
+class DrawnTraffic:
+    """Questions of files, in an order that is drawn.
+
+    The first part of a sorted file says nothing of the rest; in a drawn order every part speaks of the whole.
+    The files are read once, and their questions wait in a temporary file without a name. Conversations are
+    drawn alike, however long they are, and of each one record: that which counts.
+
+    Parameters
+    ----------
+    seed
+        Of the draw: the same files and seed give the same order.
+    """
+
+    def __init__(self, traffic: Traffic, seed: int = 0) -> None:
+        self._traffic, self._seed = traffic, seed
+        self._further = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        stored = self._stored()
+        rows = drawn_rows(stored.entities(), self._seed)
+        self._further = stored.rows - len(rows)
+        yield from stored.in_order(rows)
+
+    def _stored(self) -> "_StoredQuestions":
+        """All questions, mapped from a temporary file, which ends with its last reader."""
+        try:
+            with tempfile.TemporaryFile(prefix="outrider-compare-") as file:
+                stored = _StoredQuestions(file)
+                for batch in self._traffic:
+                    stored.add(batch)
+                stored.map()
+        except OSError as error:
+            raise ConfigError(
+                f"--from: the questions cannot be set down in {tempfile.gettempdir()}: {error.strerror}; "
+                "name a folder with more room in TMPDIR"
+            ) from None
+        return stored
+
+    def funnel(self) -> dict[str, Any]:
+        """Counts of the questions, as of :meth:`Traffic.funnel`, and the turns that are not asked."""
+        return self._traffic.funnel() | {"further turns": self._further}
+
+
+def drawn_rows(entities: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
+    """Rows in a drawn order, one of each entity.
+
+    Examples
+    --------
+    >>> rows = drawn_rows(np.array([7, 7, 9], dtype=np.uint64), 0)
+    >>> len(rows), 2 in rows
+    (2, True)
+    """
+    random = np.random.default_rng(seed)
+    rows = random.permutation(len(entities))
+    _, first = np.unique(entities[rows], return_index=True)
+    return random.permutation(rows[first])  # in order of appearance, long conversations would come first
+
+
+class _StoredQuestions:
+    """Batches of questions in a file, which is mapped to read them."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._mapped: mmap.mmap | None = None
+        self._places: list[tuple[int, int]] = []
+        self._entities: list[NDArray[np.uint64]] = []
+        self._schemas: list[pa.Schema] = []
+        """Schemas of the questions; those that differ by columns without values are one."""
+        self._schema_of: list[int] = []
+        """Schema of each batch."""
+        self.rows = 0
+
+    def add(self, batch: Batch) -> None:
+        if not batch.rows:
+            return
+        body = batch.to_ipc()
+        self._places.append((self._file.tell(), len(body)))
+        self._file.write(body)
+        self._file.write(bytes(-len(body) % _ALIGNED))
+        self._entities.append(_entities(batch, self.rows))
+        self._schema_of.append(self._known_schema(batch.to_arrow().schema))
+        self.rows += batch.rows
+
+    def map(self) -> None:
+        """Map the file, which may be closed then."""
+        self._file.flush()
+        self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.rows else None
+
+    def entities(self) -> NDArray[np.uint64]:
+        """Entity of each row, a number of its own where it stands alone."""
+        return np.concatenate([np.zeros(0, dtype=np.uint64), *self._entities])
+
+    def in_order(self, rows: NDArray[np.intp]) -> Iterator[Batch]:
+        """Batches of the rows in this order, of one schema each."""
+        mapped = self._mapped
+        if mapped is None:
+            return
+        whole, size = pa.py_buffer(mapped), len(mapped)
+        batches = [Batch.from_ipc(whole.slice(*place)).to_arrow() for place in self._places]
+        starts = np.cumsum([0, *map(len, self._entities)])
+        most = max(1, min(ROWS, BLOCK_BYTES * self.rows // size))
+        step = most if len(self._schemas) == 1 else FIRST
+        at = 0
+        while at < len(rows):
+            window, at = rows[at : at + min(step, most)], at + min(step, most)
+            of_batch = np.searchsorted(starts, window, side="right") - 1
+            groups = np.asarray(self._schema_of)[of_batch]
+            for group in dict.fromkeys(groups.tolist()):
+                here = groups == group
+                yield _taken(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
+            if size > KEPT_BYTES:
+                mapped.madvise(mmap.MADV_DONTNEED)
+            step *= 2
+
+    def _known_schema(self, schema: pa.Schema) -> int:
+        """Number of the schema that these questions have, too, which gains their columns."""
+        for number, known in enumerate(self._schemas):
+            if (REQUEST in schema.names) != (REQUEST in known.names):
+                continue
+            try:
+                both = pa.unify_schemas([known, schema])
+            except pa.ArrowException:
+                continue
+            fields = [both.field(name) for name in canonical_order(both.names)]
+            self._schemas[number] = pa.schema(fields, metadata=both.metadata)
+            return number
+        self._schemas.append(schema)
+        return len(self._schemas) - 1
+
+
+def _entities(batch: Batch, before: int) -> NDArray[np.uint64]:
+    """Entity of each row as a number."""
+    from pandas.util import hash_array  # pandas is slow to import
+
+    found = np.arange(before, before + batch.rows, dtype=np.uint64)
+    if batch.has("entity") and not batch.is_null("entity").all():
+        names = np.array(batch.arrow("entity").to_pylist(), dtype=object)
+        is_named = np.array([bool(name) for name in names], dtype=np.bool_)
+        found[is_named] = hash_array(names[is_named], categorize=False)
+    return found
+
+
+def _taken(
+    batches: Sequence[pa.RecordBatch], schema: pa.Schema, of_batch: NDArray[np.intp], rows: NDArray[np.intp]
+) -> Batch:
+    """Rows of several batches, in order, with nulls for columns that a batch lacks."""
+    order = np.argsort(of_batch, kind="stable")
+    numbers, first = np.unique(of_batch[order], return_index=True)
+    parts = [
+        _with_schema(batches[number].take(pa.array(some)), schema)
+        for number, some in zip(numbers.tolist(), np.split(rows[order], first[1:]), strict=True)
+    ]
+    back = np.empty(len(order), dtype=np.intp)
+    back[order] = np.arange(len(order))
+    (table,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    return Batch(table.take(pa.array(back)), model=MODEL)
+
+
+def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    there = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in there
+        else null_column(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

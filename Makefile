@@ -30,11 +30,11 @@ test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)
 soak: venv  ## Run the tests with full counts and promises in seconds: an hour of a machine that does nothing else (SOAK=full: a million malformed requests)
 	@OUTRIDER_SOAK=$(SOAK) $(RUN)/python -m pytest $(SOAK_ARGS)
 
-check: venv  ## Check format, lint, types and the order of imports
+check: venv  ## Check format, lint, types, the order of imports and the words
 	@$(RUN)/ruff format --check .
 	@$(RUN)/ruff check .
 	@$(RUN)/mypy outrider tests
-	@$(RUN)/python -m pytest -q -n 0 tests/test_import_order.py
+	@$(RUN)/python -m pytest -q -n 0 tests/test_import_order.py tests/test_words.py
 
 bench: venv  ## Run every benchmark; one JSON line per figure
 	@$(RUN)/python -m benchmarks

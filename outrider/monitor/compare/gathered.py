@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.errors import SchemaMismatch
 
-from .answers import Answers, Fate, is_all
+from .answers import Answers, Fate
 from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
@@ -86,18 +86,22 @@ class GatheredAnswers:
             for at, values in taken:
                 whole[at] = values
             return whole
-        if len(taken) == 1 and is_all(taken[0][0], rows):
-            return _typed(taken[0][1].tolist())
-        listed: list[Any] = [None] * rows
+        listed = np.full(rows, None, dtype=object)
         for at, values in taken:
-            for row, value in zip(at.tolist(), values.tolist(), strict=True):
-                listed[row] = value
+            listed[at] = values if values.ndim == 1 else _lists(values)
         return _typed(listed)
 
 
-def _typed(values: list[Any]) -> Any:
+def _lists(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Rows of a table of values, each as a list."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values.tolist()
+    return found
+
+
+def _typed(values: NDArray[np.object_]) -> Any:
     """Values as a column: texts where they have no common type."""
     try:
-        return pa.array(values)
+        return pa.array(values, from_pandas=False)
     except (pa.ArrowException, SchemaMismatch):
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+        return pa.array([None if value is None else str(value) for value in values.tolist()], pa.string())

@@ -28,8 +28,8 @@ class DrawnTraffic:
     """Questions of files, in an order that is drawn.
 
     The first part of a sorted file says nothing of the rest; in a drawn order every part speaks of the whole.
-    The files are read once; what does not fit waits in a temporary file without a name. Conversations are drawn
-    alike, however long they are, and of each one record: that which counts.
+    The files are read once; what does not fit waits in a temporary file without a name. Conversations are
+    drawn alike, however long they are, and of each one record: that which counts.
 
     Parameters
     ----------

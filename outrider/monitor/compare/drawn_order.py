@@ -63,7 +63,7 @@ class DrawnTraffic:
         return stored
 
     def funnel(self) -> dict[str, Any]:
-        """Counts of the questions, as of :meth:`Traffic.funnel`, and the turns that are not asked."""
+        """Counts of :meth:`Traffic.funnel`, and of the turns that are not asked."""
         return self._traffic.funnel() | {"further turns": self._further}
 
 

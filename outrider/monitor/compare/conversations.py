@@ -1,4 +1,4 @@
-"""Conversation of a chat, known by the messages that it begins with."""
+"""Conversation of a chat, known by its first messages."""
 
 import hashlib
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Conversations:
         self._count = 0
 
     def name(self, body: bytes | str) -> str | None:
-        """Name of a request's conversation; None where it has no messages."""
+        """Name of a request's conversation; None without messages."""
         try:
             messages = _DECODE(body).messages
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -20,7 +20,7 @@ from .traffic import BLOCK_BYTES, ROWS, Traffic
 FIRST = 64
 """Questions of the first window, where they are of several schemas; each next one is twice as long."""
 KEPT_BYTES = 67_108_864
-"""Mapped questions beyond which memory is given back after each batch."""
+"""Questions that wait in memory; the others wait in the file."""
 _ALIGNED = 64
 
 
@@ -28,7 +28,7 @@ class DrawnTraffic:
     """Questions of files, in an order that is drawn.
 
     The first part of a sorted file says nothing of the rest; in a drawn order every part speaks of the whole.
-    The files are read once, and their questions wait in a temporary file without a name. Conversations are
+    The files are read once; what does not fit waits in a temporary file without a name. Conversations are
     drawn alike, however long they are, and of each one record: that which counts.
 
     Parameters
@@ -48,7 +48,7 @@ class DrawnTraffic:
         yield from stored.in_order(rows)
 
     def _stored(self) -> "_StoredQuestions":
-        """All questions, mapped from a temporary file, which ends with its last reader."""
+        """All questions of the files; a temporary file of them ends with its last reader."""
         try:
             with tempfile.TemporaryFile(prefix="outrider-compare-") as file:
                 stored = _StoredQuestions(file)
@@ -63,7 +63,7 @@ class DrawnTraffic:
         return stored
 
     def funnel(self) -> dict[str, Any]:
-        """Counts of the questions, as of :meth:`Traffic.funnel`, and the turns that are not asked."""
+        """Counts of :meth:`Traffic.funnel`, and of the turns that are not asked."""
         return self._traffic.funnel() | {"further turns": self._further}
 
 
@@ -83,12 +83,16 @@ def drawn_rows(entities: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
 
 
 class _StoredQuestions:
-    """Batches of questions in a file, which is mapped to read them."""
+    """Batches of questions in memory, and beyond that in a file, which is mapped to read them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._mapped: mmap.mmap | None = None
+        self._open: list[Batch] = []
+        self._open_bytes = self._bytes = 0
+        self._kept: list[pa.RecordBatch] = []
         self._places: list[tuple[int, int]] = []
+        self._starts = [0]
         self._entities: list[NDArray[np.uint64]] = []
         self._schemas: list[pa.Schema] = []
         """Schemas of the questions; those that differ by columns without values are one."""
@@ -99,18 +103,39 @@ class _StoredQuestions:
     def add(self, batch: Batch) -> None:
         if not batch.rows:
             return
-        body = batch.to_ipc()
-        self._places.append((self._file.tell(), len(body)))
-        self._file.write(body)
-        self._file.write(bytes(-len(body) % _ALIGNED))
         self._entities.append(_entities(batch, self.rows))
-        self._schema_of.append(self._known_schema(batch.to_arrow().schema))
         self.rows += batch.rows
+        schema = batch.to_arrow().schema
+        if self._open and not schema.equals(self._open[0].to_arrow().schema, check_metadata=True):
+            self._write()
+        self._open.append(batch)
+        self._open_bytes += batch.to_arrow().nbytes
+        if self._open_bytes >= BLOCK_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the last batches as one: the fewer there are, the faster rows are taken from all of them."""
+        if not self._open:
+            return
+        batch = Batch.concat(self._open)
+        self._bytes += self._open_bytes
+        if self._bytes <= KEPT_BYTES:
+            self._kept.append(batch.to_arrow())
+        else:
+            body = batch.to_ipc()
+            self._places.append((self._file.tell(), len(body)))
+            self._file.write(body)
+            self._file.write(bytes(-len(body) % _ALIGNED))
+        self._open, self._open_bytes = [], 0
+        self._starts.append(self._starts[-1] + batch.rows)
+        self._schema_of.append(self._known_schema(batch.to_arrow().schema))
 
     def map(self) -> None:
         """Map the file, which may be closed then."""
+        self._write()
         self._file.flush()
-        self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self.rows else None
+        if self._places:
+            self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def entities(self) -> NDArray[np.uint64]:
         """Entity of each row, a number of its own where it stands alone."""
@@ -118,13 +143,14 @@ class _StoredQuestions:
 
     def in_order(self, rows: NDArray[np.intp]) -> Iterator[Batch]:
         """Batches of the rows in this order, of one schema each."""
-        mapped = self._mapped
-        if mapped is None:
+        if not self.rows:
             return
-        whole, size = pa.py_buffer(mapped), len(mapped)
-        batches = [Batch.from_ipc(whole.slice(*place)).to_arrow() for place in self._places]
-        starts = np.cumsum([0, *map(len, self._entities)])
-        most = max(1, min(ROWS, BLOCK_BYTES * self.rows // size))
+        batches = self._kept
+        if (mapped := self._mapped) is not None:
+            whole = pa.py_buffer(mapped)
+            batches = [*batches, *(Batch.from_ipc(whole.slice(*each)).to_arrow() for each in self._places)]
+        starts = np.asarray(self._starts)
+        most = max(1, min(ROWS, BLOCK_BYTES * self.rows // max(1, self._bytes)))
         step = most if len(self._schemas) == 1 else FIRST
         at = 0
         while at < len(rows):
@@ -134,7 +160,7 @@ class _StoredQuestions:
             for group in dict.fromkeys(groups.tolist()):
                 here = groups == group
                 yield _taken(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
-            if size > KEPT_BYTES:
+            if mapped is not None:
                 mapped.madvise(mmap.MADV_DONTNEED)
             step *= 2
 
@@ -170,6 +196,8 @@ def _taken(
     batches: Sequence[pa.RecordBatch], schema: pa.Schema, of_batch: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Batch:
     """Rows of several batches, in order, with nulls for columns that a batch lacks."""
+    if (of_batch == of_batch[0]).all():
+        return Batch(_with_schema(batches[of_batch[0]].take(pa.array(rows)), schema), model=MODEL)
     order = np.argsort(of_batch, kind="stable")
     numbers, first = np.unique(of_batch[order], return_index=True)
     parts = [

@@ -23,8 +23,7 @@ from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.events import VersionLoad
 from outrider.monitor.intake.protocols.chat_columns import input_fields
 
-from .answers import Answers, Fate
-from .gathered import GatheredAnswers
+from .answers import Answers, Fate, GatheredAnswers
 from .questions import MODEL, REQUEST
 from .records_asker import only_inputs
 

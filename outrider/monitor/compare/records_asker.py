@@ -17,9 +17,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError
 
-from .answers import Answers, Fate
+from .answers import Answers, Fate, GatheredAnswers
 from .exchange import AskedServer
-from .gathered import GatheredAnswers
 from .questions import REQUEST
 
 ALONE, BLOCK = 32, 64

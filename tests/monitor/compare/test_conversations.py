@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from outrider.assertions import Batch
 from outrider.monitor.compare.answers import Answers
 from outrider.monitor.compare.conversations import Conversations
 from outrider.monitor.compare.drawn_order import DrawnTraffic
+from outrider.monitor.compare.followed import FollowedTraffic, mirrored_line
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.compare.traffic import Traffic
@@ -43,7 +46,7 @@ class Talks:
         said = []
         for body in questions.arrow("inputs.request").to_pylist():
             messages = json.loads(body)["messages"]
-            talk = int(messages[-1]["content"].split()[1])
+            talk = int(messages[-1]["content"].partition("talk ")[2].split()[0])
             self.asked.append((talk, len(messages)))
             is_chance = self._random.random() < self._noise
             said.append(f"class {self._random.integers(7) if is_chance else 8 + (talk in self._wrong)}")
@@ -81,6 +84,22 @@ def word(path: Path, seed: int, wrong: Sequence[int], noise: float) -> str:
     drive(run, DrawnTraffic(Traffic([path]), seed), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
     return run.standings[0].conclusion.word
+
+
+@pytest.mark.parametrize("kind", ["one question", "one greeting", "examples before"])
+def test_traffic_that_begins_alike_still_ends(kind: str, tmp_path: Path) -> None:
+    greeting = {"one greeting": "Hi, talk 0 too", "examples before": ""}.get(kind, "")
+    lines = []
+    for at in range(1500):
+        requests = [*talk(at if kind != "one question" else 0, 2 if greeting else 1, greeting)]
+        if kind == "examples before":
+            example = [{"role": "user", "content": "talk 0 ?"}, {"role": "assistant", "content": "I see."}]
+            requests = [each | {"messages": [*example, *each["messages"][1:]]} for each in requests]
+        lines += [json.dumps(each) + "\n" for each in requests]
+    (tmp_path / "a.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert word(tmp_path / "a.jsonl", 1, [], 0.0) == "same"
+    drawn = DrawnTraffic(Traffic([tmp_path / "a.jsonl"]))
+    assert sum(batch.rows for batch in drawn) == 1500
 
 
 def lengths_of(seed: int, talks: int = 1500) -> list[int]:
@@ -195,3 +214,23 @@ def test_an_explicit_entity_is_kept_and_others_are_found(tmp_path: Path) -> None
     dropped = Traffic([tmp_path / "a.jsonl"], drop=["entity"])
     told = [name for batch in dropped for name in batch.arrow("entity").to_pylist()]
     assert len({*told}) == 3
+
+
+def test_live_copies_records_and_captures_are_known_by_their_beginnings(tmp_path: Path) -> None:
+    requests = [each["messages"] for each in talk(1, 3)] + [each["messages"] for each in talk(2, 1)]
+    copies = [
+        mirrored_line("/v1/chat/completions", {}, json.dumps({"model": "m", "messages": each}).encode())
+        for each in requests
+    ]
+    journal = pa.table(
+        {"id": ["1", "2", "3", "4"], "inputs.messages": [json.dumps(each) for each in requests]}
+    )
+    pq.write_table(journal, tmp_path / "a.parquet")
+    sources: list[Traffic] = [
+        FollowedTraffic([[each] for each in copies], "mirror"),
+        FollowedTraffic([journal.slice(0, 2), None, journal.slice(2)], "model"),
+        Traffic([tmp_path / "a.parquet"]),
+    ]
+    for source in sources:
+        found = [name for batch in source if batch.rows for name in batch.arrow("entity").to_pylist()]
+        assert found == ["chat 0"] * 3 + ["chat 1"]

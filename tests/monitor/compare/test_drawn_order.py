@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from outrider.errors import ConfigError
+from outrider.monitor.compare import drawn_order
 from outrider.monitor.compare.drawn_order import DrawnTraffic, drawn_rows
 from outrider.monitor.compare.traffic import ROWS, Traffic
 
@@ -21,8 +22,13 @@ def records(found: DrawnTraffic) -> list[dict[str, Any]]:
     return [record for batch in found for record in batch.to_records()]
 
 
+@pytest.mark.parametrize("kept_bytes", [drawn_order.KEPT_BYTES, 0])
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "csv.gz", "jsonl", "jsonl.gz", "json"])
-def test_every_file_comes_whole_and_in_another_order(ending: str, tmp_path: Path) -> None:
+def test_every_file_comes_whole_and_in_another_order(
+    ending: str, kept_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawn_order, "KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(drawn_order, "BLOCK_BYTES", 100_000)
     x = np.arange(2 * ROWS + 100)
     frame = pd.DataFrame({"inputs.x": x, "attrs.c": (x // 100).astype(str)})
     path = tmp_path / f"a.{ending}"

@@ -81,7 +81,7 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
-    """Datasets and versions that settings name and nobody stored, with the nearest.
+    """Datasets and versions of settings that are not stored, with the nearest.
 
     A dataset without any version may be imported later, unless its name is nearly that of another one.
     """

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Window
+from outrider.assertions.window_state import WindowState
 from outrider.dataops.datasets import changes, versions
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
@@ -20,6 +21,7 @@ from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.dataops.judges import Reply, store_replies, version_of
 from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.monitor.intake.erased import ErasedNames
@@ -150,6 +152,36 @@ def test_hashes_of_expired_ids_go_with_their_record(bench: Workbench) -> None:
     erase(bench, ErasureTarget((ENTITY,)))
     with sqlite3.connect(bench.settings.data_folder / "state.db") as state:
         assert state.execute("SELECT hash FROM expired_record").fetchall() == [(hashes[1],)]
+
+
+def test_windows_and_judges_that_held_nothing_of_it_go_on_as_they_were(bench: Workbench) -> None:
+    """The windows of one slot have passed on, those of another hold it; one judge is of another model."""
+    for at in range(3):
+        bench.feed(
+            [{"id": f"zq7f-{at}" if at else "a", "entity": ENTITY if at else "p", "inputs": {"x": 0.3}}]
+        )
+    bench.work()
+    for slot, key in (("held", "zq7f-1"), ("passed on", "b")):
+        state = WindowState(Window(rows=3))
+        state.update(Batch.from_records([{"id": key, "entity": "p", "inputs": {"x": 0.3}}], model="toy"))
+        bench.execute(
+            "INSERT INTO window_checkpoint VALUES ('toy', :slot, 'w', 3, :payload)",
+            slot=slot,
+            payload=state.checkpoint(),
+        )
+    with write(bench.engine) as connection:
+        for model in ("toy", "other"):
+            replies = {f"question of {model}": Reply("answered", {"verdict": "good"})}
+            named = {"model": model, "judge": "strict", "digest": f"judge of {model}"}
+            store_replies(connection, replies=replies, at_us=1, **named)
+            version = version_of("strict", f"judge of {model}")
+            connection.exec_driver_sql("INSERT INTO answer VALUES (?, ?, 99, x'')", (model, version))
+    erase(bench, ErasureTarget(records=("zq7f-1",), model="toy"))
+    with sqlite3.connect(bench.settings.data_folder / "state.db") as state:
+        slots = [row[0] for row in state.execute("SELECT slot FROM window_checkpoint WHERE window = 'w'")]
+        judges = [row[0] for row in state.execute("SELECT judge FROM judge_answer")]
+    assert slots == ["passed on"]
+    assert judges == ["judge of other"]
 
 
 def test_an_unknown_subject_changes_nothing(bench: Workbench) -> None:

@@ -54,12 +54,23 @@ def erase(
     try:
         lock = take_folder(settings.data_folder)
     except AlreadyRunning:
-        _erase_there(connect(config), wanted, dry_run=dry_run, yes=yes, json=json)
+        _erase_there(_service(config), wanted, dry_run=dry_run, yes=yes, json=json)
         return
     try:
         _erase_here(settings, wanted, dry_run=dry_run, yes=yes, json=json)
     finally:
         os.close(lock)
+
+
+def _service(config: Path | None) -> Api:
+    """Service that uses the data folder; another command may be what does."""
+    try:
+        return connect(config)
+    except ServerError as error:
+        raise ServerError(
+            f"another process uses the data folder: if it is a command, such as another erasure, run this "
+            f"again once it has ended; if it is a service: {error}"
+        ) from None
 
 
 def _erase_there(api: Api, wanted: "ErasureTarget", *, dry_run: bool, yes: bool, json: bool) -> None:

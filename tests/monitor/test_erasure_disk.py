@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ __all__ = ["small_disk"]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data folder with a person in it."""
     bench = Workbench(write_project(tmp_path_factory.mktemp("recorded")))
     traffic(bench)

@@ -207,7 +207,8 @@ def _forget_contexts(connection: Connection, found: Found) -> None:
 
 
 def _quotations(found: Found, wanted: ErasureTarget) -> Quotations:
-    return Quotations({*wanted.subjects, *wanted.records, *found.all_ids}, found.values)
+    names = {*wanted.subjects, *wanted.records, *found.all_ids}
+    return Quotations(names, found.values, wanted.model)
 
 
 def _counts(found: Found) -> Counter[str]:

@@ -216,17 +216,28 @@ def _answers(connection: Connection, found: Found) -> Iterator[tuple[str, str, i
 def _quotations(
     connection: Connection, quoted: Quotations
 ) -> Iterator[tuple[str, str, tuple[object, ...], str]]:
-    """Table, column, key and clean text of what quotes something that goes."""
+    """Table, column, key and clean text of what quotes something that goes.
+
+    What is told of other models than the one that is named may call something else so.
+    """
     if not quoted:
         return
     for table, column in TEXTS:
         key = ", ".join(f'"{name}"' for name in _key(connection, table))
-        rows = connection.exec_driver_sql(f'SELECT "{column}", {key} FROM "{table}"')
+        query = f'SELECT "{column}", {key} FROM "{table}"'
+        given: tuple[str, ...] = ()
+        if quoted.model is not None and "model" in _columns(connection, table):
+            query, given = f"{query} WHERE model = ?", (quoted.model,)
+        rows = connection.exec_driver_sql(query, given)
         while part := rows.fetchmany(_AT_ONCE):
             for at in quoted.suspects(row[0] for row in part):
                 clean = quoted.cleaned(part[at][0])
                 if clean is not None:
                     yield table, column, tuple(part[at][1:]), clean
+
+
+def _columns(connection: Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.exec_driver_sql(f'PRAGMA table_info("{table}")')]
 
 
 def _key(connection: Connection, table: str) -> list[str]:

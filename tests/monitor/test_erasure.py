@@ -186,6 +186,13 @@ def test_windows_and_judges_that_held_nothing_of_it_go_on_as_they_were(bench: Wo
     assert judges == ["judge of other"]
 
 
+@pytest.mark.parametrize("name", ["", "\ud800", "a\udcff", 5, None, b"a"])
+def test_what_is_no_name_is_refused_before_anything_is_read(name: Any) -> None:
+    for fields in ({"subjects": (name,)}, {"records": ("a", name)}):
+        with pytest.raises(ValueError, match="are texts of at least one letter, got "):
+            ErasureTarget(**fields)
+
+
 def test_a_name_that_is_an_id_of_another_model_erases_nothing_of_that(bench: Workbench) -> None:
     """The entity `twin-of-somebody` of one model, a record `twin-of-somebody` of somebody else of another."""
     twin = "twin-of-somebody"

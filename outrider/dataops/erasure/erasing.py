@@ -225,7 +225,7 @@ def _counts(found: Found) -> Counter[str]:
 
 
 def _unknown(wanted: ErasureTarget) -> str:
-    named = [*wanted.subjects, *wanted.records]
+    named = [name[:80] for name in (*wanted.subjects, *wanted.records)]
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     of_model = f" of {wanted.model}" if wanted.model else ""
     return (

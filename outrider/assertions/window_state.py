@@ -5,10 +5,12 @@ batches, and wherever the state is saved and restored, the same rows are judged 
 """
 
 import json
+from collections.abc import Collection
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .arrivals import NEVER, Bools, Ints, WatermarkPolicy, judge_arrivals, order_by_time, stable_order
@@ -21,7 +23,7 @@ from .window_columns import entity_column, merged_schema, record_hashes, widened
 from .window_entities import Entities
 from .window_rows import RELEASED, Arrived, OrderedRows, View, any_in_run, ends_of_runs, starts_of_runs
 
-__all__ = ["View", "WindowState"]
+__all__ = ["View", "WindowState", "holds"]
 
 TAG = "~tag"
 _STATE = b"outrider.window"
@@ -554,6 +556,26 @@ class WindowState:
                 codes, np.cumsum(values["hashes"]) - values["hashes"], values["hashes"], batch
             )
         return state
+
+
+def holds(payload: bytes | memoryview, ids: Collection[str], times_us: Collection[int]) -> bool:
+    """Test a checkpoint for records, or hashes of records.
+
+    Parameters
+    ----------
+    ids
+        Of the records.
+    times_us
+        Their event times: a hash of the same time is taken for theirs.
+    """
+    source = pa.BufferReader(payload)
+    _, rows, hashes = (pa.ipc.open_stream(source).read_all() for _ in range(3))
+    if "id" in rows.column_names:
+        named = pc.is_in(rows.column("id").cast(pa.string()), pa.array(sorted(ids), pa.string()))
+        if pc.any(named).as_py():
+            return True
+    times = pa.array(sorted(times_us), pa.int64())
+    return bool(pc.any(pc.is_in(hashes.column("ts"), times)).as_py())
 
 
 def _us(seconds: float) -> int:

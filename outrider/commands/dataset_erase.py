@@ -40,6 +40,7 @@ def erase(
     From journal, database, dataset versions and files. Exit code 1, and nothing changes, when there is no
     trace of it.
     """
+    from outrider.dataops.comparisons import FOLDER as COMPARISONS
     from outrider.dataops.erasure.target import ErasureTarget
     from outrider.monitor.process.folder_lock import AlreadyRunning, take_folder
     from outrider.monitor.settings.config import accepted_settings, find_config
@@ -49,17 +50,28 @@ def erase(
     except ValueError as error:
         raise typer.BadParameter(f"--subject or --record: {error}") from error
     settings = accepted_settings(find_config(config))
-    if not settings.journal_path.exists():
+    if not (settings.journal_path.exists() or (settings.data_folder / COMPARISONS).is_dir()):
         raise typer.BadParameter(f"{settings.data_folder}: no journal there, so nothing is stored")
     try:
         lock = take_folder(settings.data_folder)
     except AlreadyRunning:
-        _erase_there(connect(config), wanted, dry_run=dry_run, yes=yes, json=json)
+        _erase_there(_service(config), wanted, dry_run=dry_run, yes=yes, json=json)
         return
     try:
         _erase_here(settings, wanted, dry_run=dry_run, yes=yes, json=json)
     finally:
         os.close(lock)
+
+
+def _service(config: Path | None) -> Api:
+    """Service that uses the data folder; another command may be what does."""
+    try:
+        return connect(config)
+    except ServerError as error:
+        raise ServerError(
+            f"another process uses the data folder: if it is a command, such as another erasure, run this "
+            f"again once it has ended; if it is a service: {error}"
+        ) from None
 
 
 def _erase_there(api: Api, wanted: "ErasureTarget", *, dry_run: bool, yes: bool, json: bool) -> None:
@@ -97,12 +109,15 @@ def _erase_here(
     from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.erasure.erasing import complete, preview
     from outrider.dataops.erasure.pending import ask
+    from outrider.dataops.journal.journal import SqliteJournal
     from outrider.dataops.state.database import now_us
     from outrider.monitor.migrate import migrate
     from outrider.monitor.settings.erasure_place import place_of
 
     keep_files_private()
     migrate(settings)
+    if not settings.journal_path.exists():  # a comparison that was kept, and never served
+        SqliteJournal(settings.journal_path).close()
     place = place_of(settings)
     counts = preview(place, wanted)
     if dry_run:

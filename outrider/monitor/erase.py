@@ -95,7 +95,10 @@ def main() -> int:
         done = complete(place_of(settings))
     except OutriderError as error:
         log.error("an erasure is still pending: %s", error)
-        note_problem(settings.data_folder, str(error))
+        try:
+            note_problem(settings.data_folder, str(error))
+        except OSError as full:
+            log.error("this could not be noted: %s", full)
         return 1
     log.info("%d erasures are done", len(done))
     return 0

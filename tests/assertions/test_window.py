@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window_state import View, WindowState
+from outrider.assertions.window_state import View, WindowState, holds
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -338,6 +338,28 @@ def test_records_of_another_model_are_refused() -> None:
     state.update(frames(["a"]))
     with pytest.raises(ValueError, match="one model expected, 'm', got 'n'"):
         state.update(Batch.from_columns({"inputs.y": [1]}, model="n"))
+
+
+def test_a_checkpoint_holds_a_record_as_long_as_its_window_or_a_hash_of_it_does() -> None:
+    """The newest two are context; of what is not, hashes tell repeats for as long as they may come."""
+    state = WindowState(Window(rows=3, lateness_s=2.0))
+    batch = Batch.from_columns(
+        {
+            "id": list("abcdef"),
+            "entity": ["p"] * 6,
+            "ts": [at * 1_000_000 for at in range(6)],
+            "inputs.x": [1.0] * 6,
+        },
+        model="m",
+    )
+    state.update(batch)
+    checkpoint = state.checkpoint()
+    times = dict(zip("abcdef", batch.column("ts").astype("datetime64[us]").astype(int).tolist(), strict=True))
+    held = {id_ for id_ in "abcdef" if holds(checkpoint, [id_], [times[id_]])}
+    assert {"e", "f"} <= held < {*"abcdef"}
+    assert not holds(checkpoint, ["z"], [times["f"] + 1])
+    assert holds(checkpoint, ["z", "f"], [])
+    assert not holds(WindowState(Window()).checkpoint(), ["a"], [times["a"]])
 
 
 def test_a_checkpoint_of_other_settings_is_refused() -> None:

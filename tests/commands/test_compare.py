@@ -102,6 +102,37 @@ def test_models_of_this_machine_are_compared(tmp_path: Path) -> None:
     assert [one["predictor"] for one in model["challengers"].values()] == [
         "../models.py:twin", "../models.py:linear"
     ]  # fmt: skip
+    erased_from(folder / "kept", found["candidates"][1]["to_label"])
+
+
+def erased_from(kept: Path, pairs: Sequence[dict[str, Any]]) -> None:
+    """A record goes from all that was kept of the comparison; the other pairs stay."""
+    one = pairs[0]["id"]
+    holds = f'"id": "{one}"'
+    assert holds in (kept / "report.json").read_text()
+    assert holds in (kept / "pairs.jsonl").read_text()
+
+    def erase(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "outrider", "dataset", "erase", *words, "--yes", "--json"],
+            cwd=kept, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+
+    assert erase("--record", "of-nobody").returncode == 1
+    assert (kept / "report.md").exists()
+    done = erase("--record", one)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["compared_pairs"] >= 2
+    for path in kept.rglob("*.json*"):
+        assert f'"{one}"' not in path.read_text(), path
+    assert not (kept / "report.md").exists()
+    assert not (kept / "report.html").exists()
+    left = json.loads((kept / "report.json").read_text())["candidates"][1]["to_label"]
+    assert [pair["id"] for pair in left] == [pair["id"] for pair in pairs if pair["id"] != one]
+    lines = (kept / "pairs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [pair["id"] for pair in left]
+    [shown] = Comparisons(kept / "outrider-data").newest(10)
+    assert len(shown.report["candidates"][1]["to_label"]) == len(left)
 
 
 def test_prompts_are_compared_through_a_gateway(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Erasure: nothing that was recorded of a person is found again, and the rest is judged as before."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Window
+from outrider.assertions.window_state import WindowState
 from outrider.dataops.datasets import changes, versions
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
@@ -20,10 +22,12 @@ from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
+from outrider.dataops.judges import Reply, store_replies, version_of
 from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
+from outrider.monitor.process.folder_lock import take_folder
 from outrider.monitor.settings.erasure_place import place_of
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places
@@ -152,6 +156,87 @@ def test_hashes_of_expired_ids_go_with_their_record(bench: Workbench) -> None:
         assert state.execute("SELECT hash FROM expired_record").fetchall() == [(hashes[1],)]
 
 
+def test_windows_and_judges_that_held_nothing_of_it_go_on_as_they_were(bench: Workbench) -> None:
+    """The windows of one slot have passed on, those of another hold it; one judge is of another model."""
+    for at in range(3):
+        bench.feed(
+            [{"id": f"zq7f-{at}" if at else "a", "entity": ENTITY if at else "p", "inputs": {"x": 0.3}}]
+        )
+    bench.work()
+    for slot, key in (("held", "zq7f-1"), ("passed on", "b")):
+        windows = WindowState(Window(rows=3))
+        windows.update(Batch.from_records([{"id": key, "entity": "p", "inputs": {"x": 0.3}}], model="toy"))
+        bench.execute(
+            "INSERT INTO window_checkpoint VALUES ('toy', :slot, 'w', 3, :payload)",
+            slot=slot,
+            payload=windows.checkpoint(),
+        )
+    with write(bench.engine) as connection:
+        for model in ("toy", "other"):
+            replies = {f"question of {model}": Reply("answered", {"verdict": "good"})}
+            named = {"model": model, "judge": "strict", "digest": f"judge of {model}"}
+            store_replies(connection, replies=replies, at_us=1, **named)
+            version = version_of("strict", f"judge of {model}")
+            connection.exec_driver_sql("INSERT INTO answer VALUES (?, ?, 99, x'')", (model, version))
+    erase(bench, ErasureTarget(records=("zq7f-1",), model="toy"))
+    with sqlite3.connect(bench.settings.data_folder / "state.db") as state:
+        slots = [row[0] for row in state.execute("SELECT slot FROM window_checkpoint WHERE window = 'w'")]
+        judges = [row[0] for row in state.execute("SELECT judge FROM judge_answer")]
+    assert slots == ["passed on"]
+    assert judges == ["judge of other"]
+
+
+@pytest.mark.parametrize("name", ["", "\ud800", "a\udcff", 5, None, b"a"])
+def test_what_is_no_name_is_refused_before_anything_is_read(name: Any) -> None:
+    for fields in ({"subjects": (name,)}, {"records": ("a", name)}):
+        with pytest.raises(ValueError, match="are texts of at least one letter, got "):
+            ErasureTarget(**fields)
+
+
+def test_a_name_that_is_an_id_of_another_model_erases_nothing_of_that(bench: Workbench) -> None:
+    """The entity `twin-of-somebody` of one model, a record `twin-of-somebody` of somebody else of another."""
+    twin = "twin-of-somebody"
+    for model, id_, entity in (("toy", "a1", twin), ("other", twin, "q"), ("other", "b1", "q")):
+        bench.feed([{"id": id_, "entity": entity, "inputs": {"x": 0.3}}], model=model)
+    bench.work()
+    bench.execute(
+        "INSERT INTO record (model, id, seq, row, ts_us, digest, entity, weight)"
+        " VALUES ('other', :id, 2, 0, 1, 1, 'q', 1.0)",
+        id=twin,
+    )
+    for model in ("toy", "other"):
+        note = f"about {twin}"
+        bench.execute(
+            "INSERT INTO incident (id, model, assertion, slice, status, opened_us, last_flag_us,"
+            " muted_until_us, flags, level, first_record, note)"
+            " VALUES (:model, :model, 'a', '', 'open', 1, 1, 0, 1, 'error', :first, :note)",
+            model=model,
+            first=twin,
+            note=note,
+        )
+    erase(bench, ErasureTarget((twin,), model="toy"))
+    with sqlite3.connect(bench.settings.data_folder / "state.db") as state:
+        assert state.execute("SELECT id FROM record").fetchall() == [(twin,)]
+        found = state.execute("SELECT model, first_record, note FROM incident ORDER BY model").fetchall()
+    assert found == [("other", twin, f"about {twin}"), ("toy", "[erased]", "about [erased]")]
+    with SqliteJournal(bench.settings.data_folder / "journal.db", read_only=True) as journal:
+        assert [has_row(read_rows(block.payload), 0) for block in journal.read(0)] == [False, True, True]
+
+
+def test_two_erasures_that_wait_are_both_carried_out(bench: Workbench) -> None:
+    """One of them has nothing left to do once the other is done."""
+    traffic(bench)
+    bench.work()
+    bench.close()
+    folder = bench.settings.data_folder
+    for wanted in (ErasureTarget((ENTITY,)), ErasureTarget(records=("zq7f-0", "0-1"))):
+        pending.ask(folder, wanted, who="command", now_us=1)
+    assert len(complete(place_of(bench.settings))) == 2
+    assert places(folder, [*MARKERS, b'"0-1"']) == []
+    names = ErasedNames.of_folder(folder)
+    assert list(names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]}))) == [0, 1]
+
+
 def test_an_unknown_subject_changes_nothing(bench: Workbench) -> None:
     traffic(bench)
     bench.work()
@@ -245,6 +330,19 @@ def test_command_erases_beside_a_stopped_service_and_logs_no_content(bench: Work
     assert path == f"/v1/erasures/{json.loads(done.stdout)['erasure']}"
     again = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--yes")
     assert again.returncode == 1
+
+
+def test_a_command_beside_another_one_says_so(bench: Workbench) -> None:
+    traffic(bench, blocks=1)
+    bench.close()
+    lock = take_folder(bench.settings.data_folder)
+    try:
+        done = outrider(bench.config.parent, "dataset", "erase", "--subject", ENTITY, "--yes")
+    finally:
+        os.close(lock)
+    assert done.returncode == 4
+    assert "run this again once it has ended" in done.stderr
+    assert not pending.is_pending(bench.settings.data_folder)
 
 
 def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench, tmp_path: Path) -> None:

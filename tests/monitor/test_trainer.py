@@ -338,6 +338,35 @@ def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_r
         assert connection.execute(text("SELECT count(*) FROM gate_verdict")).scalar() == 0
 
 
+def test_a_verdict_never_rests_on_rows_that_were_erased_while_the_gate_looked(
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported(context)
+    registered_twin(context)
+    gather, seen = Retraining._gather, []
+
+    def erasing(retraining: Retraining) -> Any:
+        evidence, outcomes = gather(retraining)
+        assert evidence.held_out is not None
+        seen.append(evidence.held_out.rows)
+        if len(seen) == 1:
+            with context.engine.connect() as connection:
+                held = datasets.get(connection, "sign-heldout")
+                (record, *_) = [row.record_id for row in datasets.provenance(connection, held)]
+            erase_rows(context.engine, context.objects, [record])
+        return evidence, outcomes
+
+    monkeypatch.setattr(Retraining, "_gather", erasing)
+    add_job(context, candidate="2")
+    job = run(context)
+    assert job.status == "done"
+    assert len(seen) == 2
+    assert seen[1] == seen[0] - 1
+    with context.engine.connect() as connection:
+        (told,) = connection.execute(text("SELECT evidence FROM gate_verdict")).scalars()
+    assert json.loads(told)["held_out"]["rows"] == seen[1]
+
+
 def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is(
     context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
 """Backup: a data folder in, a copy with a manifest out.
 
-May import access, state, journal, whole_file.
+May import access, state, journal, payloads, whole_file.
 """

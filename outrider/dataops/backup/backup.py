@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from outrider.dataops.access.private_files import make_private
+from outrider.dataops.payloads.objects import is_digest
 from outrider.errors import OutriderError
 
 from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progress, read_contents, sha256_of
@@ -23,7 +24,6 @@ OBJECTS = "objects"
 STEP_PAGES = 2048
 _LEFT_OUT = ("run", OBJECTS, "payloads", "arrow")
 """Of the processes, copied by itself, and caches."""
-_HEX = frozenset("0123456789abcdef")
 
 
 def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
@@ -118,7 +118,7 @@ def _copy_objects(folder: Path, part: Path, progress: Progress) -> list[str]:
             os.link(path, target)
         except OSError:  # another file system
             shutil.copyfile(path, target)
-        if len(path.name) == 64 and set(path.name) <= _HEX and sha256_of(target) != path.name:
+        if is_digest(path.name) and sha256_of(target) != path.name:
             damaged.append(path.name)
     return damaged
 

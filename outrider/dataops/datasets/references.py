@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.sqlite import insert
 
+from outrider.dataops.payloads.objects import is_digest
 from outrider.dataops.state.improvement_tables import DatasetTag, DatasetVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound, OutriderError, nearest
@@ -21,7 +22,6 @@ NEWEST = "newest"
 _TAGS, _VERSION = table_of(DatasetTag), table_of(DatasetVersion)
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST = 2**63
 
 
@@ -97,7 +97,7 @@ def find_version(connection: Connection, dataset: str, selector: str = NEWEST) -
     number = connection.scalar(
         select(_TAGS.c.version).where(_TAGS.c.dataset == dataset, _TAGS.c.tag == selector)
     )
-    if number is None and _DIGEST.fullmatch(selector):
+    if number is None and is_digest(selector):
         return get(connection, dataset, selector)
     if number is None:
         tags = [tag.tag for tag in list_tags(connection, dataset)]

@@ -1,14 +1,20 @@
 """SQLite files written anew, without freed pages and without a log."""
 
+import errno
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from outrider.errors import OutriderError
+from sqlalchemy.exc import SQLAlchemyError
+
+from outrider.errors import JournalFull, OutriderError
 
 PART = ".compacted"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LEAST_BYTES = 131_072
 
 
 def check_room(paths: list[Path]) -> None:
@@ -23,14 +29,49 @@ def check_room(paths: list[Path]) -> None:
             )
 
 
+@contextmanager
+def room_in(folder: Path) -> Iterator[None]:
+    """Raise OutriderError where the disk of a folder gets full meanwhile."""
+    try:
+        yield
+    except (OSError, sqlite3.Error, SQLAlchemyError, JournalFull) as error:
+        if not _is_full(error, folder):
+            raise
+        raise OutriderError(
+            f"{folder}: the disk is full; what has gone is gone, the rest is noted: free some room, then the "
+            "next start of the service, or the next erasure, goes on"
+        ) from error
+
+
+def _is_full(error: Exception, folder: Path) -> bool:
+    if isinstance(error, JournalFull) or getattr(error, "errno", None) in _FULL:
+        return True
+    if "disk is full" in str(error):
+        return True
+    # What SQLite says where its index of the log finds no room.
+    return "disk I/O error" in str(error) and shutil.disk_usage(folder).free < _LEAST_BYTES
+
+
 def compact(path: Path) -> None:
     """Replace a SQLite file by a copy without freed pages and log.
 
     Nobody else may have it open. Killed at any moment, the old file or the new one stands there.
     """
     part = path.with_name(path.name + PART)
-    for left in (part, *_logs(part)):
-        left.unlink(missing_ok=True)
+    try:
+        _write(path, part)
+    except BaseException:
+        _remove(part)
+        raise
+    for log in _logs(path):
+        log.unlink(missing_ok=True)
+    os.replace(part, path)
+    _sync(path.parent)
+
+
+def _write(path: Path, part: Path) -> None:
+    """Write the copy, on disk once this returns."""
+    _remove(part)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         mode = str(db.execute("PRAGMA journal_mode").fetchone()[0])
         busy = int(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
@@ -39,12 +80,13 @@ def compact(path: Path) -> None:
         db.execute("VACUUM INTO ?", (str(part),))
     with closing(sqlite3.connect(part, isolation_level=None)) as made:
         made.execute(f"PRAGMA journal_mode = {mode}")
-    for log in _logs(path):
-        log.unlink(missing_ok=True)
     shutil.copymode(path, part)
     _sync(part)
-    os.replace(part, path)
-    _sync(path.parent)
+
+
+def _remove(path: Path) -> None:
+    for left in (path, *_logs(path)):
+        left.unlink(missing_ok=True)
 
 
 def _logs(path: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from outrider.dataops.state.database import now_us, open_database, write
 from outrider.dataops.state.erasure_tables import ErasedContext, ErasedHash
 from outrider.dataops.state.rows import insert_rows
 
-from .compaction import check_room, compact
+from .compaction import check_room, compact, room_in
 from .files import NOBODYS, erase_files, erase_payloads
 from .hashes import HashKey
 from .journal_blocks import erase_blocks
@@ -96,12 +96,19 @@ def complete(place: Place) -> list[str]:
     Raises
     ------
     OutriderError
-        If there is too little room on the disk; nothing has changed then.
+        If there is too little room on the disk; nothing has changed then. If the disk gets full meanwhile:
+        what is left stays pending.
     """
     waiting = pending(place.folder)
     if not waiting:
         return []
     check_room([place.folder / JOURNAL, place.folder / DATABASE])
+    with room_in(place.folder):
+        _complete(place, waiting)
+    return [one.id for one in waiting]
+
+
+def _complete(place: Place, waiting: Sequence[PendingErasure]) -> None:
     for one in waiting:
         if one.wanted.key:
             HashKey(bytes.fromhex(one.wanted.key)).keep(place.folder)
@@ -115,7 +122,6 @@ def complete(place: Place) -> list[str]:
     place.reached("compacted state")
     for one in waiting:
         forget(place.folder, one)
-    return [one.id for one in waiting]
 
 
 def _note_backups(place: Place, waiting: Sequence[PendingErasure]) -> None:
@@ -201,7 +207,8 @@ def _forget_contexts(connection: Connection, found: Found) -> None:
 
 
 def _quotations(found: Found, wanted: ErasureTarget) -> Quotations:
-    return Quotations({*wanted.subjects, *wanted.records, *found.all_ids}, found.values)
+    names = {*wanted.subjects, *wanted.records, *found.all_ids}
+    return Quotations(names, found.values, wanted.model)
 
 
 def _counts(found: Found) -> Counter[str]:
@@ -218,7 +225,7 @@ def _counts(found: Found) -> Counter[str]:
 
 
 def _unknown(wanted: ErasureTarget) -> str:
-    named = [*wanted.subjects, *wanted.records]
+    named = [name[:80] for name in (*wanted.subjects, *wanted.records)]
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     of_model = f" of {wanted.model}" if wanted.model else ""
     return (

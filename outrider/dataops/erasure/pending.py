@@ -18,6 +18,7 @@ from outrider.dataops.state.rows import insert_rows, replace_rows
 from outrider.dataops.state.tables import table_of
 from outrider.dataops.whole_file import write_whole
 
+from .compaction import room_in
 from .hashes import HashKey
 from .target import ErasureTarget, Found
 
@@ -52,10 +53,17 @@ class DoneErasure:
 
 
 def ask(folder: Path, wanted: ErasureTarget, *, who: str, now_us: int) -> str:
-    """Note an erasure of a data folder, durably; its id."""
+    """Note an erasure of a data folder, durably; its id.
+
+    Raises
+    ------
+    OutriderError
+        If the disk is full.
+    """
     one = PendingErasure(secrets.token_hex(8), wanted, who, now_us)
-    (folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
-    _write(folder, one)
+    with room_in(folder):
+        (folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        _write(folder, one)
     return one.id
 
 

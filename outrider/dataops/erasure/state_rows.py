@@ -1,7 +1,7 @@
 """Rows of erased records in ``state.db``, and texts that quote them."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.assertions.window_state import holds
 from outrider.dataops.journal.row_expiry import id_hash
+from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.sketches import HOUR_US
 from outrider.dataops.state.folder_secret import secret_beside
@@ -32,6 +34,7 @@ class OwnRows:
 _OF_RECORD = "(model, record_id) IN (SELECT model, id FROM temp.gone)"
 _OF_FLAG = "flag_id IN (SELECT id FROM temp.gone_flag)"
 _OF_SUBJECT = "(model, entity) IN (SELECT model, entity FROM temp.gone_entity)"
+_WINDOW = "model, slot, window"
 ROWS = (
     OwnRows("records", "record", "(model, id) IN (SELECT model, id FROM temp.gone)"),
     OwnRows("reviews", "review", _OF_FLAG),
@@ -44,8 +47,10 @@ ROWS = (
     OwnRows("dead_letters", "dead_letter", _OF_RECORD),
     OwnRows("expired_ids", "expired_record", "hash IN (SELECT hash FROM temp.gone_hash)"),
     OwnRows("sketches", "sketch", "(model, hour_us) IN (SELECT model, hour_us FROM temp.gone_hour)"),
-    OwnRows("window_checkpoints", "window_checkpoint", "model IN (SELECT model FROM temp.gone)"),
-    OwnRows("judge_answers", "judge_answer", "EXISTS (SELECT 1 FROM temp.gone_judge)"),
+    OwnRows(
+        "window_checkpoints", "window_checkpoint", f"({_WINDOW}) IN (SELECT {_WINDOW} FROM temp.gone_window)"
+    ),
+    OwnRows("judge_answers", "judge_answer", "judge NOT IN (SELECT digest FROM temp.kept_judge)"),
 )
 """In this order: reviews and members are found by their flags."""
 TEXTS = (
@@ -93,7 +98,8 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
         ("gone_hour", "model, hour_us"),
         ("gone_flag", "id"),
         ("gone_hash", "hash"),
-        ("gone_judge", "version"),
+        ("gone_window", _WINDOW),
+        ("kept_judge", "digest"),
         ("gone_slice", "model, slice"),
     ):
         run(f"DROP TABLE IF EXISTS temp.{name}")
@@ -108,8 +114,29 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
     run(f"INSERT INTO temp.gone_flag SELECT id FROM flag WHERE {_OF_RECORD}")
     run(_SLICES)
     _insert(connection, "gone_hour", sorted({(m, at // HOUR_US * HOUR_US) for m, at in found.received}))
-    versions = {(version,) for model in models for version in answering_versions(connection, model)}
-    _insert(connection, "gone_judge", [one for one in versions if one[0].startswith("judge")])
+    _insert(connection, "gone_window", list(_windows(connection, found)))
+    _insert(connection, "kept_judge", [(digest,) for digest in _other_judges(connection, models)])
+
+
+def _windows(connection: Connection, found: Found) -> Iterator[tuple[str, str, str]]:
+    """Checkpoints of windows that hold a record which goes."""
+    run = connection.exec_driver_sql
+    times = "SELECT ts_us FROM record WHERE model = ? AND id IN (SELECT id FROM temp.gone WHERE model = ?)"
+    for model, ids in found.ids.items():
+        times_us = {row.ts_us for row in run(times, (model, model))}
+        for row in run(f"SELECT {_WINDOW}, payload FROM window_checkpoint WHERE model = ?", (model,)):
+            if holds(row.payload, ids, times_us):
+                yield row.model, row.slot, row.window
+
+
+def _other_judges(connection: Connection, models: Collection[str]) -> set[str]:
+    """Digests of the judges of other models alone, whose stored replies stay."""
+    own: set[str] = set()
+    others: set[str] = set()
+    for (model,) in connection.exec_driver_sql("SELECT DISTINCT model FROM answer").all():
+        versions = [one for one in answering_versions(connection, model) if one.startswith(JUDGE)]
+        (own if model in models else others).update(one.rpartition("@")[2] for one in versions)
+    return others - own
 
 
 def count_rows(connection: Connection, found: Found, quoted: Quotations) -> Counter[str]:
@@ -189,17 +216,28 @@ def _answers(connection: Connection, found: Found) -> Iterator[tuple[str, str, i
 def _quotations(
     connection: Connection, quoted: Quotations
 ) -> Iterator[tuple[str, str, tuple[object, ...], str]]:
-    """Table, column, key and clean text of what quotes something that goes."""
+    """Table, column, key and clean text of what quotes something that goes.
+
+    What is told of other models than the one that is named may call something else so.
+    """
     if not quoted:
         return
     for table, column in TEXTS:
         key = ", ".join(f'"{name}"' for name in _key(connection, table))
-        rows = connection.exec_driver_sql(f'SELECT "{column}", {key} FROM "{table}"')
+        query = f'SELECT "{column}", {key} FROM "{table}"'
+        given: tuple[str, ...] = ()
+        if quoted.model is not None and "model" in _columns(connection, table):
+            query, given = f"{query} WHERE model = ?", (quoted.model,)
+        rows = connection.exec_driver_sql(query, given)
         while part := rows.fetchmany(_AT_ONCE):
             for at in quoted.suspects(row[0] for row in part):
                 clean = quoted.cleaned(part[at][0])
                 if clean is not None:
                     yield table, column, tuple(part[at][1:]), clean
+
+
+def _columns(connection: Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.exec_driver_sql(f'PRAGMA table_info("{table}")')]
 
 
 def _key(connection: Connection, table: str) -> list[str]:

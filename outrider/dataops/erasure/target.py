@@ -21,7 +21,7 @@ class ErasureTarget:
     Raises
     ------
     ValueError
-        If none is named, one is empty, or they are too many.
+        If none is named, one is empty or no text, or they are too many.
     """
 
     subjects: tuple[str, ...] = ()
@@ -40,8 +40,12 @@ class ErasureTarget:
             return
         if not 1 <= named <= MOST_NAMED:
             raise ValueError(f"1 to {MOST_NAMED} subjects and records expected, got {named}")
-        if not all((*self.subjects, *self.records)):
-            raise ValueError("the name of a subject and the id of a record have at least one letter, got ''")
+        for name in (*self.subjects, *self.records):
+            if not isinstance(name, str) or not name or not _is_text(name):
+                raise ValueError(
+                    "the name of a subject and the id of a record are texts of at least one letter, got "
+                    f"{name!r:.80}"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Form for JSON."""
@@ -64,6 +68,11 @@ class ErasureTarget:
     def concerns(self, model: str) -> bool:
         """Test for a model whose records go."""
         return self.model in (None, model)
+
+
+def _is_text(name: str) -> bool:
+    """Test for a text that UTF-8 can write, as all stored ones are."""
+    return name.encode("utf-8", "replace").decode() == name
 
 
 @dataclass(slots=True)

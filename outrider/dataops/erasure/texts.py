@@ -28,6 +28,8 @@ class Quotations:
         of JSON names a record.
     values
         Texts and numbers, found inside of texts.
+    model
+        Only what is told of this one is searched; None for all.
 
     Examples
     --------
@@ -40,6 +42,7 @@ class Quotations:
 
     names: Collection[str]
     values: Collection[str]
+    model: str | None = None
     _parts: list[str] = field(init=False)
     _short: set[str] = field(init=False)
 

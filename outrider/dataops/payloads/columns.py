@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .objects import is_digest
+
 PAYLOAD = pa.struct(
     [("bytes", pa.binary()), ("uri", pa.string()), ("sha256", pa.string()), ("media_type", pa.string())]
 )
@@ -21,7 +23,6 @@ PAYLOAD = pa.struct(
 FIELDS = tuple(field.name for field in PAYLOAD)
 MEDIA_TYPE = b"outrider.media_type"
 """Metadata of an Arrow field: what its bytes are."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _IMAGE = re.compile(
     r"image\(\s*(?P<height>\d+)\s*,\s*(?P<width>\d+)\s*(?:,\s*(?P<channels>[134])\s*)?"
     r"(?:,\s*0\.\.(?P<top>1|255)\s*)?\)"
@@ -180,7 +181,7 @@ def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
     for row in np.flatnonzero(sizes > max_bytes).tolist():
         faults[row] = f"{sizes[row]} bytes, at most {max_bytes} expected (intake.payload_bytes of the model)"
     for row in np.flatnonzero(there & has_uri).tolist():
-        if not _SHA256.fullmatch(sha256[row].as_py() or ""):
+        if not is_digest(sha256[row].as_py() or ""):
             faults[row] = f"a uri needs sha256, 64 lower-case hex digits, got {sha256[row].as_py()!r:.80}"
     lengths = pc.fill_null(pc.utf8_length(media_type), 0).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(lengths > 256).tolist():

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import mmap
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +18,18 @@ from outrider.errors import NotFound, OutriderError
 _STEP_BYTES = 1_048_576
 _LARGE_BYTES = 1_048_576
 _PART = ".part-"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Test for a SHA-256 in hex: 64 lower-case digits.
+
+    Examples
+    --------
+    >>> is_digest("0f" * 32), is_digest("0F" * 32), is_digest("0f")
+    (True, False, False)
+    """
+    return _DIGEST.fullmatch(text) is not None
 
 
 class ObjectStore(Protocol):
@@ -201,7 +214,7 @@ class LocalObjects:
             raise CorruptObject(f"object {digest} in {self.folder} has the content of {found}; restore it")
 
     def _path(self, digest: str) -> Path:
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        if not is_digest(digest):
             raise ValueError(f"a SHA-256 of 64 lower-case hex digits expected, got {digest!r}")
         return self.folder / digest[:2] / digest
 

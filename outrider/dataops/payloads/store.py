@@ -13,7 +13,7 @@ from pathlib import Path
 
 from outrider.errors import OutriderError
 
-from .objects import ObjectStore
+from .objects import ObjectStore, is_digest
 from .roots import PayloadError, Root, root_of
 
 CACHE_BYTES = 1_000_000_000
@@ -77,7 +77,7 @@ class PayloadCache:
     def _known(self) -> OrderedDict[str, int]:
         """Sizes by digest, oldest first; read from the folder once."""
         if self._sizes is None:
-            found = [(path.stat(), path.name) for path in self._folder.iterdir() if len(path.name) == 64]
+            found = [(path.stat(), path.name) for path in self._folder.iterdir() if is_digest(path.name)]
             found.sort(key=lambda one: one[0].st_mtime)
             self._sizes = OrderedDict((name, status.st_size) for status, name in found)
         return self._sizes

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions.batch_schema import MODEL_KEY
-from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.payloads.objects import LocalObjects, is_digest
 from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVersion, Job
 from outrider.dataops.state.tables import table_of
 
@@ -30,7 +30,6 @@ _FILE, _VERSION, _JOB = table_of(DatasetRowFile), table_of(DatasetVersion), tabl
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
 """Gzip without a time: as Data Docs are written."""
 _DOCS = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
-_DIGEST_LETTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ def _unnamed(objects: LocalObjects, named: set[str], sent: set[str], age_s: floa
             continue
         if path.name.startswith(".part-"):
             yield Garbage("broken writes", path, status.st_size)
-        elif len(path.name) == _DIGEST_LETTERS and (kind := _kind_of(path, sent)) is not None:
+        elif is_digest(path.name) and (kind := _kind_of(path, sent)) is not None:
             yield Garbage(kind, path, status.st_size)
 
 

@@ -85,9 +85,9 @@ def erasure_routes(engine: Engine, settings: Settings) -> APIRouter:
             return {"erasure": None, "would_go": counts}
         try:
             check_room([settings.journal_path, settings.data_folder / "state.db"])
+            id_ = ask(settings.data_folder, wanted, who=visitor_of(request).name, now_us=now_us())
         except OutriderError as error:
             raise ProblemError(problem(507, str(error))) from None
-        id_ = ask(settings.data_folder, wanted, who=visitor_of(request).name, now_us=now_us())
         return {"erasure": id_, "would_go": counts}
 
     @router.get("/erasures")

@@ -5,7 +5,6 @@ From their JSON form to values of a column.
 
 import binascii
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.dataops.payloads.columns import Payload, PayloadForm, faults_of, field_of
+from outrider.dataops.payloads.objects import is_digest
 from outrider.dataops.payloads.roots import PayloadRules, root_of
 
 MARKERS = frozenset({"$bytes", "$uri", "$array", "$part"})
@@ -27,7 +27,6 @@ _ALLOWED = {
     "$array": {"dtype", "shape"},
     "$part": {"media_type", "dtype", "shape", "text"},
 }
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 Parts = Sequence[memoryview]
 
 
@@ -152,7 +151,7 @@ def _reference(value: Mapping[str, Any], media_type: str | None) -> Payload:
     uri, sha256 = value["$uri"], value.get("sha256")
     if not isinstance(uri, str) or not 0 < len(uri) <= 4096:
         raise ValueError(f"$uri: text of 1 to 4096 characters expected, got {uri!r:.80}")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+    if not isinstance(sha256, str) or not is_digest(sha256):
         raise ValueError(f"sha256: 64 lower-case hex digits expected beside $uri, got {sha256!r:.80}")
     return Payload(uri=uri, sha256=sha256, media_type=media_type)
 

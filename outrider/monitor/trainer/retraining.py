@@ -63,6 +63,8 @@ class Retraining:
         self.settings: ModelSettings = context.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
         self.device = pick_device(context.settings.worker.device)
+        self.judged_by: tuple[Version, ...] = ()
+        """Dataset versions of the evidence."""
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
@@ -82,7 +84,7 @@ class Retraining:
         with self._stage("shadow"):
             self._wait_for_shadow()
         is_judged = False
-        while not is_judged:  # again where a person has made another version champion meanwhile
+        while not is_judged:  # again where another version is champion, or rows were erased, meanwhile
             with self._stage("gate"):
                 evidence, outcomes = self._gather()
             is_judged = self._conclude(evidence, outcomes)
@@ -208,6 +210,7 @@ class Retraining:
                     fresh = paired_evidence(
                         where, rows, settings.target, old, new, classes=settings.classes, weights=weights
                     )
+            self.judged_by = tuple(one for one in (version, fresh_version) if one is not None)
             is_compared = held_out is not None or fresh is not None
             if not (settings.classes or is_compared) and answers_are_numeric(connection, self.job.model):
                 missing.append(
@@ -232,7 +235,7 @@ class Retraining:
         return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
 
     def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
-        """Write the verdict; False without one, where the champion is not the one that was asked."""
+        """Write the verdict; False without one, where the champion or the judging rows are others by now."""
         policy = self.settings.gate
         verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
         candidate, now = str(self.result["candidate"]), now_us()
@@ -251,6 +254,9 @@ class Retraining:
         with write(self.context.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
+                return False
+            if any(datasets.is_erased_from(connection, version) for version in self.judged_by):
+                log.info("%s: rows that it was judged by were erased: the gate asks again", self.job.id)
                 return False
             if why := self._why_undecided(connection, candidate):
                 log.info("%s: %s", self.job.id, why)

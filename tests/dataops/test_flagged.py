@@ -543,3 +543,43 @@ def test_wider_numbers_and_new_fields_go_on_and_other_types_alone_are_refused(en
     wanted = {"i": (1.0, "n", 0), "j": (2.0, None, 1), "a": (97.0, None, 1), "b": (98.0, None, 1)}
     columns = [table.column(name).to_pylist() for name in ("id", "inputs.x", "inputs.new", "label.label")]
     assert {key: tuple(row) for key, *row in zip(*columns, strict=True)} == wanted
+
+
+def part_steps(engine: Engine, rows: range) -> int:
+    """Steps of SQLite, in hundreds, that finding the parts of two new rows takes once a dataset has those."""
+    records = [
+        {
+            "model": "m",
+            "id": f"r{row}",
+            "seq": 1,
+            "row": row,
+            "ts_us": 0,
+            "digest": 0,
+            "entity": f"e{row // 2}",
+        }
+        for row in rows
+    ]
+    held = [
+        {"dataset": "d", "file": 1, "position": row, "number": 1, "record_id": f"r{row}", "part": "held_out"}
+        for row in rows
+    ]
+    with write(engine) as connection:
+        connection.execute(insert(tables.Record), records)
+        connection.execute(insert(improvement_tables.DatasetRow), held)
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    places = [flagged._Place(name, 9, 0, name, flagged._Flags(), "human", {}) for name in ("e1", "other")]
+    with engine.connect() as connection:
+        connection.connection.dbapi_connection.set_progress_handler(step, 100)  # type: ignore[union-attr]
+        parts = flagged._parts(connection, LabelScope("m", "d"), places, share=0.0)
+        connection.connection.dbapi_connection.set_progress_handler(None, 0)  # type: ignore[union-attr]
+    assert parts == ["held_out", "train"]
+    return steps
+
+
+def test_parts_of_new_rows_read_only_their_entities(engine: Engine) -> None:
+    assert part_steps(engine, range(5000)) <= 10  # reading all would take hundreds

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
@@ -26,7 +26,7 @@ from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.labels.weak_labels import Correction, corrected, replica_said, weak_records
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import Payloads
-from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion, of_dataset
 from outrider.dataops.state.tables import Flag, Record, Review, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
@@ -222,15 +222,20 @@ def _waits(place: _Place, part: str) -> bool:
 
 def _parts(connection: Connection, scope: LabelScope, places: Sequence[_Place], *, share: float) -> list[str]:
     """Part of each row: all rows of an entity are in one, that of its rows in the dataset if it has any."""
-    rows = connection.execute(
-        select(func.coalesce(_RECORD.c.entity, _RECORD.c.id), _ROW.c.part)
-        .join(_RECORD, _RECORD.c.id == _ROW.c.record_id)
-        .where(_ROW.c.dataset == scope.dataset, _RECORD.c.model == scope.model)
-        .order_by(_ROW.c.part.desc())
-    )
-    # held_out comes last: one such row holds its entity out
-    known = dict((key, part) for key, part in rows)  # noqa: C402 - rows of the database are no pairs to mypy
     keys = [place.entity or place.id for place in places]
+    asked = select(func.json_each(json.dumps(keys)).table_valued("value").c.value)
+    of_entity = _RECORD.c.entity.in_(asked)
+    alone = _RECORD.c.entity.is_(None) & _RECORD.c.id.in_(asked)
+    known: dict[str, str] = {}
+    for key, which in ((_RECORD.c.entity, of_entity), (_RECORD.c.id, alone)):
+        rows = connection.execute(
+            select(key, _ROW.c.part)
+            .join(_ROW, and_(_ROW.c.record_id == _RECORD.c.id, of_dataset(_ROW, scope.dataset)))
+            .where(_RECORD.c.model == scope.model, which)
+            .distinct()
+        )
+        for name, part in rows:  # one row that is held out holds its entity out
+            known[name] = "held_out" if "held_out" in (part, known.get(name)) else part
     drawn = held_out(keys, share=share, dataset=scope.dataset)
     return [known.get(key, "held_out" if out else "train") for key, out in zip(keys, drawn, strict=True)]
 

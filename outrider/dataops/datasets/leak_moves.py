@@ -7,7 +7,7 @@ stays where it is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NotRequired
+from typing import Literal, NotRequired, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from outrider.assertions import Batch
 from outrider.dataops.labels.weak_labels import PREFIX
 
-from .leaks import EXACT, Leak, LeakSide, described, find_matches, find_repeats, leak_words, sides
+from .leaks import EXACT, Leak, LeakSide, compared, described, find_matches, find_repeats, leak_words
 from .versions import Provenance
 
 Moves = Literal["none", "exact", "all"]
@@ -38,13 +38,34 @@ class LeakReport(TypedDict):
     """Leaks that were left once rows had moved."""
 
 
+class IndexedRows(Protocol):
+    """Rows of a version of which only those are read that may match."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def head(self) -> Batch:
+        """First rows: columns, and texts or categories in them."""
+
+    def near(self, name: str, new: LeakSide) -> LeakSide:
+        """Side of the rows that may match new ones."""
+
+    def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
+        """Mask of the entities, or ids of rows without any, that are there."""
+
+
+Rows: TypeAlias = Batch | IndexedRows
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """Rows that new ones are held against, by version and part."""
 
-    learned: Mapping[str, Batch] = field(default_factory=dict)
+    learned: Mapping[str, Rows] = field(default_factory=dict)
     """Learned from: the dataset's own rows so far, the replayed dataset."""
-    judged: Mapping[str, Batch] = field(default_factory=dict)
+    judged: Mapping[str, Rows] = field(default_factory=dict)
     """Judging candidates: the dataset's own held-out rows so far, the gate's dataset."""
     own: Sequence[str] = ()
     """Names of the dataset's own among them: their entities stay where they are."""
@@ -136,16 +157,27 @@ class _Table:
         self._units = _units(batch)
         self._parts = np.array([row.part for row in provenance], dtype=object)
         given = {name: rows for name, rows in (*beside.learned.items(), *beside.judged.items()) if rows.rows}
-        made = {side.name: side for side in sides({"new": batch} | given, declared)}
-        self._new = made.pop("new")
+        heads = [batch, *(rows if isinstance(rows, Batch) else rows.head for rows in given.values())]
+        inputs, prose = compared(heads, declared)
+        self._new = LeakSide("new", batch, inputs, prose)
+        made = {
+            name: LeakSide(name, rows, inputs, prose)
+            if isinstance(rows, Batch)
+            else rows.near(name, self._new)
+            for name, rows in given.items()
+        }
         self._against = {
             "train": [side for name, side in made.items() if name in beside.judged],
             "held_out": [side for name, side in made.items() if name in beside.learned],
         }
-        own = [side for name, side in made.items() if name in beside.own]
-        self._earlier = [side for side in own if side.name in beside.learned]
-        fixed = {unit for side in own for unit in _units(side.batch).tolist()}
-        self._stays = np.array([unit in fixed for unit in self._units], dtype=np.bool_)
+        self._earlier = [made[name] for name in made if name in beside.own and name in beside.learned]
+        self._stays = np.zeros(batch.rows, dtype=np.bool_)
+        for name in set(beside.own) & given.keys():
+            rows = given[name]
+            is_held = (
+                np.isin(self._units, _units(rows)) if isinstance(rows, Batch) else rows.holds(self._units)
+            )
+            self._stays |= is_held
 
     def _part(self, part: str) -> tuple[LeakSide, NDArray[np.intp]]:
         rows = np.flatnonzero(self._parts == part).astype(np.intp)

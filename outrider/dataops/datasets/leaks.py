@@ -6,7 +6,7 @@ chance explains it, a match says that such rows repeat by themselves (a table of
 that something leaked: it is called usual.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -21,7 +21,7 @@ from outrider.assertions.columns import plain, row_hashes
 
 from .near_texts import TextSketch, near_texts, sketch_texts
 from .near_values import ValueSketch, chance, near_values, sketch_values
-from .neighbours import MatchedRows, UInts, equal
+from .neighbours import MatchedRows, Rows, UInts, equal
 
 Kind = Literal["entity", "row", "text", "values"]
 KINDS: Mapping[Kind, str] = {
@@ -70,6 +70,21 @@ class Match:
     usual: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Side of which only those rows were read that may match others."""
+
+    rows: int
+    sample: Batch
+    entities: UInts
+    """Of all rows that may match: of those that were read, then of others with equal entities or inputs."""
+    digests: UInts
+    alike: Callable[[], dict[Kind, float]]
+    """Share of rows that match another one of the side, by kind."""
+    ids: Callable[[Rows], list[str]]
+    """Ids of rows, numbered as in ``entities``."""
+
+
 class LeakSide:
     """Rows under a name, with sketches to compare, made once.
 
@@ -79,13 +94,24 @@ class LeakSide:
         Full names of the inputs to compare; the batch has them all.
     prose
         Those that hold texts.
+    whole
+        Side that the batch is read from, where it is not the whole side itself.
     """
 
-    def __init__(self, name: str, batch: Batch, inputs: Sequence[str], prose: frozenset[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        batch: Batch,
+        inputs: Sequence[str],
+        prose: frozenset[str],
+        whole: Whole | None = None,
+    ) -> None:
         self.name = name
         self.batch = batch
         self.inputs = tuple(inputs)
         self.prose = prose
+        self._whole = whole
+        self.rows = batch.rows if whole is None else whole.rows
 
     def of(self, name: str, batch: Batch) -> "LeakSide":
         """LeakSide of other rows, compared by the same columns."""
@@ -94,6 +120,8 @@ class LeakSide:
     @cached_property
     def entities(self) -> UInts:
         """Hash of each row's entity, 0 for none."""
+        if self._whole is not None:
+            return self._whole.entities
         if not self.batch.has("entity"):
             return np.zeros(self.batch.rows, dtype=np.uint64)
         return row_hashes(self.batch.arrow("entity"), "entity")
@@ -101,6 +129,8 @@ class LeakSide:
     @cached_property
     def digests(self) -> UInts:
         """Hash of each row's inputs, 0 where all are null."""
+        if self._whole is not None:
+            return self._whole.digests
         found = np.zeros(self.batch.rows, dtype=np.uint64)
         for name in self.inputs:
             found += row_hashes(self.batch.arrow(name), name)
@@ -115,12 +145,22 @@ class LeakSide:
     @cached_property
     def values(self) -> ValueSketch:
         """Numbers and tensors of each row, with a hash of the rest."""
-        return sketch_values(self.batch, self.inputs)
+        if self._whole is None:
+            return sketch_values(self.batch, self.inputs)
+        return sketch_values(self.batch, self.inputs, sample=self._whole.sample, rows=self.rows)
 
     @cached_property
     def alike(self) -> dict[Kind, float]:
         """Share of rows that match another one of this side, by kind."""
-        return {match.kind: len(match.pairs.rows) / self.batch.rows for match in _matches(self, self)}
+        if self._whole is not None:
+            return self._whole.alike()
+        return {match.kind: len(match.pairs.rows) / self.rows for match in matches_of(self, self)}
+
+    def ids(self, rows: Rows) -> list[str]:
+        """Ids of some rows."""
+        if self._whole is not None:
+            return self._whole.ids(rows)
+        return [str(key) for key in self.batch.keys[rows]]
 
     def chance_of_equal(self, draws: int) -> float:
         """Chance that one of ``draws`` rows like these equals a given one."""
@@ -134,16 +174,20 @@ def sides(batches: Mapping[str, Batch], declared: Sequence[str] = ()) -> list[Le
 
     ``declared`` are full names of those that the model reads: where there are any, only these.
     """
-    shared: set[str] | None = None
-    for batch in batches.values():
-        names = {name for name in batch.names if name.startswith("inputs.")}
-        shared = names if shared is None else shared & names
-    found = (shared or set()) - {f"inputs.{REST}"}
-    inputs = sorted(found & set(declared) if declared else found)
-    prose = frozenset(
-        name for name in inputs if any(_is_prose(batch.arrow(name)) for batch in batches.values())
-    )
+    inputs, prose = compared(batches.values(), declared)
     return [LeakSide(name, batch, inputs, prose) for name, batch in batches.items()]
+
+
+def compared(
+    batches: Collection[Batch], declared: Sequence[str] = ()
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Inputs by which sides are compared, sorted, and those of them that hold texts."""
+    names = [{name for name in batch.names if name.startswith("inputs.")} for batch in batches]
+    found = (set.intersection(*names) if names else set()) - {f"inputs.{REST}"}
+    inputs = sorted(found & set(declared) if declared else found)
+    return tuple(inputs), frozenset(
+        name for name in inputs if any(_is_prose(batch.arrow(name)) for batch in batches)
+    )
 
 
 def find_matches(left: LeakSide, right: LeakSide) -> list[Match]:
@@ -152,9 +196,9 @@ def find_matches(left: LeakSide, right: LeakSide) -> list[Match]:
     A row with an equal one on the other side is no near-duplicate too. Texts are compared where there are
     any, numbers where there are none.
     """
-    if not left.batch.rows or not right.batch.rows:
+    if not left.rows or not right.rows:
         return []
-    found = [match for match in _matches(left, right) if len(match.pairs.rows)]
+    found = [match for match in matches_of(left, right) if len(match.pairs.rows)]
     return [Match(m.kind, m.pairs, m.others, _is_usual(m, left, right)) for m in found]
 
 
@@ -181,7 +225,7 @@ def find_repeats(side: LeakSide) -> list[Leak]:
     """
     if side.batch.rows < 2:
         return []
-    found = [match for match in _matches(side, side) if len(match.pairs.rows)]
+    found = [match for match in matches_of(side, side) if len(match.pairs.rows)]
     return [described(match, side, side) for match in found if not _is_chance(match, side)]
 
 
@@ -190,8 +234,8 @@ def described(match: Match, left: LeakSide, right: LeakSide) -> Leak:
     pairs = np.stack([match.pairs.rows, match.pairs.others])
     if left is right:  # a pair of one side has no direction
         pairs = np.unique(np.sort(pairs, axis=0), axis=1)
-    ours, theirs = left.batch.keys, right.batch.keys
-    named = [[str(ours[row]), str(theirs[other])] for row, other in pairs[:, :PAIRS].T.tolist()]
+    sides = zip((left, right), pairs[:, :PAIRS], strict=True)
+    named = [list(pair) for pair in zip(*(side.ids(rows) for side, rows in sides), strict=True)]
     return {
         "kind": match.kind, "between": [left.name, right.name], "rows": len(match.pairs.rows),
         "others": match.others, "usual": match.usual, "pairs": named,
@@ -225,8 +269,8 @@ def _is_usual(match: Match, left: LeakSide, right: LeakSide) -> bool:
     if match.kind == "entity":
         return False
     expected = right.alike[match.kind]
-    if match.kind == "row" and right.batch.rows < FEW_ROWS <= left.batch.rows:
-        expected = max(expected, left.chance_of_equal(right.batch.rows))
+    if match.kind == "row" and right.rows < FEW_ROWS <= left.rows:
+        expected = max(expected, left.chance_of_equal(right.rows))
     if match.kind == "values":
         expected = max(expected, chance(left.values, right.values, share=VALUE_SHARE))
     return _is_within(match, expected, left)
@@ -240,11 +284,12 @@ def _is_chance(match: Match, side: LeakSide) -> bool:
 
 def _is_within(match: Match, expected: float, left: LeakSide) -> bool:
     """True up to twice the expected share of rows and three standard deviations."""
-    rows = min(expected, 1.0) * left.batch.rows
+    rows = min(expected, 1.0) * left.rows
     return bool(len(match.pairs.rows) <= 2 * rows + 3 * rows**0.5)
 
 
-def _matches(left: LeakSide, right: LeakSide) -> list[Match]:
+def matches_of(left: LeakSide, right: LeakSide) -> list[Match]:
+    """Matches of every kind, also where there is none; of one side where both are the same."""
     is_own = left is right
     rows = equal(left.digests, right.digests, is_own=is_own)
     found = [Match("row", rows, _count(left.digests, right.digests))]

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,7 @@ def near_texts(left: TextSketch, right: TextSketch, *, least: float, is_own: boo
     for band in range(-1, BANDS):
         rows = np.flatnonzero((left.digests != 0) & (estimate < least + SLACK)).astype(np.intp)
         sides = ((left, rows), (right, there))
-        keys = [side.digests[at] if band < 0 else _band_keys(side.signatures[at], band) for side, at in sides]
+        keys = [side.digests[at] if band < 0 else band_keys(side.signatures[at], band) for side, at in sides]
         order = [side.signatures[at, (band + 1) * BAND_HASHES % HASHES].astype(float) for side, at in sides]
         pairs = neighbours(keys[0], keys[1], order=(order[0], order[1]), reach=REACH)
         for found, at in pairs:
@@ -148,7 +149,8 @@ def _digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
-def _band_keys(signatures: NDArray[np.uint32], band: int) -> UInts:
+def band_keys(signatures: NDArray[Any], band: int) -> UInts:
+    """Key of each row in a band: a hash of its hashes there."""
     keys = np.full(len(signatures), band, dtype=np.uint64)
     for column in range(band * BAND_HASHES, (band + 1) * BAND_HASHES):
         keys = mix(keys ^ signatures[:, column].astype(np.uint64))

@@ -6,7 +6,7 @@ elements. Candidates are rows of one cell in one of several grids on random proj
 "Locality-Sensitive Hashing Scheme Based on p-Stable Distributions", SoCG 2004); each is then checked exactly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,22 +39,40 @@ class ValueSketch:
     tensors: Sequence[str]
     fixed: UInts
     """Hash of all that must be equal, shape (rows,)."""
+    sample: Batch
+    """Rows from which spreads are measured."""
+    sample_fixed: UInts
+    rows: int
+    """Rows that the sample stands for."""
 
 
-def sketch_values(batch: Batch, inputs: Sequence[str]) -> ValueSketch:
-    """Sketch of the named columns of a batch."""
+def sketch_values(
+    batch: Batch, inputs: Sequence[str], *, sample: Batch | None = None, rows: int | None = None
+) -> ValueSketch:
+    """Sketch of the named columns of a batch.
+
+    Parameters
+    ----------
+    sample, rows
+        Those of the whole side, where the batch is only some of its rows.
+    """
     kinds = {name: batch.arrow(name).type for name in inputs}
     tensors = [name for name, kind in kinds.items() if is_tensor(kind)]
     numbers = [
         name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)
     ]
-    fixed = np.full(batch.rows, 1, dtype=np.uint64)
-    for name in inputs:
-        if name in tensors or name in numbers:
-            fixed += mix(batch.is_null(name).astype(np.uint64)) * np.uint64(len(name) * 2 + 1)
-        else:
-            fixed += row_hashes(batch.arrow(name), name)
-    return ValueSketch(batch, numbers, tensors, mix(fixed))
+
+    def fixed(of: Batch) -> UInts:
+        found = np.full(of.rows, 1, dtype=np.uint64)
+        for name in inputs:
+            if name in tensors or name in numbers:
+                found += mix(of.is_null(name).astype(np.uint64)) * np.uint64(len(name) * 2 + 1)
+            else:
+                found += row_hashes(of.arrow(name), name)
+        return mix(found)
+
+    some, count = _sample(batch) if sample is None else sample, batch.rows if rows is None else rows
+    return ValueSketch(batch, numbers, tensors, fixed(batch), some, fixed(some), count)
 
 
 def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: bool = False) -> MatchedRows:
@@ -72,11 +90,11 @@ def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: 
     MatchedRows
         Likeness is 1 less the largest difference, in spreads.
     """
-    scales = _scales(left, right)
+    scales = spreads(left, right)
     if not scales or not left.batch.rows or not right.batch.rows:
         return MatchedRows.none()
     cell = WIDTH * share * len(scales) ** 0.5
-    places = [_projected(side, scales) for side in (left, right)]
+    places = [projected(side, scales) for side in (left, right)]
     offsets = np.random.default_rng(7).uniform(0, cell, places[0].shape[1])
     best = np.full(left.batch.rows, -1, dtype=np.intp)
     distance = np.full(left.batch.rows, np.inf)
@@ -101,12 +119,13 @@ def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
 
     As if columns were independent of each other. Zero beside tensors, in which chance makes none.
     """
-    scales = _scales(left, right)
+    scales = spreads(left, right)
     if not scales or left.tensors:
         return 0.0
-    _, counts = np.unique(right.fixed, return_counts=True)
-    expected = right.batch.rows * float(((counts / right.batch.rows) ** 2).sum())
-    ours, theirs = _sample(left.batch), _sample(right.batch)
+    ours, theirs = left.sample, right.sample
+    _, counts = np.unique(right.sample_fixed, return_counts=True)
+    pairs = float((counts * (counts - 1.0)).sum()) / max(theirs.rows * (theirs.rows - 1.0), 1.0)
+    expected = 1 + (right.rows - 1) * pairs
     for name, scale in scales.items():
         values, ranked = _numbers(ours, name), np.sort(_numbers(theirs, name))
         near = np.searchsorted(ranked, values + share * scale, "right")
@@ -115,12 +134,12 @@ def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
     return expected
 
 
-def _scales(left: ValueSketch, right: ValueSketch) -> dict[str, float]:
+def spreads(left: ValueSketch, right: ValueSketch) -> dict[str, float]:
     """Spread of each column over both sides, 1 for a column that never varies."""
     found: dict[str, float] = {}
     if set(left.numbers) != set(right.numbers) or _shapes(left) != _shapes(right):
         return found  # rows of other kinds are not near
-    samples = [_sample(side.batch) for side in (left, right)]
+    samples = [left.sample, right.sample]
     for name in left.numbers:
         values = np.concatenate([_numbers(batch, name) for batch in samples])
         found[name] = _spread(values[np.isfinite(values)])
@@ -155,7 +174,7 @@ def _tensors(batch: Batch, name: str) -> NDArray[np.float64]:
     return np.clip(batch.tensor(name, null=0).reshape(batch.rows, -1).astype(np.float64), -LARGEST, LARGEST)
 
 
-def _projected(side: ValueSketch, scales: dict[str, float]) -> NDArray[np.float64]:
+def projected(side: ValueSketch, scales: Mapping[str, float]) -> NDArray[np.float64]:
     """Rows in units of their columns' spreads on all projections, shape (rows, TABLES * PROJECTIONS)."""
     places = np.zeros((side.batch.rows, TABLES * PROJECTIONS))
     rng = np.random.default_rng(3)

@@ -6,7 +6,7 @@ a row (:class:`DatasetRow`) says where it lies, which versions have it and where
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -239,6 +239,15 @@ def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[s
     """Rows of the newest version among some ids, by id."""
     found = connection.execute(_LIVING, named(dataset, ids)).all()
     return {life.origin.record_id: life for life in map(_life, found)}
+
+
+def ids_at(connection: Connection, dataset: str, places: Iterable[Place]) -> list[str]:
+    """Ids of the rows at some places."""
+    found = []
+    for file, position in places:
+        at = _ROW.c.dataset == dataset, _ROW.c.file == file, _ROW.c.position == position
+        found.append(str(connection.scalar(select(_ROW.c.record_id).where(*at).limit(1))))
+    return found
 
 
 def lives_everywhere(connection: Connection, ids: Sequence[str]) -> list[tuple[str, Life]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 FOLDER = "arrow"
 """In the data folder, beside ``objects``."""
@@ -43,7 +43,15 @@ class CachedRows:
         return hashlib.sha256(key.encode()).hexdigest()[:40] + SUFFIX
 
 
-def cached(folder: Path, rows: CachedRows, write: Callable[[BinaryIO], None]) -> Path:
+class Named(Protocol):
+    """Rows that have a name for their file."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file, another one for other content."""
+
+
+def cached(folder: Path, rows: Named, write: Callable[[BinaryIO], None]) -> Path:
     """File of some rows, written where there is none that is whole.
 
     Of several processes that ask at once, one writes.

@@ -8,13 +8,18 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Settled, settle
+from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Rows, Settled, settle
 from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
 from outrider.dataops.datasets.references import name_of, open_if_any
-from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.datasets.versions import Provenance, Version
+from outrider.dataops.loaders.arrow_cache import FOLDER
+from outrider.dataops.loaders.indexed_rows import IndexedVersion
 from outrider.monitor.settings.model_sections import ModelSettings
 
 from .context import JobContext
+
+FEW_ROWS = 10_000
+"""Rows that are read faster than indexed."""
 
 
 def settled(
@@ -33,16 +38,17 @@ def settled(
     """
     stays = np.isin(batch.keys, list(corrected))
     fresh = batch.take(~stays)
-    learned: dict[str, Batch] = {}
-    judged: dict[str, Batch] = {}
+    learned: dict[str, Rows] = {}
+    judged: dict[str, Rows] = {}
     before = datasets.newest(connection, dataset)
     if before is not None:
         for name, part, among in (("train", "train", learned), ("held out", "held_out", judged)):
-            rows = datasets.read(connection, context.objects, before, part=part)
-            among[f"{before.id} {name}"] = rows.take(~np.isin(rows.keys, fresh.keys))  # those come again
+            rows = _rows(context, connection, before, part=part, without=fresh.keys)
+            among[f"{before.id} {name}"] = rows
     own = (*learned, *judged)
-    learned |= _newest(context, connection, settings.retrain.replay)
-    judged |= _newest(context, connection, settings.gate.held_out)
+    for reference, among in ((settings.retrain.replay, learned), (settings.gate.held_out, judged)):
+        if (version := open_if_any(connection, reference)) is not None:
+            among[version.id] = _rows(context, connection, version)
     found = settle(
         fresh,
         [origin for origin, known in zip(provenance, stays, strict=True) if not known],
@@ -55,6 +61,28 @@ def settled(
     known = [origin for origin, is_known in zip(provenance, stays, strict=True) if is_known]
     whole = Batch.concat([batch.take(stays), found.batch])
     return Settled(whole, [*known, *found.provenance], found.report)
+
+
+def _rows(
+    context: JobContext,
+    connection: Connection,
+    version: Version,
+    *,
+    part: str | None = None,
+    without: Sequence[str] = (),
+) -> Rows:
+    """Rows of a version, read at once where they are few, else by the indexes of its objects."""
+    if version.rows > FEW_ROWS:
+        return IndexedVersion(
+            connection,
+            context.objects,
+            version,
+            part=part,
+            without=without,
+            cache=context.settings.data_folder / FOLDER,
+        )
+    rows = datasets.read(connection, context.objects, version, part=part)
+    return rows.take(~np.isin(rows.keys, without))
 
 
 def imported_leaks(

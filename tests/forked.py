@@ -14,6 +14,7 @@ import ctypes
 import faulthandler
 import fcntl
 import functools
+import gc
 import importlib
 import inspect
 import json
@@ -178,6 +179,7 @@ def _serve(control: socket.socket) -> None:
         for module in order["needs"]:
             if not module.startswith("tests."):  # what changes the service is for this fork alone
                 importlib.import_module(module)
+        gc.freeze()  # else each fork looks for garbage in all of it, and gets pages of its own
         between, ours = os.pipe()
         if (pid := os.fork()) == 0:
             here = os.getpid()

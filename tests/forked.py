@@ -14,11 +14,13 @@ import ctypes
 import faulthandler
 import fcntl
 import functools
+import gc
 import importlib
 import inspect
 import json
 import os
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -109,13 +111,16 @@ class LightPopen(subprocess.Popen[bytes]):
 
 
 @contextlib.contextmanager
-def forks(*needs: str) -> Iterator[None]:
-    """Fork what ``subprocess`` is to run of ours meanwhile; a soak starts it as users do."""
+def forks(*needs: str, modules: Sequence[str] = WHOLE) -> Iterator[None]:
+    """Fork what ``subprocess`` is to run of ours meanwhile; a soak starts it as users do.
+
+    A fork of a process as small as itself (``modules=LIGHT``) costs a quarter.
+    """
     if IS_SOAK:
         yield
         return
     usual = subprocess.Popen._execute_child  # type: ignore[attr-defined]
-    _fork_with(nursery(WHOLE), needs)
+    _fork_with(nursery(modules), needs)
     try:
         yield
     finally:
@@ -174,6 +179,7 @@ def _serve(control: socket.socket) -> None:
         for module in order["needs"]:
             if not module.startswith("tests."):  # what changes the service is for this fork alone
                 importlib.import_module(module)
+        gc.freeze()  # else each fork looks for garbage in all of it, and gets pages of its own
         between, ours = os.pipe()
         if (pid := os.fork()) == 0:
             here = os.getpid()
@@ -206,8 +212,7 @@ def _be(order: dict[str, Any], fds: list[int]) -> None:
         if order["group"] != -1:
             os.setpgid(0, order["group"])
         os.chdir(order["cwd"])
-        os.environ.clear()
-        os.environ.update(order["env"])
+        _take_environment(order["env"])
         _take_fds(fds, order["fds"])
         _show(order["command"])
         if order["is_traced"]:
@@ -235,6 +240,17 @@ def _entered(module: str) -> int:
         if isinstance(ended.code, str):
             sys.stderr.write(f"{ended.code}\n")
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def _take_environment(wanted: dict[str, str]) -> None:
+    path = wanted.get("PYTHONPATH", "")
+    is_new_path = path != os.environ.get("PYTHONPATH", "")
+    os.environ.clear()
+    os.environ.update(wanted)
+    if is_new_path:
+        sys.path[1:1] = filter(None, path.split(os.pathsep))
+        sys.modules.pop("sitecustomize", None)
+        site.execsitecustomize()
 
 
 def _take_fds(fds: list[int], wanted: list[int]) -> None:

@@ -19,10 +19,13 @@ from typer.testing import CliRunner
 from outrider.cli import app
 from outrider.dataops.comparisons import Comparisons
 from tests.chat_server import chat_server
+from tests.forked import forks
 from tests.soak import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+OF_THE_MODELS = ("sklearn.datasets", "sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline")
+"""What the models of the examples import."""
 
 
 def commands(folder: str) -> list[list[str]]:
@@ -41,11 +44,16 @@ def python(arguments: Sequence[str], folder: Path) -> None:
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=PATIENCE_S)
 
 
+def outrider(arguments: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    with forks("outrider.commands.compare", *OF_THE_MODELS):
+        return subprocess.run(
+            [sys.executable, "-m", "outrider", *arguments],
+            cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+
+
 def compare(arguments: Sequence[str], folder: Path) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "outrider", *arguments, "--json"],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    done = outrider([*arguments, "--json"], folder)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -74,10 +82,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
 
 def kept_model(folder: Path) -> dict[str, Any]:
     """Model of a kept project, which ``check-config`` takes, and whose pairs wait for labels."""
-    done = subprocess.run(
-        [sys.executable, "-m", "outrider", "check-config", "--config", str(folder / "outrider.toml")],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    done = outrider(["check-config", "--config", "outrider.toml"], folder)
     assert done.returncode == 0, done.stderr
     pairs = [json.loads(line) for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {pair["right"] for pair in pairs} == {None}

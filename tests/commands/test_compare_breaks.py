@@ -1,6 +1,7 @@
 """Candidates of this machine that break: the verdict says so with counts, and what they answer is kept."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from tests.dataops.model_kinds import folders
+from tests.forked import LIGHT, forks
 
 MODELS = """
 import os
@@ -96,6 +98,12 @@ def compare(folder: Path, *candidates: str, options: list[str]) -> tuple[int, li
     done = CliRunner().invoke(app, ["compare", *named, *options, "--deterministic", "--json"])
     assert done.stdout, (done.stderr, done.exception)
     return done.exit_code, json.loads(done.stdout)["candidates"]
+
+
+@pytest.fixture(autouse=True)
+def _forks() -> Iterator[None]:
+    with forks(modules=LIGHT):
+        yield
 
 
 @pytest.fixture
@@ -220,7 +228,8 @@ def test_a_lora_with_a_planted_fault_differs_as_often_as_counted_over_the_whole_
     lines = (json.dumps({"id": str(at), "inputs": {"text": text}}) + "\n" for at, text in enumerate(said))
     (tmp_path / "texts.jsonl").write_text("".join(lines), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    code, found = compare(tmp_path, *shifts, options=["--production", "base", "--from", "texts.jsonl"])
+    with forks(*folders.NEEDS):
+        code, found = compare(tmp_path, *shifts, options=["--production", "base", "--from", "texts.jsonl"])
     assert code == 1
     assert [each["verdict"] for each in found] == ["different", "same"]
     true = float(((centred + shifts["faulty"] > 0) != (centred > 0)).float().mean())

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
+from tests.forked import forks
 from tests.scripted_server import Answer, Asked, Reply, ScriptedServer, scripted_server
 from tests.soak import PATIENCE_S
 
@@ -47,10 +48,11 @@ def prompts(folder: Path, count: int = 200) -> list[str]:
 
 
 def started(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "outrider", "compare", *arguments, "--json"],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    with forks("outrider.commands.compare"):
+        return subprocess.Popen(
+            [sys.executable, "-m", "outrider", "compare", *arguments, "--json"],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
 
 def until(happens: Callable[[], Any]) -> None:

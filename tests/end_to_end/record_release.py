@@ -28,7 +28,7 @@ def main() -> None:
     os.chdir(checkout)  # `python -m outrider` takes the package from here
     with tempfile.TemporaryDirectory() as folder:
         config = write_project(Path(folder, "project"))
-        with Service(config, env={"PYTHONPATH": str(checkout)}) as service:
+        with Service(config, is_started=True, env={"PYTHONPATH": str(checkout)}) as service:
             told = fill(service)
         data = config.parent / "outrider-data"
         (data / "told.json").write_text(json.dumps(told))

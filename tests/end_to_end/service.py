@@ -108,7 +108,7 @@ class Service:
     needs
         Modules that are imported once before it is forked, where it would import them again and again.
     env
-        Added to the environment of the service, which is then started too.
+        Added to the environment of the service.
     arguments
         Further ones of ``outrider serve``.
     """
@@ -126,7 +126,7 @@ class Service:
     ) -> None:
         self.config = config
         self.is_new = is_new
-        self.is_started = is_started or bool(env)
+        self.is_started = is_started
         self.needs = needs
         self.folder = folder or config.parent / "outrider-data"
         self.env = env

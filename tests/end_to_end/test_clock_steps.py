@@ -94,7 +94,7 @@ def test_a_real_service_judges_on_at_once_whenever_its_clock_is_set(tmp_path: Pa
                 is_first = block.kind == "step" or (is_first and not ids)
         return found
 
-    with Service(config, env=clock.env) as service:
+    with Service(config, is_started=True, env=clock.env) as service:
         send(service)
         labels = [{"model": "toy", "id": f"r{row}", "label": {"label": 1}} for row in range(5)]
         assert service.client.post("/v1/labels", json=labels).status_code == 202
@@ -111,7 +111,7 @@ def test_a_real_service_judges_on_at_once_whenever_its_clock_is_set(tmp_path: Pa
         assert "the clock of the service was set back by" in service.client.get("/m/toy").text
         assert service.count("late") == 0
     clock.set(-DAY)  # while nothing runs
-    with Service(config, env=clock.env) as service:
+    with Service(config, is_started=True, env=clock.env) as service:
         send(service)
         wait_until(lambda: flips(service) == expected(service), "all flips behind the restart", service)
         judged = expected(service)

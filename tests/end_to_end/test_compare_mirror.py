@@ -24,6 +24,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from outrider.commands.mirror_snippets import snippets
+from tests.forked import forks
 from tests.nginx import free_port, mirror_parts, nginx
 from tests.requirements import require_data
 from tests.soak import PATIENCE_S
@@ -181,7 +182,8 @@ def test_live_requests_give_verdicts_that_the_whole_stream_confirms(
             "--listen", str(listening), "--margin", str(MARGIN),
             *(word for text in named.values() for word in ("--candidate", text)),
         ]  # fmt: skip
-        comparing = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        with forks("outrider.commands.compare"):
+            comparing = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         stack.callback(comparing.kill)
         client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S))
         until = time.monotonic() + PATIENCE_S

@@ -20,7 +20,7 @@ from outrider.demo.loop import Loop
 from outrider.demo.readback import read_flags
 from tests.forked import TRAINING, forks
 from tests.prometheus import alerts_so_far, are_all_up, impatient, run_prometheus
-from tests.soak import PATIENCE_S, promised
+from tests.soak import IS_SOAK, PATIENCE_S, promised
 
 from .service import command_line, descendants, is_alive, wait_until
 
@@ -199,6 +199,7 @@ def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(
     assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
 
 
+@pytest.mark.skipif(not IS_SOAK, reason="half of the demo once more: make soak")
 def test_a_seed_repeats_flags_selection_and_digests(
     result: dict[str, Any], folder: Path, tmp_path: Path
 ) -> None:

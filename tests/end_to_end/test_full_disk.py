@@ -148,16 +148,16 @@ def test_a_journal_at_its_bound_is_refused_while_the_worker_goes_on(tmp_path: Pa
 
 DIE = """
 import os, sys
-if "outrider.monitor.intake" in sys.orig_argv:
-    from outrider.dataops.journal.journal import SqliteJournal
-    append = SqliteJournal.append
-    def die_once(journal, *arguments, **options):
-        try:
-            os.unlink(os.environ["TEST_DIE"])
-        except FileNotFoundError:
-            return append(journal, *arguments, **options)
-        raise SystemExit("the test ends the writer")
-    SqliteJournal.append = die_once
+from outrider.dataops.journal.journal import SqliteJournal
+append = SqliteJournal.append
+def die_once(journal, *arguments, **options):
+    try:
+        assert "outrider.monitor.intake" in sys.argv[0].replace("/", ".")
+        os.unlink(os.environ["TEST_DIE"])
+    except (AssertionError, FileNotFoundError):
+        return append(journal, *arguments, **options)
+    raise SystemExit("the test ends the writer")
+SqliteJournal.append = die_once
 """
 
 

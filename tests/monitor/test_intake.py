@@ -24,6 +24,7 @@ from outrider.monitor.client import Client
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.databases import place_database
+from tests.forked import forks
 from tests.keyrings import link_of
 from tests.soak import PATIENCE_S, promised
 
@@ -340,10 +341,12 @@ def test_the_schema_survives_a_restart(tmp_path: Path) -> None:
 def process(folder: Path, more: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The intake as the supervisor starts it; its URL."""
     config = write_config(folder, more)
-    with subprocess.Popen(
-        [sys.executable, "-m", "outrider.monitor.intake", "--config", str(config)],
-        stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.getcwd()},
-    ) as child:  # fmt: skip
+    with forks():
+        started = subprocess.Popen(
+            [sys.executable, "-m", "outrider.monitor.intake", "--config", str(config)],
+            stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.getcwd()},
+        )  # fmt: skip
+    with started as child:
         assert child.stderr is not None
         try:
             for line in child.stderr:

@@ -27,9 +27,11 @@ from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, NotFound
 from outrider.monitor.settings.config import load_settings
 from tests.databases import migrated_for
+from tests.soak import rounds
 
 from .stream_run import BATCH_ROWS, EPOCHS, stream_of
 
+KILLS = rounds(20, part=4)
 CONFIG = """
 [models.m]
 predictor = "model.py:predict"
@@ -319,15 +321,15 @@ def test_a_state_of_other_rows_or_settings_is_refused(arrow: Path, name: str) ->
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_run_killed_at_twenty_places_sees_the_rows_of_an_unbroken_one(
+def test_a_run_killed_anywhere_sees_the_rows_of_an_unbroken_one(
     arrow: Path, tmp_path: Path, ranks: int
 ) -> None:
     command = [sys.executable, "-m", "tests.dataops.loaders.stream_run", str(arrow), str(tmp_path)]
     done = subprocess.run(
-        [*command, str(ranks), "20", str(ranks)], capture_output=True, text=True, check=False
+        [*command, str(ranks), str(KILLS), str(ranks)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["20"]
+    assert done.stdout.split() == [str(KILLS)]
     for rank in range(ranks):
         found = [line.split() for line in (tmp_path / f"ids-{rank}").read_text().splitlines()]
         assert found == epochs(stream_of(arrow, rank, ranks)), f"rank {rank}"

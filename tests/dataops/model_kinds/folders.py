@@ -8,6 +8,8 @@ import torch
 
 from tests.requirements import require_package
 
+NEEDS = ("torch", "transformers.models.auto", "transformers.models.bert.modeling_bert")
+"""What a process imports for such a folder."""
 WORDS = (
     "a the film plot is was and not very good great fine bad dull awful "
     "ada bob paris rome lives in works for acme"

@@ -16,6 +16,7 @@ from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker
 from outrider.monitor.compare.embedder import TextEmbedder
 from outrider.monitor.compare.local_asker import BLOCK
 from tests.dataops.model_kinds import adapters, folders
+from tests.forked import LIGHT, forks
 from tests.requirements import require_package
 from tests.soak import PATIENCE_S
 
@@ -63,6 +64,12 @@ def labels(batch):
 def numbers(rows: int = 8) -> Batch:
     columns = {"inputs.x": np.arange(rows, dtype=np.float64), "outputs.value": np.zeros(rows)}
     return Batch.from_columns(columns, model="compare")
+
+
+@pytest.fixture(autouse=True)
+def _forks() -> Iterator[None]:
+    with forks(modules=LIGHT):
+        yield
 
 
 @contextmanager
@@ -134,11 +141,12 @@ def test_folder_and_adapter_over_it_answer_classes(tmp_path: Path) -> None:
     base = folders.save(tmp_path / "base", "BertForSequenceClassification", config)
     adapters.write_lora(base, tmp_path / "lora", seed=1)
     for name in ("base", "lora"):
-        made = asker_of(name, AskOptions(deadline_s=PATIENCE_S), production="base", folder=tmp_path)
-        try:
-            answers = made.ask(texts("the cat", "a dog"))
-        finally:
-            made.close()
+        with forks(*folders.NEEDS):
+            made = asker_of(name, AskOptions(deadline_s=PATIENCE_S), production="base", folder=tmp_path)
+            try:
+                answers = made.ask(texts("the cat", "a dog"))
+            finally:
+                made.close()
         assert answers.is_answered.all(), answers.why
         assert set(answers.outputs.column("outputs.label")) <= {"LABEL_0", "LABEL_1", "LABEL_2"}
         assert answers.outputs.tensor("outputs.probs").shape == (2, 3)
@@ -178,11 +186,12 @@ def test_record_that_ends_a_model_of_many_blocks_fails_alone(tmp_path: Path) -> 
 def test_folder_of_an_embedding_model_gives_a_vector_for_each_text(tmp_path: Path) -> None:
     tokenizer = folders.write_tokenizer(tmp_path / "embedding")
     folders.save(tmp_path / "embedding", "BertModel", folders.bert_config(len(tokenizer)))
-    made = TextEmbedder(local_asker("embedding", AskOptions(deadline_s=PATIENCE_S), folder=tmp_path))
-    try:
-        found = made.vectors(["the cat", "a dull film", "the cat", ""])
-    finally:
-        made.close()
+    with forks(*folders.NEEDS):
+        made = TextEmbedder(local_asker("embedding", AskOptions(deadline_s=PATIENCE_S), folder=tmp_path))
+        try:
+            found = made.vectors(["the cat", "a dull film", "the cat", ""])
+        finally:
+            made.close()
     assert found.shape == (4, 32)
     assert np.isfinite(found[:3]).all()
     assert np.array_equal(found[0], found[2])

@@ -94,8 +94,9 @@ def test_a_planted_difference_is_found_and_named(fault: str) -> None:
 
 
 def test_an_equal_talker_is_not_called_different() -> None:
-    words = Counter(compared("", 100 + at, 2000).standings[0].conclusion.word for at in range(rounds(50)))
-    assert words["different"] + words["worse"] + words["better"] <= (1 if rounds(50) == 50 else 0)
+    runs = rounds(50, part=25)
+    words = Counter(compared("", 100 + at, 2000).standings[0].conclusion.word for at in range(runs))
+    assert words["different"] + words["worse"] + words["better"] <= (1 if runs == 50 else 0)
 
 
 def test_a_side_without_calls_of_tools_calls_none() -> None:

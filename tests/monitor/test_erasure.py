@@ -25,10 +25,14 @@ from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.judges import Reply, store_replies, version_of
 from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
+from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
+from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
+from outrider.monitor.web.routes import web_routes
+from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places
 
@@ -268,6 +272,23 @@ def test_places_stay_and_the_others_are_judged_as_before(bench: Workbench) -> No
         assert dict(state.execute("SELECT seq, count(*) FROM record GROUP BY seq")) == {
             seq: count - 1 for seq, count in stored.items()
         }
+
+
+def test_readers_say_that_a_record_was_erased(bench: Workbench) -> None:
+    own = traffic(bench)
+    bench.work()
+    erase(bench, ErasureTarget((ENTITY,)))
+    again = Workbench(bench.config)
+    routers = [
+        read_routes(again.engine, again.journal, models=("toy",), health=dict),
+        web_routes(again.engine, again.journal, models=("toy",)),
+    ]
+    app = build_app(fault=lambda: None, routers=routers)
+    for path in (f"/v1/records/toy/{own[0]}", f"/m/toy/records/{own[0]}"):
+        answer = get(app, path)
+        assert (answer.status_code, "was erased; nothing more is stored of it" in answer.text) == (410, True)
+    assert get(app, "/v1/records/toy/nobody").status_code == 404
+    again.close()
 
 
 def test_flags_whose_windows_held_an_erased_record_are_told_apart(bench: Workbench) -> None:

@@ -170,7 +170,7 @@ def test_readers_say_expired(tmp_path: Path) -> None:
             web_routes(bench.engine, bench.journal, models=("toy",), health=lambda: {"worker": True}),
         ]
         app = build_app(fault=lambda: None, routers=routers)
-        for path, word in (("/v1/records/toy/a0", "has expired"), ("/m/toy/records/a0", "Expired")):
+        for path, word in (("/v1/records/toy/a0", "has expired"), ("/m/toy/records/a0", "has expired")):
             answer = get(app, path)
             assert answer.status_code == 410
             assert word in answer.text

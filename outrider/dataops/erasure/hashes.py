@@ -6,6 +6,9 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Connection
+
+from outrider.dataops.state.folder_secret import folder_of
 from outrider.dataops.whole_file import write_whole
 
 KEY_FILE = "key.erasures"
@@ -49,6 +52,16 @@ class HashKey:
     def _hash(self, *parts: str) -> bytes:
         text = "\0".join(parts).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=HASH_BYTES, key=self.secret).digest()
+
+
+def is_erased(connection: Connection, model: str, record_id: str) -> bool:
+    """Test for a record that was erased."""
+    folder = folder_of(connection)
+    if not (folder / KEY_FILE).exists():
+        return False
+    query = "SELECT 1 FROM erased_hash WHERE hash = ? AND kind = 'record'"
+    wanted = HashKey.of_folder(folder).record(model, record_id)
+    return connection.exec_driver_sql(query, (wanted,)).first() is not None
 
 
 def _sync(folder: Path) -> None:

@@ -38,8 +38,13 @@ def secret_of(folder: Path) -> bytes:
 
 def secret_beside(connection: Connection) -> bytes:
     """Secret of the folder in which the open database lies."""
+    return secret_of(folder_of(connection))
+
+
+def folder_of(connection: Connection) -> Path:
+    """Folder in which the open database lies."""
     (path,) = (row[2] for row in connection.exec_driver_sql("PRAGMA database_list") if row[1] == "main")
-    return secret_of(Path(path).parent)
+    return Path(path).parent
 
 
 def keyed_hash(secret: bytes, digest: bytes) -> bytes:

@@ -32,11 +32,11 @@ from outrider.monitor.queries.queries import (
     DatasetStay,
     FlagView,
     RecordView,
-    has_expired,
     list_flags,
     read_answer,
     read_flag,
     read_record,
+    why_gone,
 )
 
 AssertionFacts: TypeAlias = Annotated[
@@ -180,8 +180,8 @@ class ReadApi:
         """A record with its payload, flags, labels, live tests and dataset versions."""
         self._check(model)
         view = read_record(self._engine, model, record_id)
-        if view is None and has_expired(self._engine, model, record_id):
-            raise ProblemError(problem(410, f"record {record_id!r} of model {model!r} has expired"))
+        if view is None and (why := why_gone(self._engine, model, record_id)):
+            raise ProblemError(problem(410, f"record {record_id!r} of model {model!r} {why}"))
         if view is None:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)

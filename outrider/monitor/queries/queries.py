@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection, Row
 
 from outrider.assertions.typed_text import is_wrong, plain_text
 from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.erasure.hashes import is_erased
 from outrider.dataops.flags.reviews import reviews_of
 from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.ledger import answers as stored
@@ -247,10 +248,13 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
         )
 
 
-def has_expired(engine: Engine, model: str, record_id: str) -> bool:
-    """Test for a record whose rows have gone for their age."""
+def why_gone(engine: Engine, model: str, record_id: str) -> str:
+    """Reason why a record that came is no more; empty for any other."""
     with engine.connect() as connection:
-        return bool(expired_ids(connection, model, [record_id]))
+        if is_erased(connection, model, record_id):
+            return "was erased; nothing more is stored of it"
+        is_expired = bool(expired_ids(connection, model, [record_id]))
+    return "has expired: storage.keep_rows_days have passed" if is_expired else ""
 
 
 def read_answer(

@@ -19,7 +19,7 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.queries import has_expired, read_record
+from outrider.monitor.queries.queries import read_record, why_gone
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 
 from .frame import PageFrame
@@ -105,10 +105,8 @@ class PageForms:
         if self._labels is None or model not in self._frame.configured:
             raise ProblemError(problem(404, f"there is no model {model!r} under watch", field="model"))
         if read_record(self._engine, model, record_id) is None:
-            if has_expired(self._engine, model, record_id):
-                raise ProblemError(
-                    problem(410, f"record {record_id!r} of {model} has expired", field="record")
-                )
+            if why := why_gone(self._engine, model, record_id):
+                raise ProblemError(problem(410, f"record {record_id!r} of {model} {why}", field="record"))
             raise ProblemError(problem(404, f"{model} has no record {record_id!r}", field="record"))
         back = record_link(model, record_id)
         try:

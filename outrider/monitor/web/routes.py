@@ -199,9 +199,10 @@ class WebPage:
     def record(self, request: Request, model: str, record_id: str) -> Response:
         """Page of one record."""
         view = queries.read_record(self._engine, model, record_id)
-        if view is None and queries.has_expired(self._engine, model, record_id):
-            text = f"Record {record_id!r} of {model} has expired: storage.keep_rows_days have passed."
-            return self._frame.message("Expired", text, status=410, model=model)
+        if view is None and (why := queries.why_gone(self._engine, model, record_id)):
+            return self._frame.message(
+                "Gone", f"Record {record_id!r} of {model} {why}.", status=410, model=model
+            )
         if view is None:
             return self._frame.message("Not found", f"{model} has no record {record_id!r}.", model=model)
         payload = self._blocks.record(view.seq, view.row)

@@ -276,7 +276,7 @@ def test_recorded_answers_of_redacted_records_are_not_compared(tmp_path: Path) -
     traffic = Traffic([path])
     rows = [row for batch in traffic for row in batch.to_records()]
     assert [row.get("outputs") for row in rows] == [None, {"answer": "b"}]
-    assert traffic.funnel()["came_redacted"] == 1
+    assert traffic.funnel()["came redacted"] == 1
 
 
 def test_record_redacts_tables_by_kind_path_and_whole() -> None:

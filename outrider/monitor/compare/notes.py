@@ -32,7 +32,7 @@ def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
         yield f"{run.unrecorded:,} records hold no answer of production: name --production to ask it"
     if funnel.get("seen") == 0:
         yield "the traffic holds no record"
-    if came := funnel.get("came_redacted"):
+    if came := funnel.get("came redacted"):
         yield f"{came:,} records came redacted: what production answered to them then is not compared"
     if redacted := funnel.get("redacted"):
         yield f"dropped or redacted: {', '.join(redacted)}"

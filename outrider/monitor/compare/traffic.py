@@ -97,7 +97,7 @@ class Traffic:
             "askable": self._askable,
             "reasons": [{"reason": why, "count": count} for why, count in self._not_asked.most_common()],
             "lines": self._lines,
-            "came_redacted": self._came_redacted,
+            "came redacted": self._came_redacted,
             "redacted": sorted(self._redaction.found),
             "not_redacted": sorted(self._redaction.names - self._redaction.found),
         }

@@ -36,6 +36,7 @@ from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places
 
+from . import payload_project
 from .workbench import Workbench
 
 ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "device-zq7f33"
@@ -225,6 +226,31 @@ def test_a_name_that_is_an_id_of_another_model_erases_nothing_of_that(bench: Wor
     assert found == [("other", twin, f"about {twin}"), ("toy", "[erased]", "about [erased]")]
     with SqliteJournal(bench.settings.data_folder / "journal.db", read_only=True) as journal:
         assert [has_row(read_rows(block.payload), 0) for block in journal.read(0)] == [False, True, True]
+
+
+def test_a_text_that_came_as_a_payload_is_found_where_it_is_quoted(tmp_path: Path) -> None:
+    bench = Workbench(payload_project.write_project(tmp_path / "project"))
+    dark = payload_project.inline(payload_project.encoded(0.2))
+    texts = {"mine": "zq7f letter of mine", "yours": "a common letter", "ours": "a common letter"}
+    payload_project.feeder(bench)(
+        *(
+            {"id": id_, "inputs": {"image": dark, "note": payload_project.inline(text.encode())}}
+            for id_, text in texts.items()
+        )
+    )
+    bench.work()
+    bench.execute(
+        "INSERT INTO incident (id, model, assertion, slice, status, opened_us, last_flag_us,"
+        " muted_until_us, flags, level, first_record, note)"
+        " VALUES ('i', 'toy', 'a', '', 'open', 1, 1, 0, 1, 'error', '',"
+        " 'he wrote: zq7f letter of mine; she: a common letter')"
+    )
+    erase(bench, ErasureTarget(records=("mine", "yours")))
+    folder = bench.settings.data_folder
+    assert places(folder, needles("zq7f letter")) == []
+    with sqlite3.connect(folder / "state.db") as state:
+        (note,) = state.execute("SELECT note FROM incident").fetchone()
+    assert note == "he wrote: [erased]; she: a common letter"
 
 
 def test_two_erasures_that_wait_are_both_carried_out(bench: Workbench) -> None:

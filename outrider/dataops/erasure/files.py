@@ -135,12 +135,10 @@ def _clean_project(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
     if not path.is_file():
         return 0
     if path.name == REPORT:
-        before = path.read_bytes()
-        gone = _clean_comparison(path, quoted, dry_run=dry_run)
-        if path.read_bytes() != before:
-            for page in PAGES:
+        if not dry_run and quoted.cleaned(path.read_text(encoding="utf-8")) is not None:
+            for page in PAGES:  # first: once the report is clean nobody could tell
                 path.with_name(page).unlink(missing_ok=True)
-        return gone
+        return _clean_comparison(path, quoted, dry_run=dry_run)
     lines = path.read_text(encoding="utf-8").splitlines()
     left = [line for line in lines if quoted.cleaned(line) is None]
     if len(left) < len(lines) and not dry_run:

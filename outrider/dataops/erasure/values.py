@@ -13,6 +13,8 @@ from outrider.assertions.batch_schema import PARTS, REST
 
 LEAST_LETTERS = 6
 """Shorter texts are quoted by chance."""
+MOST_BYTES = 4096
+"""Longer payloads are quoted as a whole by nothing."""
 LEAST_DIGITS = 7
 """Of numbers, point and sign included: 1234567 or -0.7312 tell, 0.5 does not."""
 
@@ -25,6 +27,9 @@ def telling_values(table: pa.RecordBatch) -> set[str]:
     >>> row = {"inputs.note": ["call 555 now"], "inputs.x": [0.123456], "attrs.device": ["web"]}
     >>> sorted(telling_values(pa.record_batch(row)))
     ['0.123456', 'call 555 now']
+    >>> payload = [{"bytes": b"a letter to somebody"}, {"bytes": bytes([255, 0])}]
+    >>> telling_values(pa.record_batch({"inputs.letter": payload}))
+    {'a letter to somebody'}
     """
     found: set[str] = set()
     for name, column in _own(table):
@@ -71,8 +76,20 @@ def leaves(column: pa.Array) -> Iterator[pa.Array]:
         yield from leaves(column.items)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         yield from leaves(column.flatten())
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        yield _texts_of(column)
     elif _is_text(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind):
         yield column
+
+
+def _texts_of(column: pa.Array) -> pa.Array:
+    """Texts among the bytes of a column."""
+    short = column.filter(pc.less_equal(pc.binary_length(column), MOST_BYTES))
+    try:
+        return short.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = (value.decode(errors="replace") for value in short.drop_null().unique().to_pylist())
+        return pa.array([text for text in decoded if "\N{REPLACEMENT CHARACTER}" not in text], pa.string())
 
 
 def _own(table: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:

@@ -221,8 +221,8 @@ def compare(
 
     with ExitStack() as stack:
         stack.callback(run.close)
-        questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed))
         stop = stack.enter_context(_until_stopped())
+        questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed, stop))
         live = stack.enter_context(live_report(model, config, report))
         if page:
             stack.enter_context(_page_of(lambda: report().found, run.label))
@@ -295,6 +295,7 @@ def _traffic(
     config: Path | None,
     taken: Mapping[str, Sequence[str]],
     seed: int,
+    stop: threading.Event,
 ) -> "Iterator[Traffic | DrawnTraffic]":
     """Questions of files, of a mirror, or of a running service."""
     from outrider.monitor.compare.drawn_order import DrawnTraffic
@@ -302,7 +303,7 @@ def _traffic(
     from outrider.monitor.compare.traffic import Traffic
 
     if files is not None:
-        yield DrawnTraffic(Traffic(files, **taken), seed)
+        yield DrawnTraffic(Traffic(files, **taken), seed, stop=stop)
     elif model is not None:
         yield FollowedTraffic(_paced(following_tables(connect(config), model)), model, **taken)
     else:

@@ -10,6 +10,8 @@ from outrider.monitor.intake.protocols.chat_columns import canonical, content_te
 
 _ANSWERS, _SETTINGS = ("assistant", "model"), ("system", "developer")
 _ADDED = b"\0"
+_LENGTHS = 4096
+"""Lengths that are told apart."""
 
 
 class _Message(msgspec.Struct):
@@ -47,12 +49,12 @@ class Conversations:
     """
 
     def __init__(self) -> None:
-        self._through: dict[bytes, list[int]] = {}
-        """Conversations by beginning, in order of appearance."""
-        self._free: dict[tuple[bytes, int], int] = {}
+        self._through: dict[int, int | list[int]] = {}
+        """Conversation by beginning, or all of them in order of appearance."""
+        self._free: dict[tuple[int, int], int] = {}
         """By beginning and length: place of the first of them that may lack a request of this length."""
-        self._taken: set[tuple[int, int]] = set()
-        """Conversations with the lengths of their requests."""
+        self._taken: set[int] = set()
+        """Conversations with the lengths of their requests, as one number."""
         self._count = 0
 
     def name(self, body: bytes | str) -> str | None:
@@ -75,26 +77,34 @@ class Conversations:
         if found is None:
             found = self._count = self._count + 1
         for each in beginnings[shared + 1 :]:
-            self._through.setdefault(each, []).append(found)
-        self._taken.add((found, length))
+            self._note(each, found)
+        self._taken.add(_LENGTHS * found + length)
         return f"chat {found - 1}"
 
-    def _of(self, beginning: bytes, length: int) -> int | None:
+    def _note(self, beginning: int, conversation: int) -> None:
+        there = self._through.setdefault(beginning, conversation)
+        if isinstance(there, list):
+            there.append(conversation)
+        elif there != conversation:
+            self._through[beginning] = [there, conversation]
+
+    def _of(self, beginning: int, length: int) -> int | None:
         """First conversation with this beginning that has no request of this length."""
         there = self._through.get(beginning)
         if there is None:
             return None
+        there = there if isinstance(there, list) else [there]
         at = self._free.get((beginning, length), 0)
-        while at < len(there) and (there[at], length) in self._taken:
+        while at < len(there) and _LENGTHS * there[at] + length in self._taken:
             at += 1
-        if at:
+        if at and len(there) > 1:
             self._free[beginning, length] = at
         return there[at] if at < len(there) else None
 
 
-def _beginnings(messages: Sequence[_Message]) -> tuple[list[bytes], int]:
+def _beginnings(messages: Sequence[_Message]) -> tuple[list[int], int]:
     """Digests of what was asked up to each answer, and number of messages without settings."""
-    found: list[bytes] = []
+    found: list[int] = []
     digest, is_open, length, asked = hashlib.blake2b(digest_size=8), False, 0, 0
     for each in messages:
         if each.role in _SETTINGS:
@@ -104,11 +114,11 @@ def _beginnings(messages: Sequence[_Message]) -> tuple[list[bytes], int]:
             digest.update(_text(each.content).encode("utf-8", "replace") + _ADDED)
             is_open, asked = True, length
         elif is_open:
-            found.append(digest.digest())
+            found.append(int.from_bytes(digest.digest()))
             is_open = False
     if is_open:
-        found.append(digest.digest())
-    return found, asked
+        found.append(int.from_bytes(digest.digest()))
+    return found, min(asked, _LENGTHS - 1)
 
 
 def _text(content: Any) -> str:

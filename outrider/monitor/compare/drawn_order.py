@@ -2,6 +2,7 @@
 
 import mmap
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -35,10 +36,12 @@ class DrawnTraffic:
     ----------
     seed
         Of the draw: the same files and seed give the same order.
+    stop
+        Ends the reading once it is set: what was read by then is asked.
     """
 
-    def __init__(self, traffic: Traffic, seed: int = 0) -> None:
-        self._traffic, self._seed = traffic, seed
+    def __init__(self, traffic: Traffic, seed: int = 0, *, stop: threading.Event | None = None) -> None:
+        self._traffic, self._seed, self._stop = traffic, seed, stop or threading.Event()
         self._further = 0
 
     def __iter__(self) -> Iterator[Batch]:
@@ -54,6 +57,8 @@ class DrawnTraffic:
                 stored = _StoredQuestions(file)
                 for batch in self._traffic:
                     stored.add(batch)
+                    if self._stop.is_set():
+                        break
                 stored.map()
         except OSError as error:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,14 @@ def test_a_folder_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     with pytest.raises(ConfigError, match="TMPDIR"):
         list(DrawnTraffic(Traffic([tmp_path / "a.parquet"])))
+
+
+def test_reading_that_is_stopped_keeps_what_was_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"inputs.x": range(5 * ROWS)}), tmp_path / "a.parquet")
+    stop = threading.Event()
+    drawn = DrawnTraffic(Traffic([tmp_path / "a.parquet"]), stop=stop)
+    stop.set()
+    assert sum(batch.rows for batch in drawn) == ROWS
 
 
 def test_no_record_gives_no_batch(tmp_path: Path) -> None:

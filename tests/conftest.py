@@ -19,9 +19,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A loaded machine is slow, not wrong: no test fails for the time it takes. The same examples each time tell
 # of a change, not of luck; a soak looks for others.
-_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100))
 settings.register_profile("test", _CALM, derandomize=True)
-settings.register_profile("soak", _CALM, max_examples=examples(100))
+settings.register_profile("soak", _CALM)
 settings.load_profile("soak" if IS_SOAK else "test")
 
 LONGEST = (

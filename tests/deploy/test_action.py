@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tests.requirements import require_program
@@ -21,6 +23,22 @@ ROOT = Path(__file__).parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 DECIDED, FEW = "--deterministic", "--deterministic\n--until=20"
+MODELS = """
+import numpy as np
+
+
+def production(batch):
+    return {"label": np.where(batch.column("inputs.radius") > 0, "malignant", "benign").astype(object)}
+
+
+def twin(batch):
+    return production(batch)
+
+
+def linear(batch):
+    is_large = batch.column("inputs.radius") + batch.column("inputs.texture") / 4 > 0
+    return {"label": np.where(is_large, "malignant", "benign").astype(object)}
+"""
 GH = """#!{python}
 import json, pathlib, subprocess, sys
 file = pathlib.Path({file!r})
@@ -109,9 +127,12 @@ class Runner:
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recorded traffic beside the models of the pull request, and of the branch that it is for."""
     folder = tmp_path_factory.mktemp("models")
-    shutil.copytree(ROOT / "examples" / "compare_models", folder / "pr")
-    subprocess.run([sys.executable, "record.py"], cwd=folder / "pr", check=True, timeout=PATIENCE_S)
-    shutil.copytree(ROOT / "examples" / "compare_models", folder / "pr" / "base")
+    (folder / "pr" / "base").mkdir(parents=True)
+    for place in (folder / "pr", folder / "pr" / "base"):
+        (place / "models.py").write_text(MODELS, encoding="utf-8")
+    random = np.random.default_rng(0)
+    inputs = {f"inputs.{name}": random.normal(size=20_000) for name in ("radius", "texture")}
+    pd.DataFrame(inputs).to_parquet(folder / "pr" / "traffic.parquet")
     return folder
 
 

@@ -7,6 +7,7 @@ their hard bound, ``is_whole`` for pages and queries too; answered with its pid 
 """
 
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -63,6 +64,7 @@ def answer(value: Any) -> None:
 def main() -> None:
     """Fork and reap until stdin ends."""
     logging.disable(logging.WARNING)
+    gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:

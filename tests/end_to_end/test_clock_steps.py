@@ -13,12 +13,11 @@ from outrider.dataops.state.database import open_database
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.worker.replay import replay, stretch
 from tests.requirements import require_program
-from tests.soak import rounds
 
 from .service import CONFIG, Service, wait_until, write_project
 
 HOUR, DAY = 3600, 86_400
-STEPS = (8 * DAY, -8 * DAY, HOUR, -HOUR, DAY, -DAY)[: rounds(6, part=3)]
+STEPS = (HOUR, -HOUR, DAY, -DAY, 8 * DAY, -8 * DAY)
 STORAGE = "\n[storage]\nkeep_days = 7\nkeep_around_rows = 0\n"
 SLEEP = """
 import threading

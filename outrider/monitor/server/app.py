@@ -65,6 +65,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 _LOAD_S = 30.0
 """How long a request waits for queries and pages, which are there within seconds of the first record."""
+_DOCUMENT = "/openapi.json"
 _UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
 
 
@@ -130,9 +131,14 @@ def build_app(
         version="1",
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         responses=_PROBLEMS,
         dependencies=[Depends(_check_query)],
     )
+
+    @app.get(_DOCUMENT, include_in_schema=False)
+    def document() -> Response:  # in a thread: the first one is worked out, records go on meanwhile
+        return JSONResponse(app.openapi())
 
     @app.get("/healthz", tags=["service"])
     async def healthz() -> Liveness:
@@ -193,7 +199,7 @@ class _UntilLoaded:
         if scope["type"] != "http":
             return True
         is_known = any(route.matches(scope)[0] is Match.FULL for route in self._api.router.routes)
-        return is_known and scope["path"] != self._api.openapi_url
+        return is_known and scope["path"] != _DOCUMENT
 
 
 async def _check_query(request: Request) -> None:

@@ -231,7 +231,6 @@ class ServerProcess:
             raise
         self._api.openapi_schema = None
         self._api.is_loading, self._api.load_fault = False, None
-        self._api.openapi()  # here: the first who asks would hold up the event loop, and with it records
 
     def start_expiry(self, stop: threading.Event) -> None:
         """Start payload expiry by the database, imported behind the routers."""

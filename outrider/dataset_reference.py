@@ -125,7 +125,7 @@ def _rows_of_service(
 
     rows = CachedRows(name, number, digest, part, columns)
     place = cache or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "outrider" / FOLDER
-    return MappedRows(_said(name, number, part), digest, cached(place, rows, write), columns)
+    return MappedRows(_said(name, number, part), digest, cached(place, rows.name, write), columns)
 
 
 def _rows_of_folder(
@@ -146,7 +146,7 @@ def _rows_of_folder(
             file.writelines(ipc_stream(rows.schema, rows))
 
         rows = CachedRows(version.dataset, version.number, version.digest, part)
-        path = cached(cache or data / FOLDER, rows, write)
+        path = cached(cache or data / FOLDER, rows.name, write)
     said = _said(version.dataset, version.number, part)
     return MappedRows(said, version.digest, path, columns)
 

@@ -11,7 +11,7 @@ from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound, nearest
 
 from .stored_rows import VersionRows
-from .versions import Version, get, schema_of, stored_rows
+from .versions import Version, content, schema_of, stored_rows
 
 BATCH_ROWS = 8192
 
@@ -35,19 +35,9 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches in :func:`~outrider.dataops.datasets.versions.read`'s order, none of them empty."""
         for stored in self._stored:
-            data = self._content(stored.sha256)
+            data = content(self._engine, self._objects, self.version, stored.sha256)
             for table in stored.pieces(data, self.schema, self._batch_rows):
                 yield from table.combine_chunks().to_batches()
-
-    def _content(self, sha256: str) -> memoryview:
-        try:
-            return self._objects.mapped(sha256)
-        except NotFound as error:
-            with self._engine.connect() as connection:
-                get(connection, self.version.dataset, self.version.digest)  # raises where rows were erased
-            raise NotFound(
-                f"{self.version.id}: {error}; open it again: its file was written anew, or is lost"
-            ) from None
 
 
 def scan(

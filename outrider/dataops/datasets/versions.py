@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Connection, Select, bindparam, func, or_, select
+from sqlalchemy import BindParameter, Connection, Engine, Select, bindparam, func, or_, select
 from sqlalchemy.sql import ColumnElement
 
 from outrider.assertions import Batch
@@ -220,7 +220,7 @@ def schema_of(connection: Connection, objects: ObjectStore, version: Version) ->
     first = connection.execute(_files(version).limit(1)).first()
     if first is None:
         raise NotFound(f"{version.id} has no file in the database; restore a backup that has it")
-    return schema_of_file(_content(objects, version, first.sha256))
+    return schema_of_file(content(connection.engine, objects, version, first.sha256))
 
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
@@ -289,7 +289,7 @@ def read_table(
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part, since=since)
-    tables = [one.read(_content(objects, version, one.sha256), schema) for one in stored]
+    tables = [one.read(content(connection.engine, objects, version, one.sha256), schema) for one in stored]
     return pa.concat_tables([empty_table(schema), *tables])
 
 
@@ -325,7 +325,9 @@ def take(
         chosen = [found[ids[row]] for row in rows]
         runs = [run for file in {file for file, _, _ in chosen} for run in _runs(files[file])]
         places = [(file, at) for file, at, _ in chosen]
-        table = conform(rows_at(_content(objects, version, sha256), runs, places, schema.names), schema)
+        table = conform(
+            rows_at(content(connection.engine, objects, version, sha256), runs, places, schema.names), schema
+        )
         labels = {row: told for row, (_, _, told) in enumerate(chosen) if told is not None}
         tables.append(with_labels(table, labels))
         order += rows
@@ -552,12 +554,15 @@ def _files(version: Version) -> Select[Any]:
     return query.order_by(_FILE.c.file)
 
 
-def _content(objects: ObjectStore, version: Version, sha256: str) -> memoryview:
+def content(engine: Engine, objects: ObjectStore, version: Version, sha256: str) -> memoryview:
+    """Bytes of an object of the version; raises Erased where rows went meanwhile."""
     try:
         return objects.mapped(sha256)
     except NotFound as error:
+        with engine.connect() as connection:  # what the caller reads may be of before the erasure
+            _check_erased(connection, version.dataset, version.digest)
         raise NotFound(
-            f"{version.id}: {error}; rows were erased from it just now (read it again), or its file is lost"
+            f"{version.id}: {error}; open it again: its file was written anew, or is lost"
         ) from None
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 FOLDER = "arrow"
 """In the data folder, beside ``objects``."""
@@ -43,20 +43,17 @@ class CachedRows:
         return hashlib.sha256(key.encode()).hexdigest()[:40] + SUFFIX
 
 
-class Named(Protocol):
-    """Rows that have a name for their file."""
-
-    @property
-    def name(self) -> str:
-        """Name of the file, another one for other content."""
-
-
-def cached(folder: Path, rows: Named, write: Callable[[BinaryIO], None]) -> Path:
+def cached(folder: Path, name: str, write: Callable[[BinaryIO], None]) -> Path:
     """File of some rows, written where there is none that is whole.
 
     Of several processes that ask at once, one writes.
+
+    Parameters
+    ----------
+    name
+        Of the file, another one for other content.
     """
-    path = folder / rows.name
+    path = folder / name
     if not _is_whole(path):
         folder.mkdir(parents=True, exist_ok=True)
         with _one_writer(path):

@@ -1,4 +1,4 @@
-"""Index of the rows of a stored object, for the search of leaks.
+"""Index of a stored object's rows for the leak search.
 
 A row has hashes of entity and inputs, and marks: 16 bits of each hash of its texts, or its places on random
 projections (:mod:`~outrider.dataops.datasets.near_texts`, :mod:`~outrider.dataops.datasets.near_values`). In
@@ -92,7 +92,7 @@ class Shard:
         self.entities = np.where(self._column("has_entity"), self.units, np.uint64(0))
 
     def equal(self, kind: str, wanted: UInts) -> Rows:
-        """Rows whose ``unit`` or ``digest`` is one of some, which are sorted and not 0."""
+        """Rows with a wanted ``unit`` or ``digest``; sorted, none 0."""
         keys, order = self._column(f"{kind}_sorted"), self._column(f"{kind}_order")
         first, last = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
         held = np.flatnonzero(last > first)
@@ -171,7 +171,7 @@ def open_index(
     def write(file: BinaryIO) -> None:
         _write(file, of, data, rows, grid)
 
-    return LeakIndex(cached(cache, of, write), of.model)
+    return LeakIndex(cached(cache, of.name, write), of.model)
 
 
 def marks_of(side: LeakSide, grid: Mapping[str, float]) -> Marks:
@@ -184,7 +184,7 @@ def marks_of(side: LeakSide, grid: Mapping[str, float]) -> Marks:
 
 
 def likeness(one: NDArray[np.uint16], other: NDArray[np.uint16], *, is_text: bool) -> NDArray[np.float64]:
-    """Likeness of each pair by their marks; -inf where they are too far apart."""
+    """Likeness of pairs by marks; -inf beyond reach."""
     found = np.empty(len(one))
     for start in range(0, len(one), _STEP_PAIRS):
         ours, theirs = one[start : start + _STEP_PAIRS], other[start : start + _STEP_PAIRS]

@@ -249,7 +249,7 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
 
 
 def why_gone(engine: Engine, model: str, record_id: str) -> str:
-    """Reason why a record that came is no more; empty for any other."""
+    """Reason why a known record is gone; empty for any other."""
     with engine.connect() as connection:
         if is_erased(connection, model, record_id):
             return "was erased; nothing more is stored of it"

@@ -181,7 +181,7 @@ def test_rows_that_end_too_early_are_no_cache(tmp_path: Path) -> None:
         file.write(b"half of it")
 
     with pytest.raises(OSError, match="ended too early"):
-        cached(tmp_path, of, half)
+        cached(tmp_path, of.name, half)
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".lock"]
 
 

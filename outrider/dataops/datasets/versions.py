@@ -555,7 +555,7 @@ def _files(version: Version) -> Select[Any]:
 
 
 def content(engine: Engine, objects: ObjectStore, version: Version, sha256: str) -> memoryview:
-    """Bytes of an object of the version; raises Erased where rows went meanwhile."""
+    """Bytes of a version's object; Erased where rows went meanwhile."""
     try:
         return objects.mapped(sha256)
     except NotFound as error:

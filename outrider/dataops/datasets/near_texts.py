@@ -150,7 +150,7 @@ def _digest(text: str) -> int:
 
 
 def band_keys(signatures: NDArray[Any], band: int) -> UInts:
-    """Key of each row in a band: a hash of its hashes there."""
+    """Key of each row in a band."""
     keys = np.full(len(signatures), band, dtype=np.uint64)
     for column in range(band * BAND_HASHES, (band + 1) * BAND_HASHES):
         keys = mix(keys ^ signatures[:, column].astype(np.uint64))

@@ -43,7 +43,7 @@ class CachedRows:
         return hashlib.sha256(key.encode()).hexdigest()[:40] + SUFFIX
 
 
-class Named(Protocol):
+class NamedRows(Protocol):
     """Rows that have a name for their file."""
 
     @property
@@ -51,7 +51,7 @@ class Named(Protocol):
         """Name of the file, another one for other content."""
 
 
-def cached(folder: Path, rows: Named, write: Callable[[BinaryIO], None]) -> Path:
+def cached(folder: Path, rows: NamedRows, write: Callable[[BinaryIO], None]) -> Path:
     """File of some rows, written where there is none that is whole.
 
     Of several processes that ask at once, one writes.

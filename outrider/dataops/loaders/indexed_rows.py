@@ -1,4 +1,4 @@
-"""Rows of a version, searched for leaks by the indexes of its objects.
+"""Rows of a version, searched for leaks by index.
 
 New rows ask for rows with equal entities or inputs and for those beside them in a bucket; only the few that
 may match are read, so that a commit costs as much in a large dataset as in a small one.
@@ -72,7 +72,7 @@ class _Sample:
 
 
 class IndexedVersion:
-    """Rows of a version, of which only those are read that may match.
+    """Rows of a version, of which only possible matches are read.
 
     Parameters
     ----------
@@ -122,7 +122,10 @@ class IndexedVersion:
         return self._side(name, new, None)
 
     def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Mask of the entities, or ids of rows without any, that are there; once rows were searched."""
+        """Mask of known entities, or of known ids without an entity.
+
+        Asked once new rows were searched.
+        """
         wanted = row_hashes(pa.array(units.astype(str), pa.string()), "entity")
         found = [np.empty(0, np.uint64)]
         for one in self._opened:
@@ -288,7 +291,9 @@ class _Search:
                 found.append(_codes(at, shard, rows))
         self.exact = np.unique(np.concatenate([*found, *same]))
         values, many = np.unique(np.concatenate(counts), return_counts=True)
-        return np.isin(digests, values if self._own is None else values[many > 1]) & (digests != 0)
+        is_equal: NDArray[np.bool_] = np.isin(digests, values if self._own is None else values[many > 1])
+        is_equal &= digests != 0
+        return is_equal
 
     def near(self, is_equal: NDArray[np.bool_]) -> Codes:
         """Codes of the closest rows of those that have no equal one."""

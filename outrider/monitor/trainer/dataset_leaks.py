@@ -43,7 +43,7 @@ def settled(
     before = datasets.newest(connection, dataset)
     if before is not None:
         for name, part, among in (("train", "train", learned), ("held out", "held_out", judged)):
-            rows = _rows(context, connection, before, part=part, without=fresh.keys)
+            rows = _rows(context, connection, before, part=part, without=fresh.keys.tolist())
             among[f"{before.id} {name}"] = rows
     own = (*learned, *judged)
     for reference, among in ((settings.retrain.replay, learned), (settings.gate.held_out, judged)):
@@ -82,7 +82,7 @@ def _rows(
             cache=context.settings.data_folder / FOLDER,
         )
     rows = datasets.read(connection, context.objects, version, part=part)
-    return rows.take(~np.isin(rows.keys, without))
+    return rows.take(~np.isin(rows.keys, np.asarray(without, dtype=object)))
 
 
 def imported_leaks(

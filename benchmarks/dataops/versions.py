@@ -203,15 +203,15 @@ def grow(folder: Path, path: Path) -> None:
     )
     fresh = rows_of(APPENDED, 3, "grown-")
     store.change(rows_of(1, 4, "first-"))  # what a process loads once is not of the commit
-    before = _status("VmRSS")
+    before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     store.change(fresh)
     store.change(known.slice(0, 0), removed=known.column("id").slice(0, CHANGED).to_pylist())
     store.change(other, source="expert")
-    print((_status("VmHWM") - before) / 1000)
+    print((status("VmHWM") - before) / 1000)
 
 
-def _status(name: str) -> int:
+def status(name: str) -> int:
     """Kilobytes that the kernel tells of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(name)).split()[1])

@@ -39,7 +39,7 @@ class LeakReport(TypedDict):
 
 
 class IndexedRows(Protocol):
-    """Rows of a version; rows without a possible match stay unread."""
+    """Rows of a version, searched by an index instead of being read."""
 
     @property
     def rows(self) -> int:
@@ -53,7 +53,7 @@ class IndexedRows(Protocol):
         """Side of the rows that may match new ones."""
 
     def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Mask of the known entities, or of ids without one."""
+        """Mask of known entities, or of known ids without an entity."""
 
 
 Rows: TypeAlias = Batch | IndexedRows

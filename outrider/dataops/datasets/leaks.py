@@ -72,7 +72,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Side with only the rows that may match others."""
+    """Side of which only possible matches were read."""
 
     rows: int
     sample: Batch
@@ -181,7 +181,10 @@ def sides(batches: Mapping[str, Batch], declared: Sequence[str] = ()) -> list[Le
 def compared(
     batches: Collection[Batch], declared: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Inputs to compare by, sorted, and the texts among them."""
+    """Inputs by which sides are compared, and columns with texts.
+
+    Both are full names, the inputs sorted.
+    """
     names = [{name for name in batch.names if name.startswith("inputs.")} for batch in batches]
     found = (set.intersection(*names) if names else set()) - {f"inputs.{REST}"}
     inputs = sorted(found & set(declared) if declared else found)
@@ -289,7 +292,7 @@ def _is_within(match: Match, expected: float, left: LeakSide) -> bool:
 
 
 def matches_of(left: LeakSide, right: LeakSide) -> list[Match]:
-    """Matches of every kind, of two sides or within one."""
+    """Matches of every kind, empty ones too."""
     is_own = left is right
     rows = equal(left.digests, right.digests, is_own=is_own)
     found = [Match("row", rows, _count(left.digests, right.digests))]

@@ -135,7 +135,10 @@ def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
 
 
 def spreads(left: ValueSketch, right: ValueSketch) -> dict[str, float]:
-    """Spread of each column over both sides; 1 without any."""
+    """Spread of each column over both sides.
+
+    1 for a column that never varies.
+    """
     found: dict[str, float] = {}
     if set(left.numbers) != set(right.numbers) or _shapes(left) != _shapes(right):
         return found  # rows of other kinds are not near
@@ -175,7 +178,10 @@ def _tensors(batch: Batch, name: str) -> NDArray[np.float64]:
 
 
 def projected(side: ValueSketch, scales: Mapping[str, float]) -> NDArray[np.float64]:
-    """Scaled rows on all projections, shape (rows, TABLES * PROJECTIONS)."""
+    """Rows on all projections, in units of their columns' spreads.
+
+    Shape (rows, TABLES * PROJECTIONS).
+    """
     places = np.zeros((side.batch.rows, TABLES * PROJECTIONS))
     rng = np.random.default_rng(3)
     for name, scale in scales.items():

@@ -1,4 +1,4 @@
-"""Search of a version's rows by the indexes of its objects.
+"""Rows of a version, searched for leaks by index.
 
 New rows ask for rows with equal entities or inputs and for those beside them in a bucket; only the few that
 may match are read, so that a commit costs as much in a large dataset as in a small one.
@@ -72,7 +72,7 @@ class _Sample:
 
 
 class IndexedVersion:
-    """Rows of a version; rows without a possible match stay unread.
+    """Rows of a version, of which only possible matches are read.
 
     Parameters
     ----------
@@ -122,7 +122,10 @@ class IndexedVersion:
         return self._side(name, new, None)
 
     def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Mask of the known entities, or of ids without one."""
+        """Mask of known entities, or of known ids without an entity.
+
+        Asked once new rows were searched.
+        """
         wanted = row_hashes(pa.array(units.astype(str), pa.string()), "entity")
         found = [np.empty(0, np.uint64)]
         for one in self._opened:

@@ -1,4 +1,4 @@
-"""Index of a stored object's rows for the leak search.
+"""Index of an object's rows for the search of leaks.
 
 A row has hashes of entity and inputs, and marks: 16 bits of each hash of its texts, or its places on random
 projections (:mod:`~outrider.dataops.datasets.near_texts`, :mod:`~outrider.dataops.datasets.near_values`). In
@@ -92,7 +92,10 @@ class Shard:
         self.entities = np.where(self._column("has_entity"), self.units, np.uint64(0))
 
     def equal(self, kind: str, wanted: UInts) -> Rows:
-        """Rows with a wanted ``unit`` or ``digest``; sorted, none 0."""
+        """Rows with one of some units or digests.
+
+        These are sorted, none of them 0.
+        """
         keys, order = self._column(f"{kind}_sorted"), self._column(f"{kind}_order")
         first, last = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
         held = np.flatnonzero(last > first)
@@ -184,7 +187,10 @@ def marks_of(side: LeakSide, grid: Mapping[str, float]) -> Marks:
 
 
 def likeness(one: NDArray[np.uint16], other: NDArray[np.uint16], *, is_text: bool) -> NDArray[np.float64]:
-    """Likeness of pairs by marks; -inf beyond reach."""
+    """Likeness of each pair by its marks.
+
+    -inf where a pair is too far apart.
+    """
     found = np.empty(len(one))
     for start in range(0, len(one), _STEP_PAIRS):
         ours, theirs = one[start : start + _STEP_PAIRS], other[start : start + _STEP_PAIRS]

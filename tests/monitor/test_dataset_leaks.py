@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import versions as datasets
@@ -10,11 +11,19 @@ from outrider.dataops.datasets.leak_moves import report_words
 from outrider.dataops.datasets.references import set_tag
 from outrider.dataops.state.database import write
 from outrider.monitor.queries.improvement import list_datasets
+from outrider.monitor.trainer import dataset_leaks
 from outrider.monitor.trainer.context import JobContext
 
 from .test_trainer import add_job, context, flagged_and_labelled, hand_in, records, run
 
 __all__ = ["context"]
+
+
+@pytest.fixture(autouse=True, params=["read whole", "by index"])
+def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side as the trainer reads few rows, and as it searches many."""
+    if request.param == "by index":
+        monkeypatch.setattr(dataset_leaks, "READ_WHOLE_ROWS", 0)
 
 
 def parts_of(context: JobContext, number: int | None = None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from outrider.monitor.settings.model_sections import ModelSettings
 
 from .context import JobContext
 
-FEW_ROWS = 10_000
+READ_WHOLE_ROWS = 10_000
 """Rows that are read faster than indexed."""
 
 
@@ -72,7 +72,7 @@ def _rows(
     without: Sequence[str] = (),
 ) -> Rows:
     """Rows of a version, read at once where they are few, else by the indexes of its objects."""
-    if version.rows > FEW_ROWS:
+    if version.rows > READ_WHOLE_ROWS:
         return IndexedVersion(
             connection,
             context.objects,

@@ -83,6 +83,9 @@ def test_the_counts_of_a_client_stay_exact(tmp_path: Path, fault: str) -> None:
             if number % 500 == 0:
                 assert is_exact(client.counts)
         client.close(5.0)
+        until = time.monotonic() + PATIENCE_S  # the thread has what is under way in its hand until it ends
+        while client.counts.queued and time.monotonic() < until:
+            time.sleep(0.05)
         counts = client.counts
         assert is_exact(counts)
         assert counts.offered == 20_000

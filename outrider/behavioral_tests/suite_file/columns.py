@@ -1,6 +1,7 @@
 """Cases of a suite file as columns."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,7 @@ def _array(
         if kind is not None:
             return pa.array(values, pa.type_for_alias(kind))
         # Batch.from_columns finds the type; what it cannot is found out here, where the case is known.
-        with np.errstate(over="raise"):  # a number beyond single precision would become an infinity
-            return Batch.from_columns({name: values}, model=MODEL).arrow(name)
+        return _of_found_type(values)
     except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         row = _odd_row(values, kind)
         wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
@@ -148,6 +148,18 @@ def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
     return tensor_array(exact, null if null.any() else None)
 
 
+def _of_found_type(values: list[Any]) -> pa.Array:
+    """Column whose type follows from the values; numbers of a tensor fit single precision."""
+    column = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x")
+    if pa.types.is_list(column.type):
+        with (
+            suppress(ValueError, TypeError),
+            np.errstate(over="raise"),
+        ):  # lists of several lengths stay lists
+            np.array([value for value in values if value is not None], dtype=np.float32)
+    return column
+
+
 def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
     """First row that cannot stand in one column with the first, or is not of the kind that is said."""
     for row, value in enumerate(values):
@@ -157,8 +169,7 @@ def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
             elif kind is not None:
                 pa.array([value], pa.type_for_alias(kind))
             else:
-                with np.errstate(over="raise"):
-                    Batch.from_columns({"inputs.x": [values[0], value]}, model=MODEL)
+                _of_found_type([values[0], value])
         except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError):
             return row
     return 0

@@ -72,10 +72,10 @@ class Quotations:
         """Text without quotations; None without any."""
         try:
             given = json.loads(text)
-        except ValueError:
-            clean = self._plain(text)
+            clean = self.cleaned_value(given)
+        except (ValueError, RecursionError):  # no JSON, or nested too deeply to be read as such
+            clean = self._plain(text, is_json=text[:1] in ("{", "["))
             return None if clean == text else clean
-        clean = self.cleaned_value(given)
         return None if clean == given else json.dumps(clean)
 
     def cleaned_value(self, value: Any, *, names: bool = False) -> Any:
@@ -109,10 +109,11 @@ class Quotations:
             return text if clean is None else clean
         return self._plain(text)
 
-    def _plain(self, text: str) -> str:
+    def _plain(self, text: str, *, is_json: bool = False) -> str:
         for part in self._parts:
-            if part in text:
-                text = text.replace(part, GONE)
+            for form in _written(part) if is_json else (part,):
+                if form in text:
+                    text = text.replace(form, GONE)
         return text
 
 

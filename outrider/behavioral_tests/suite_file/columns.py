@@ -115,7 +115,7 @@ def _array(
         if kind is not None:
             return pa.array(values, pa.type_for_alias(kind))
         # Batch.from_columns finds the type; what it cannot is found out here, where the case is known.
-        return _of_found_type(values)
+        return _of_found_type(name, values)
     except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         row = _odd_row(values, kind)
         wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
@@ -148,15 +148,13 @@ def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
     return tensor_array(exact, null if null.any() else None)
 
 
-def _of_found_type(values: list[Any]) -> pa.Array:
+def _of_found_type(name: str, values: list[Any]) -> pa.Array:
     """Column whose type follows from the values; numbers of a tensor fit single precision."""
-    column = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x")
+    column = Batch.from_columns({name: values}, model=MODEL).arrow(name)
     if pa.types.is_list(column.type):
-        with (
-            suppress(ValueError, TypeError),
-            np.errstate(over="raise"),
-        ):  # lists of several lengths stay lists
-            np.array([value for value in values if value is not None], dtype=np.float32)
+        told = [value for value in values if value is not None]
+        with suppress(ValueError, TypeError), np.errstate(over="raise"):
+            np.array(told, dtype=np.float32)  # lists of several lengths stay lists
     return column
 
 
@@ -169,7 +167,7 @@ def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
             elif kind is not None:
                 pa.array([value], pa.type_for_alias(kind))
             else:
-                _of_found_type([values[0], value])
+                _of_found_type("inputs.x", [values[0], value])
         except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError):
             return row
     return 0

@@ -21,7 +21,7 @@ from outrider.dataops.datasets.leaks import TEXT_LIKENESS, Kind, LeakSide, Whole
 from outrider.dataops.datasets.near_texts import SLACK
 from outrider.dataops.datasets.near_values import ValueSketch, sketch_values, spreads
 from outrider.dataops.datasets.neighbours import Rows, UInts
-from outrider.dataops.datasets.row_files import conform
+from outrider.dataops.datasets.row_files import conform, empty_table
 from outrider.dataops.datasets.stored_rows import Run, VersionRows, object_rows, rows_at
 from outrider.dataops.datasets.versions import (
     Place,
@@ -114,7 +114,7 @@ class IndexedVersion:
         for stored in self._stored:
             for table in stored.pieces(self._store.mapped(stored.sha256), self._schema, HEAD_ROWS):
                 return Batch.from_arrow(table, model=self._version.model)
-        return Batch.from_arrow(self._schema.empty_table(), model=self._version.model)
+        return Batch.from_arrow(empty_table(self._schema), model=self._version.model)
 
     def near(self, name: str, new: LeakSide) -> LeakSide:
         """Side of the rows that may match new ones."""
@@ -247,7 +247,7 @@ class IndexedVersion:
         """Rows by code."""
         names = [name for name in like.batch.names if name == "id" or name in like.inputs]
         schema = pa.schema([self._schema.field(name) for name in ["id", *sorted({*names} - {"id"})]])
-        tables, order = [schema.empty_table()], []
+        tables, order = [empty_table(schema)], []
         for at, one in enumerate(self._opened):
             mine = np.flatnonzero(codes >> _OBJECT == at)
             if len(mine):

@@ -203,7 +203,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         with engine.connect() as connection:
             before, after = (find_version(connection, name, number) for number in (old, new))
             found = datasets.diff(connection, objects, before, after, limit=limit)
-            why = reasons(connection, after, found.rows)
+            why = reasons(connection, max(before, after, key=lambda one: one.number), found.rows)
         kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
         rows = [row.told() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
         return {**kinds, "rows": rows}

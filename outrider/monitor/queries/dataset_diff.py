@@ -68,7 +68,7 @@ def read_dataset_diff(
             found = datasets.diff(connection, objects, before, after, limit=LOOKED_ROWS)
         except (NotFound, CorruptObject) as error:
             return DatasetDiffView(name, old, new, fault=str(error))
-        why = reasons(connection, after, found.rows)
+        why = reasons(connection, max(before, after, key=lambda one: one.number), found.rows)
     counts = {kind: len(getattr(found, kind)) for kind in ("changed", "removed", "added")}
     told = list(zip(found.rows, why, strict=True))
     columns = Counter(column for row in found.rows for column in row.columns)

@@ -572,7 +572,7 @@ def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int,
         _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
     found: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for file, position, labels in connection.execute(query):
+    for file, position, labels in connection.execute(query).all():
         found[file][position] = labels
     return found
 
@@ -583,7 +583,7 @@ def _gone(connection: Connection, version: Version) -> dict[int, list[int]]:
         _ROW.c.dataset == version.dataset, _ROW.c.removed.is_not(None), _ROW.c.removed <= version.number
     )
     found: dict[int, list[int]] = defaultdict(list)
-    for file, position in connection.execute(query):
+    for file, position in connection.execute(query).all():
         found[file].append(position)
     return found
 

@@ -22,6 +22,7 @@ from .model_checks import (
     callable_problems,
     challenger_problems,
     dataset_problems,
+    gate_problems,
     redaction_problems,
     registered_problems,
     source_problems,
@@ -78,6 +79,7 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in redaction_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in expectation_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in dataset_problems(settings, name))
+        problems += (f"{path}: models.{name}.{problem}" for problem in gate_problems(settings, model))
         tests, odd = _incidents(settings, name)
         offered[name]["suites"] |= tests
         problems += odd

@@ -12,7 +12,9 @@ from .output import Config, Json, as_json
 def gate(
     model: Annotated[str | None, typer.Argument(help="Only verdicts on this model.")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.")] = 5,
-    check: Annotated[bool, typer.Option(help="Exit with 1 unless the newest candidate passed.")] = False,
+    check: Annotated[
+        bool, typer.Option(help="Exit with 1 unless the newest candidate passed, 6 if undecided.")
+    ] = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -31,5 +33,6 @@ def gate(
             )
             for reason in verdict["reasons"]:
                 typer.echo(textwrap.indent(reason, "  "))
-    if check and not (verdicts and verdicts[0]["evidence"].get("passed")):
-        raise typer.Exit(1)
+    evidence = verdicts[0]["evidence"] if verdicts else {}
+    if check and not evidence.get("passed"):
+        raise typer.Exit(6 if evidence.get("undecided") else 1)

@@ -115,6 +115,28 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
         engine.dispose()
 
 
+def gate_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
+    """Losses that cannot be taken, and evidence that can never be there."""
+    policy = model.gate
+    if policy.loss.endswith(".py") or ":" in policy.loss:
+        yield from callable_problems(settings, "gate.loss", policy.loss)
+    if policy.loss == "log" and not model.classes:
+        yield "gate.loss: log needs the classes whose probabilities the model tells; declare classes"
+    can = {
+        "labels": bool(policy.held_out) or not model.retrain.enabled or model.retrain.held_out_share > 0,
+        "suites": bool(model.behavior),
+        "shadow": policy.shadow_rows > 0,
+    }
+    ways = {
+        "labels": "gate.held_out or retrain.held_out_share",
+        "suites": "behavior",
+        "shadow": "gate.shadow_rows",
+    }
+    for part in policy.requires:
+        if not can[part]:
+            yield f"gate.requires: {part!r} can never be there, so nothing is promoted; set {ways[part]}"
+
+
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
     if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:

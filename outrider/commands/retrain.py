@@ -63,6 +63,8 @@ def retrain(
         _show(found)
     if found["status"] in ("refused", "failed"):
         raise typer.Exit(1)
+    if found["status"] == "undecided":
+        raise typer.Exit(6)
 
 
 def _wait(api: Api, job: dict[str, Any], timeout_s: float, *, quiet: bool) -> dict[str, Any]:
@@ -83,8 +85,9 @@ def _show(job: dict[str, Any]) -> None:
     result = job["result"]
     typer.echo(f"{job['id']}: {job['status']}")
     if "candidate" in result:
-        passed = "waiting for a person" if result.get("passed") else "refused"
-        outcome = "promoted" if result.get("promoted") else passed if "passed" in result else job["status"]
+        words = ("promoted", "promoted"), ("passed", "waiting for a person"), ("undecided", "undecided")
+        refused = "refused" if "passed" in result else job["status"]
+        outcome = next((word for name, word in words if result.get(name)), refused)
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
     for reason in result.get("reasons", []):
         typer.echo(f"  {reason}")

@@ -17,7 +17,9 @@ from .state.tables import Outbox, table_of
 EVENTS = (
     "dataset.committed",
     "retrain.requested",
+    "retrain.failed",
     "gate.refused",
+    "gate.undecided",
     "gate.waiting",
     "model.promoted",
     "model.rolled_back",

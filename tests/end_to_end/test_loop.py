@@ -49,7 +49,7 @@ def test_the_verdict_gives_its_reasons_with_numbers(loop: Loop) -> None:
     (verdict,) = loop.service.client.get("/v1/gates", params={"model": "sign"}).json()["gates"]
     said = "\n".join(verdict["reasons"])
     assert "test_clear" in said
-    assert "sign-heldout@1 (200 rows): accuracy" in said
+    assert "sign-heldout@1 (200 rows): error rate" in said
     assert "sign-flagged@1 held out" in said
     assert "live records" in said
     assert verdict["evidence"]["shadow"]["rows"] >= SHADOW_ROWS

@@ -91,9 +91,15 @@ def gated(context: JobContext) -> JobContext:  # noqa: F811 - the fixture
 def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, tmp_path: Path) -> None:  # noqa: F811
     told = gated(context)
     settings = told.settings.models["sign"]
-    loose = settings.gate.model_copy(update={"min_gain": -1.0})
+    strict = settings.gate.model_copy(update={"max_drop": 0.001})
+    told.settings.models["sign"] = settings.model_copy(update={"gate": strict})
+    assert run(told).status == "undecided"
+    loose = settings.gate.model_copy(update={"max_drop": 0.1})
     told.settings.models["sign"] = settings.model_copy(update={"gate": loose})
+    add_job(told, candidate="twin")
     assert run(told).status == "done"
+    add_job(told, candidate="nobody")
+    assert run(told).status == "failed"
     with write(told.engine) as connection:
         models.promote(connection, "sign", "twin", now_us=5, reason="asked for", targets=EVERYTHING)
         models.rollback(connection, "sign", now_us=6, reason="asked for", targets=EVERYTHING)

@@ -4,22 +4,18 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from sqlalchemy import insert
 
 from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
 from outrider.dataops.improvement.gate import Evidence, Policy, decide
-from outrider.dataops.state.database import write
-from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.trainer.evidence import (
-    answers_are_numeric,
     example_text,
     paired_evidence,
     suite_evidence,
 )
-from tests.databases import migrated
+from outrider.monitor.trainer.scoring import AnswerScoring
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [0, 1, 1], [False, True, True]])
@@ -29,8 +25,8 @@ def test_labels_are_compared_by_value_whatever_number_type_a_table_came_with(lab
     def says(*answers: int) -> Any:
         return lambda _batch: {"label": np.array(answers)}
 
-    pair = paired_evidence("held", batch, "label", says(0, 1, 1), says(0, 1, 0))
-    assert (pair.rows, pair.champion_correct, pair.candidate_correct) == (3, 3, 2)
+    pair = paired_evidence("held", batch, says(0, 1, 1), says(0, 1, 0), scoring=AnswerScoring())
+    assert (pair.excess.rows, pair.champion_loss, pair.excess.value) == (3, 0.0, 0.333)
 
 
 @pytest.mark.parametrize(
@@ -47,41 +43,145 @@ def test_paired_evidence_compares_by_type_and_declared_classes(
     answers: Any, labels: list[Any], classes: tuple[int | str, ...]
 ) -> None:
     batch = Batch.from_columns({"inputs.x": np.arange(2.0), "label.label": labels}, model="m")
-    right = 2 if answers.dtype == bool else 1
-    pair = paired_evidence("held", batch, "label", *[lambda _: {"label": answers}] * 2, classes=classes)
-    assert (pair.champion_correct, pair.candidate_correct, pair.is_numeric) == (right, right, False)
+    lost = 0.0 if answers.dtype == bool else 0.5
+    both = [lambda _: {"label": answers}] * 2
+    pair = paired_evidence("held", batch, *both, scoring=AnswerScoring(loss="error", classes=classes))
+    assert (pair.champion_loss, pair.excess.value) == (lost, 0.0)
 
 
-def test_gate_refuses_a_numeric_target_with_the_reason() -> None:
-    labels = np.array([0.25, 1.5, 3.75])
-    batch = Batch.from_columns({"inputs.x": np.arange(3.0), "label.price": labels}, model="m")
+def prices(rows: int, *, entities: int | None = None) -> Batch:
+    rng = np.random.default_rng(2)
+    columns: dict[str, Any] = {"inputs.x": rng.normal(size=rows), "label.price": rng.gamma(2.0, size=rows)}
+    if entities is not None:
+        columns["entity"] = [f"e{row % entities}" for row in range(rows)]
+    return Batch.from_columns(columns, model="m")
+
+
+def near(sigma: float, seed: int = 0, *, shift: float = 0.0) -> Any:
+    """A model whose answers lie around the truth."""
+
+    def predict(batch: Batch) -> dict[str, Any]:
+        noise = np.random.default_rng(seed).normal(size=batch.rows)
+        return {"price": batch.column("label.price") + sigma * noise + shift}
+
+    return predict
+
+
+@pytest.mark.parametrize("loss", ["auto", "squared"])
+@pytest.mark.parametrize(
+    ("candidate", "outcome"),
+    [
+        (near(0.05, 1), "passed"),
+        (near(0.1), "passed"),
+        (lambda batch: {"price": np.full(batch.rows, 1000.0)}, "failed"),
+        (near(0.3), "failed"),
+        (near(0.103, 2), "undecided"),
+    ],
+)
+def test_a_number_is_judged_by_its_distance_relative_to_the_champions(
+    loss: str, candidate: Any, outcome: str
+) -> None:
+    batch = prices(500)
+    scoring = AnswerScoring(loss, "price")
+    pair = paired_evidence("held", batch, near(0.1), candidate, scoring=scoring)
+    verdict = decide(Policy(max_drop=0.05), Evidence(held_out=pair))
+    assert verdict.outcome == outcome, verdict.reasons
+    name = "mean absolute error" if loss == "auto" else "root mean squared error"
+    assert f"held (500 rows): {name} " in verdict.reasons[0]
+    expected = 0.1 * (np.sqrt(2 / np.pi) if loss == "auto" else 1.0)
+    assert pair.champion_loss == pytest.approx(expected, rel=0.1)
+
+
+def test_answers_that_are_no_number_refuse_the_candidate_and_leave_rows_out_of_the_champions() -> None:
+    batch = prices(100)
+    truth = batch.column("label.price")
+    some = np.where(np.arange(100) < 3, np.nan, truth)
+    scoring = AnswerScoring("auto", "price")
+    pair = paired_evidence("held", batch, near(0.1), lambda _: {"price": some}, scoring=scoring)
+    assert decide(Policy(), Evidence(held_out=pair)).reasons == [
+        "failed: held (100 rows): the candidate's answer to 3 rows is no number: mean absolute error"
+    ]
     pair = paired_evidence(
-        "held", batch, "price", lambda _: {"price": labels}, lambda _: {"price": labels + 1e6}
+        "held", batch, lambda _: {"price": some}, near(0.1), scoring=AnswerScoring("auto", "price")
     )
-    for evidence in (Evidence(held_out=pair), Evidence(fresh=pair)):
-        verdict = decide(Policy(), evidence)
-        assert not verdict.promoted
-        assert "the target is a number" in verdict.reasons[0]
+    assert (pair.left_out, pair.excess.rows) == (3, 97)
+    pair = paired_evidence(
+        "held", batch, near(0.1), lambda _: {"cost": some}, scoring=AnswerScoring("auto", "price")
+    )
+    assert pair.fault == "the candidate has no output 'price'; it has 'cost'"
+
+
+def test_rows_of_few_entities_decide_less_than_as_many_of_their_own() -> None:
+    def outcome(entities: int | None) -> str:
+        batch = prices(2000, entities=entities)
+        good = {"price": np.zeros(2000)}
+        pair = paired_evidence(
+            "held", batch, lambda _: good, lambda _: good, scoring=AnswerScoring("error", "price")
+        )
+        return decide(Policy(), Evidence(held_out=pair)).outcome
+
+    assert (outcome(None), outcome(200), outcome(5)) == ("passed", "passed", "undecided")
+
+
+SCORERS = """
+import os, time
+import numpy as np
+
+def pinball(answers, labels):
+    gap = np.asarray(labels, float) - np.asarray(answers, float)
+    return np.maximum(0.9 * gap, -0.1 * gap)
+
+def raises(answers, labels):
+    return [1 / 0 for _ in labels]
+
+def nothing(answers, labels):
+    return [float("nan")] * len(labels)
+
+def short(answers, labels):
+    return [0.0]
+
+def ends(answers, labels):
+    os._exit(3)
+
+def hangs(answers, labels):
+    time.sleep(600)
+"""
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_numeric"),
-    [(["0.5", "1.25", "3"], True), (["3", "4", "5"], False), (["cat", '"0.5"'], False)],
+    ("scorer", "fault"),
+    [
+        ("raises", "stood at scorers.py:10"),
+        ("nothing", "losses >= 0 expected, got nan for row 0 (champion)"),
+        ("short", "one loss for each of 300 rows expected, got float64 of shape (1,)"),
+        ("ends", "ended (exit code 3)"),
+        ("hangs", "takes longer than 8 s (gate.scorer_deadline_s)"),
+        ("absent", "absent is not defined there"),
+    ],
 )
-def test_stored_answers_tell_a_number_from_a_class(
-    tmp_path: Path, answers: list[str], is_numeric: bool
+def test_a_scorer_that_fails_refuses_that_candidate_with_the_reason(
+    tmp_path: Path, scorer: str, fault: str
 ) -> None:
-    engine = migrated(tmp_path / "state.db")
-    records = [
-        {"id": str(row), "model": "m", "seq": 1, "row": row, "predicted": answer, "digest": 0, "ts_us": 0}
-        for row, answer in enumerate(answers)
-    ]
-    with write(engine) as connection:
-        assert not answers_are_numeric(connection, "m")
-        connection.execute(insert(table_of(Record)), [one | {"weight": 1.0} for one in records])
-        assert answers_are_numeric(connection, "m") == is_numeric
-        assert not answers_are_numeric(connection, "other")
-    engine.dispose()
+    (tmp_path / "scorers.py").write_text(SCORERS)
+    deadline_s = 8.0 if scorer == "hangs" else 120.0
+    scoring = AnswerScoring(f"scorers.py:{scorer}", "price", folder=tmp_path, deadline_s=deadline_s)
+    pair = paired_evidence("held", prices(300), near(0.1), near(0.1, 1), scoring=scoring)
+    verdict = decide(Policy(), Evidence(held_out=pair))
+    assert verdict.outcome == "failed"
+    assert fault in verdict.reasons[0]
+
+
+def test_a_scorer_of_ones_own_decides(tmp_path: Path) -> None:
+    (tmp_path / "scorers.py").write_text(SCORERS)
+    scoring = AnswerScoring("scorers.py:pinball", "price", folder=tmp_path)
+    batch = prices(300)
+    low, high = near(0.1, shift=-0.5), near(0.1, shift=0.5)  # too low costs nine times as much
+    worse = paired_evidence("held", batch, high, low, scoring=scoring)
+    better = paired_evidence("held", batch, low, high, scoring=scoring)
+    found = [decide(Policy(), Evidence(held_out=pair)).outcome for pair in (worse, better)]
+    assert found == ["failed", "passed"]
+    gap = batch.column("label.price") - low(batch)["price"]
+    assert better.champion_loss == pytest.approx(np.maximum(0.9 * gap, -0.1 * gap).mean())
 
 
 def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:
@@ -93,13 +193,13 @@ def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:
     def says(hard: int) -> Any:
         return lambda _batch: {"label": np.array([hard] * 20 + [0] * 20)}
 
-    pair = paired_evidence("fresh", batch, "label", says(1), says(0), weights=weights)
-    assert (pair.champion_correct, pair.candidate_correct) == (20, 40)
+    pair = paired_evidence("fresh", batch, says(1), says(0), weights=weights, scoring=AnswerScoring())
+    assert (pair.champion_loss, pair.excess.value) == (0.5, -0.5)
     assert pair.champion_share is not None
     assert pair.candidate_share is not None
     assert pair.champion_share.value == pytest.approx(20 / 22)
     assert pair.candidate_share.value == 1.0
-    assert paired_evidence("held", batch, "label", says(1), says(0)).champion_share is None
+    assert paired_evidence("held", batch, says(1), says(0), scoring=AnswerScoring()).champion_share is None
 
 
 def mood(*wrong: int) -> Any:

@@ -158,7 +158,7 @@ def jobs_that_fail(api: Api) -> Iterator[None]:
         while not stop.wait(LOOK_S):
             with write(engine) as connection:
                 while (job := jobs.claim(connection, now_us=now_us())) is not None:
-                    jobs.fail(connection, job.id, "no trainer runs in this test", now_us=now_us())
+                    jobs.fail(connection, job.id, "no trainer runs in this test", targets=(), now_us=now_us())
 
     thread = threading.Thread(target=run)
     thread.start()

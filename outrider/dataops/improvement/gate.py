@@ -1,21 +1,42 @@
-"""Promotion gate: pure function of a policy and evidence."""
+"""Promotion gate: pure function of a policy and evidence.
 
+A candidate passes only what could have failed it: one-sided bounds of its loss beyond the champion's decide,
+and what they leave open is undecided. In a verdict of all checks it passes wrongly only if the check that it
+should fail does so: each has the whole error.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from outrider.assertions.estimation import Estimate
+from outrider.assertions.loss_bounds import Excess
 
 SIGNIFICANCE = 0.05
+LEAST_EFFECT = 0.02
+"""Gain that rows are asked for to show, where the policy asks for none."""
+Part = Literal["labels", "suites", "shadow"]
+Outcome = Literal["passed", "failed", "undecided"]
+
+
+def error_of(tries: int) -> float:
+    """Error allowed to a verdict on rows already tried.
+
+    All verdicts on the same rows, however many, are wrong with a probability of ``SIGNIFICANCE`` at most.
+    """
+    return SIGNIFICANCE * 6.0 / (math.pi * tries) ** 2
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Policy of the gate; see ``[models.*.gate]`` in the configuration."""
 
-    max_drop: float = 0.01
+    max_drop: float = 0.02
     min_gain: float = 0.0
     shadow_rows: int = 0
+    requires: Sequence[Part] = ("labels",)
+    """Evidence without which nothing is promoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +92,25 @@ class SuiteEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PairedEvidence:
-    """Both models' answers to the same labelled rows.
-
-    ``only_champion`` and ``only_candidate`` count rows that one of them alone gets right.
-    """
+    """Losses of both models on the same labelled rows."""
 
     dataset: str
-    rows: int
-    champion_correct: int
-    candidate_correct: int
-    only_champion: int
-    only_candidate: int
+    loss: str
+    champion_loss: float
+    """Mean over the rows."""
+    excess: Excess
+    is_relative: bool = False
+    """The excess is a share of the champion's loss."""
+    tries: int = 1
+    """Verdicts that any of the rows has decided, this one included."""
+    left_out: int = 0
+    """Rows whose label, or champion's answer, the loss cannot be taken of."""
+    fault: str = ""
+    """Why the candidate's losses are not known; empty where they are."""
     champion_share: Estimate | None = None
     candidate_share: Estimate | None = None
     """Accuracy over the records that the rows were chosen from, by the probabilities of their requests; None
     when no row has one."""
-    is_numeric: bool = False
-    """The target is a number: whether an answer is right is not a question to ask of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +141,39 @@ class Check:
     name: str
     passed: bool
     reason: str
+    is_open: bool = False
+    """Not passed, for lack of evidence."""
+    rows_missing: int = 0
+    """Labelled rows that may close it, about."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Result in a word."""
+        return "passed" if self.passed else "undecided" if self.is_open else "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict of the gate, with all checks' ``reasons``, failed ones first."""
+    """Verdict of the gate, with all its checks."""
 
-    promoted: bool
     checks: list[Check] = field(default_factory=list)
 
     @property
+    def outcome(self) -> Outcome:
+        """``failed`` if any check failed, ``undecided`` if any is open."""
+        found = {check.outcome for check in self.checks}
+        return "failed" if "failed" in found else "undecided" if "undecided" in found else "passed"
+
+    @property
     def reasons(self) -> list[str]:
-        """Sentences of all checks, failed ones first."""
-        ordered = sorted(self.checks, key=lambda check: check.passed)
-        return [f"{'passed' if check.passed else 'failed'}: {check.reason}" for check in ordered]
+        """Sentences of all checks, failed ones first, then open ones."""
+        order = ("failed", "undecided", "passed")
+        ordered = sorted(self.checks, key=lambda check: order.index(check.outcome))
+        return [f"{check.outcome}: {check.reason}" for check in ordered]
 
 
 def decide(policy: Policy, evidence: Evidence) -> Verdict:
-    """Promote when no check fails and evidence about the candidate exists."""
+    """Judge a candidate by all evidence, present and lacking."""
     checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
     checks += [judge_suite(suite) for suite in evidence.suites]
     if evidence.held_out is not None:
@@ -144,10 +182,30 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
         checks.append(judge_fresh(evidence.fresh, policy.min_gain))
     if policy.shadow_rows or evidence.shadow is not None:
         checks.append(judge_shadow(evidence.shadow or ShadowEvidence(0, 0, 0), policy.shadow_rows))
+    checks += _lacking(policy, evidence)
     if not checks:
         reason = "there is no evidence: declare behavior tests, gate.held_out, held_out_share or shadow_rows"
         checks = [Check("evidence", False, reason)]
-    return Verdict(all(check.passed for check in checks), checks)
+    return Verdict(checks)
+
+
+def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
+    """Failed checks for what the policy requires and nobody gathered."""
+    there: dict[Part, bool] = {
+        "labels": evidence.held_out is not None or evidence.fresh is not None,
+        "suites": bool(evidence.suites),
+        "shadow": policy.shadow_rows > 0,
+    }
+    reasons: dict[Part, str] = {
+        "labels": "no labelled row that nobody trained on: set gate.held_out, or label flagged records",
+        "suites": "no behavioral test: set behavior",
+        "shadow": "no live record: set gate.shadow_rows",
+    }
+    return [
+        Check("evidence", False, f"gate.requires names {part!r}, and there is {reasons[part]}")
+        for part in policy.requires
+        if not there[part]
+    ]
 
 
 def judge_suite(suite: SuiteEvidence) -> Check:
@@ -191,18 +249,65 @@ def _shown(examples: Sequence[str]) -> str:
 
 
 def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
-    """Check for lost accuracy on held-out rows."""
-    drop = (pair.champion_correct - pair.candidate_correct) / pair.rows if pair.rows else 0.0
-    reason = f"{_accuracies(pair)}: a drop of {drop:+.2%}, at most {max_drop:.2%} is allowed"
-    return _needs_rows(pair, Check("held_out", drop <= max_drop + 1e-12, reason))
+    """Check that the candidate loses no more than the champion and ``max_drop``."""
+    allowed = f"at most {max_drop:.2%} more is allowed"
+    return _judge(pair, "held_out", most=max_drop, step=max_drop, allowed=allowed)
 
 
 def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
-    """Check for better answers on newly flagged rows."""
-    gain = (pair.candidate_correct - pair.champion_correct) / pair.rows if pair.rows else 0.0
-    reason = f"{_accuracies(pair)}: a gain of {gain:+.2%}, at least {min_gain:+.2%} is needed"
-    reason, is_worse = reason + _weighted(pair), _is_surely_worse(pair)
-    return _needs_rows(pair, Check("fresh", gain >= min_gain - 1e-12 and not is_worse, reason))
+    """Check that the candidate gains ``min_gain`` on newly flagged rows."""
+    shown = max(-pair.excess.value - min_gain, min_gain, LEAST_EFFECT)
+    allowed = f"at least {min_gain:.2%} less is needed"
+    check = _judge(pair, "fresh", most=-min_gain, step=shown, allowed=allowed)
+    reason = check.reason + _weighted(pair)
+    if _is_surely_worse(pair):
+        return Check("fresh", False, reason)
+    return Check("fresh", check.passed, reason, check.is_open, check.rows_missing)
+
+
+def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed: str) -> Check:
+    """Check of an excess against the most that is allowed.
+
+    Parameters
+    ----------
+    step
+        Distance that rows must tell apart.
+    """
+    found = pair.excess
+    where = f"{pair.dataset} ({found.rows} rows{_of_entities(found)})"
+    if pair.fault:
+        return Check(name, False, f"{where}: {pair.fault}")
+    if not found.rows:
+        return Check(name, False, f"{pair.dataset} has no row to judge by")
+    reason = f"{where}: {_told(pair)}: {allowed}"
+    if found.high <= most:
+        return Check(name, True, reason)
+    if found.low > most:
+        return Check(name, False, reason)
+    needed = found.rows_needed(step, error=error_of(pair.tries + 1))
+    missing = max(needed - found.rows, 1)
+    return Check(name, False, f"{reason}; about {missing} more labelled rows may decide", True, missing)
+
+
+def _of_entities(found: Excess) -> str:
+    return f" of {found.entities} entities" if found.entities < found.rows else ""
+
+
+def _told(pair: PairedEvidence) -> str:
+    """Excess with its bounds; rounded, so that it tells little of the rows."""
+    found = pair.excess
+    beside = f", of {pair.champion_loss:.3g} with the champion" if pair.is_relative else ""
+    tries = f", {_ordinal(pair.tries)} verdict on these rows" if pair.tries > 1 else ""
+    left_out = f"; {pair.left_out} rows could not be compared" if pair.left_out else ""
+    return (
+        f"{pair.loss} {found.value:+.1%} with the candidate{beside} (one-sided bounds {found.low:+.1%} and "
+        f"{found.high:+.1%} at {found.error:.2g}{tries}{left_out})"
+    )
+
+
+def _ordinal(number: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"} if number // 10 % 10 != 1 else {}
+    return f"{number}{ends.get(number % 10, 'th')}"
 
 
 def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
@@ -226,23 +331,11 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
     )
 
 
-def _sign_test(hits: int, trials: int, *, alternative: str = "two-sided") -> float:
+def _sign_test(hits: int, trials: int, *, alternative: str) -> float:
     """Chance of so uneven a split, or a more uneven one, of trials that fall either way alike."""
     from scipy.stats import binomtest  # a second to load, and every trainer starts with this module
 
     return float(binomtest(hits, trials, 0.5, alternative=alternative).pvalue) if trials else 1.0
-
-
-def _accuracies(pair: PairedEvidence) -> str:
-    discordant = pair.only_champion + pair.only_candidate
-    p = _sign_test(pair.only_candidate, discordant)
-    champion, candidate = (
-        correct / max(pair.rows, 1) for correct in (pair.champion_correct, pair.candidate_correct)
-    )
-    return (
-        f"{pair.dataset} ({pair.rows} rows): accuracy {champion:.2%} of the champion, {candidate:.2%} of the "
-        f"candidate (right alone: {pair.only_champion} and {pair.only_candidate}, McNemar p = {p:.3g})"
-    )
 
 
 def _weighted(pair: PairedEvidence) -> str:
@@ -260,16 +353,3 @@ def _weighted(pair: PairedEvidence) -> str:
 def _is_surely_worse(pair: PairedEvidence) -> bool:
     old, new = pair.champion_share, pair.candidate_share
     return old is not None and new is not None and new.high < old.low
-
-
-def _needs_rows(pair: PairedEvidence, check: Check) -> Check:
-    if not pair.rows:
-        return Check(check.name, False, f"{pair.dataset} has no row to judge by")
-    if pair.is_numeric:
-        return Check(
-            check.name,
-            False,
-            f"{pair.dataset} ({pair.rows} rows): the target is a number, which no answer equals, and the "
-            "gate knows no loss to compare the models by: a person decides (`outrider promote`)",
-        )
-    return check

@@ -17,6 +17,8 @@ from outrider.dataops.state.tables import Cursor, table_of
 from outrider.errors import NotFound
 
 Kind = Literal["retrain", "dataset"]
+ENDED = ("done", "refused", "undecided", "failed")
+"""Statuses of closed jobs."""
 MAX_ATTEMPTS = 3
 DAY_US = 86_400_000_000
 _JOB = table_of(Job)
@@ -220,9 +222,14 @@ def requeue(connection: Connection, job: str) -> None:
     )
 
 
-def fail(connection: Connection, job: str, error: str, *, now_us: int) -> None:
-    """Close a job and any registered candidate as failed, with reason."""
+def fail(
+    connection: Connection, job: str, error: str, *, targets: Sequence[WebhookTarget], now_us: int
+) -> None:
+    """Close a job and its candidate as failed, with reason and event."""
     found = get(connection, job)
+    if found.kind == "retrain":
+        data = {"job": job, "model": found.model, "stage": found.stage, "error": error}
+        enqueue(connection, "retrain.failed", data, targets=targets, now_us=now_us)
     if "candidate" in found.result and "candidate" not in found.params:
         candidate = str(found.result["candidate"])
         models.set_status(connection, found.model, candidate, "failed", now_us=now_us, note=error)
@@ -237,7 +244,7 @@ def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, o
 def finish(
     connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
 ) -> None:
-    """Close a job as ``done``, ``refused`` or ``failed``."""
+    """Close a job with one of :data:`ENDED`."""
     connection.execute(
         update(_JOB).where(_JOB.c.id == job).values(status=status, result=dict(result), finished_us=now_us)
     )
@@ -283,4 +290,4 @@ def recent(
 
 
 def _ended(kind: Kind) -> tuple[ColumnElement[bool], ...]:
-    return _JOB.c.kind == kind, _JOB.c.status.in_(("done", "refused", "failed"))
+    return _JOB.c.kind == kind, _JOB.c.status.in_(ENDED)

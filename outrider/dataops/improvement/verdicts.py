@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, insert, select
+from sqlalchemy import Connection, Select, case, func, insert, select
 
 from outrider.dataops.models.lineage import outcome_of
 from outrider.dataops.state.improvement_tables import GateVerdict, ModelVersion
@@ -33,8 +33,7 @@ class VerdictRow:
     @property
     def outcome(self) -> str:
         """Outcome of the verdict, in a word."""
-        passed = bool(self.evidence.get("passed"))
-        return outcome_of(promoted=self.promoted, passed=passed, status=self.status)
+        return outcome_of(self.evidence, promoted=self.promoted, status=self.status)
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
@@ -88,11 +87,20 @@ def newest_verdict(connection: Connection, model: str, candidate: str) -> Verdic
     return None if row is None else VerdictRow(**row._mapping)
 
 
-def count_verdicts(connection: Connection) -> list[tuple[str, bool, int]]:
-    """Number of verdicts by model and outcome."""
-    query = select(_VERDICT.c.model, _VERDICT.c.promoted, func.count())
-    rows = connection.execute(query.group_by(_VERDICT.c.model, _VERDICT.c.promoted))
-    return [(model, promoted, count) for model, promoted, count in rows]
+def count_verdicts(connection: Connection) -> list[tuple[str, str, int]]:
+    """Number of verdicts by model and result: ``promoted``, ``waiting``, ``undecided`` or ``refused``."""
+    said = (_VERDICT.c.evidence[name].as_boolean() for name in ("passed", "undecided"))
+    is_passed, is_undecided = (func.coalesce(one, False) for one in said)
+    result = case(
+        (_VERDICT.c.promoted, "promoted"),
+        (is_passed, "waiting"),
+        (is_undecided, "undecided"),
+        else_="refused",
+    )
+    rows = connection.execute(
+        select(_VERDICT.c.model, result, func.count()).group_by(_VERDICT.c.model, result)
+    )
+    return [(model, word, count) for model, word, count in rows]
 
 
 def _newest() -> Select[Any]:

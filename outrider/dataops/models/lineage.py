@@ -142,19 +142,21 @@ def models_made_from(connection: Connection, datasets: Collection[tuple[str, str
     return sorted((model, version) for model, _, version in named)
 
 
-def outcome_of(*, promoted: bool, passed: bool, status: str | None) -> str:
+def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> str:
     """Outcome of a candidate's verdict, in a word.
 
     Parameters
     ----------
-    promoted, passed
-        The verdict.
+    evidence, promoted
+        Of the verdict.
     status
         Of the candidate now.
     """
     if promoted:
         return "promoted"
-    if not passed:
+    if evidence.get("undecided"):
+        return "undecided"
+    if not evidence.get("passed"):
         return "refused"
     return "waiting for a person" if status == "challenger" else "passed"
 
@@ -290,8 +292,7 @@ def _model_facts(connection: Connection, name: str) -> dict[str, Any]:
     ).first()
     facts = {"status": row.status, "digest": row.digest, "created_us": row.created_us, "note": row.note}
     if verdict is not None:
-        passed = bool(verdict.evidence.get("passed"))
-        word = outcome_of(promoted=verdict.promoted, passed=passed, status=row.status)
+        word = outcome_of(verdict.evidence, promoted=verdict.promoted, status=row.status)
         facts["gate"] = {"promoted": verdict.promoted, "outcome": word, "reasons": verdict.reasons}
     return facts
 

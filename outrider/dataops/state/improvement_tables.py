@@ -286,6 +286,16 @@ class Job(SQLModel, table=True):
     finished_us: int | None = None
 
 
+class RowTries(SQLModel, table=True):
+    """Verdicts decided by a held-out row, by its inputs' keyed hash."""
+
+    __tablename__ = "row_tries"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    row: str = Field(primary_key=True)
+    tries: int
+
+
 class GateVerdict(SQLModel, table=True):
     """Verdict of the promotion gate on a candidate. With reasons and evidence."""
 

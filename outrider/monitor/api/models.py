@@ -173,8 +173,9 @@ def _check_gate(connection: Connection, model: str, version: str) -> None:
             f"{found.id} was not judged by the promotion gate yet; force = true promotes it anyway"
         )
     if not verdict.evidence.get("passed"):
+        word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
         raise GateRefused(
-            f"the promotion gate refused {found.id}: {verdict.reasons[0]}; force = true promotes it anyway"
+            f"the promotion gate {word} {found.id}: {verdict.reasons[0]}; force = true promotes it anyway"
         )
 
 

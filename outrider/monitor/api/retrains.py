@@ -60,18 +60,33 @@ class SuiteFigures(TypedDict):
     examples: NotRequired[list[str]]
 
 
+class ExcessFigures(TypedDict):
+    """Mean loss of the candidate beyond the champion's, with one-sided bounds."""
+
+    value: float | None
+    low: float
+    high: float | None
+    """None where nothing bounds it."""
+    rows: int
+    entities: int
+    error: float
+    variance: NotRequired[float]
+    effect: NotRequired[float]
+
+
 class PairedFigures(TypedDict):
-    """Both models' answers to the same labelled rows."""
+    """Losses of both models on the same labelled rows. Of verdicts of earlier releases, the name alone."""
 
     dataset: str
-    rows: int
-    champion_correct: int
-    candidate_correct: int
-    only_champion: int
-    only_candidate: int
+    loss: NotRequired[str]
+    champion_loss: NotRequired[float]
+    excess: NotRequired[ExcessFigures]
+    is_relative: NotRequired[bool]
+    tries: NotRequired[int]
+    left_out: NotRequired[int]
+    fault: NotRequired[str]
     champion_share: NotRequired[EstimateFacts | None]
     candidate_share: NotRequired[EstimateFacts | None]
-    is_numeric: NotRequired[bool]
 
 
 class ShadowFlags(TypedDict):
@@ -91,6 +106,7 @@ class GateEvidence(TypedDict, total=False):
     shadow: ShadowFlags | None
     missing: list[str]
     passed: bool
+    undecided: bool
     job: str
 
 
@@ -102,7 +118,7 @@ class GateDecision(TypedDict):
     candidate: str
     champion: str
     promoted: bool
-    outcome: Literal["promoted", "refused", "waiting for a person", "passed"]
+    outcome: Literal["promoted", "refused", "undecided", "waiting for a person", "passed"]
     """``passed`` when somebody has decided since."""
     reasons: list[str]
     evidence: GateEvidence

@@ -441,7 +441,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "counter", "outrider_retrains_total", "jobs",
         "Retrain jobs ended, by result.", labels=("model", "status"),
-        enums={"status": ("done", "refused", "failed")},
+        enums={"status": ("done", "refused", "undecided", "failed")},
     ),
     _spec(
         _LOOP, "histogram", "outrider_retrain_seconds", "seconds",
@@ -451,7 +451,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "counter", "outrider_gate_verdicts_total", "verdicts",
         "Verdicts of the promotion gate.", labels=("model", "result"),
-        enums={"result": ("promoted", "refused")},
+        enums={"result": ("promoted", "waiting", "undecided", "refused")},
     ),
     _spec(
         _LOOP, "gauge", "outrider_suite_tests", "tests",

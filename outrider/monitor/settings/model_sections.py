@@ -22,6 +22,10 @@ _SLOTS = ("champion", "backfill", "live.", "judge.")
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
 
 
+_LOSSES = ("error", "absolute", "squared", "token_f1", "log")
+"""Those of :mod:`outrider.assertions.losses`, which loads what a section must not."""
+
+
 class LabelSettings(Section):
     """Selection of records for labelling."""
 
@@ -82,11 +86,28 @@ class GateSettings(Section):
     """Conditions for a challenger to become champion."""
 
     held_out: str | None = Field(default=None, description="dataset on which it may not be worse")
-    max_drop: float = Field(default=0.01, ge=0, le=1, description="allowed accuracy drop on it")
+    max_drop: float = Field(default=0.02, ge=0, le=1, description="loss beyond the champion's allowed on it")
     min_gain: float = Field(default=0.0, ge=-1, le=1, description="needed gain on held-out flagged rows")
+    loss: str = Field(
+        default="auto",
+        description="error, absolute, squared, token_f1, log, file.py:callable, or auto by the target",
+    )
+    scores: str | None = Field(default=None, description="output with the probabilities, for log")
+    scorer_deadline_s: float = Field(default=60.0, gt=0, description="for a loss of one's own")
+    requires: tuple[Literal["labels", "suites", "shadow"], ...] = Field(
+        default=("labels",), description="evidence without which nothing is promoted"
+    )
     shadow_rows: int = Field(default=0, ge=0, description="live rows judged before the verdict")
     shadow_timeout_s: float = Field(default=30.0, gt=0)
     auto_promote: bool = True
+
+    @field_validator("loss")
+    @classmethod
+    def _known_loss(cls, loss: str) -> str:
+        known = ("auto", *_LOSSES)
+        if loss not in known and not re.fullmatch(r".+\.py:\w+", loss):
+            raise ValueError(f"one of {', '.join(known)}, or file.py:callable, expected, got {loss!r}")
+        return loss
 
 
 class JudgeSettings(Section):

@@ -173,7 +173,9 @@ class WebhookSettings(Section):
     events: tuple[str, ...] = (
         "dataset.committed",
         "retrain.requested",
+        "retrain.failed",
         "gate.refused",
+        "gate.undecided",
         "gate.waiting",
         "model.promoted",
         "model.rolled_back",

@@ -1,6 +1,6 @@
-"""Validation in a killable process, for expectations of a user's files.
+"""Validation and scoring in a killable process, for users' files.
 
-``python -m outrider.monitor.trainer.checks_process --fd N --parent PID``. It lives for one validation: what
+``python -m outrider.monitor.trainer.checks_process --fd N --parent PID``. It lives for one question: what
 Great Expectations has registered from a user's file is gone with it, and so the next one takes an edit up.
 """
 
@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets.data_docs import page
@@ -30,6 +32,7 @@ from outrider.dataops.datasets.validation import Earlier, Rules, Validated, vali
 from outrider.errors import OutriderError, ValidationRefused
 from outrider.monitor.process import wire
 from outrider.monitor.process.child import CONTROL_FD, die_with_parent
+from outrider.user_code import load_callable, load_file
 
 BUILD_S = 120.0
 """For the library and the files to load, where no rows are judged."""
@@ -89,6 +92,62 @@ def build_problems(
     return list(map(str, answer["problems"]))
 
 
+def scored(
+    scorer: str,
+    folder: Path,
+    answers: pa.Table,
+    *,
+    deadline_s: float,
+    pause: Callable[[], None] = lambda: None,
+) -> NDArray[np.float64]:
+    """Losses by a user's function, of two columns of answers.
+
+    Parameters
+    ----------
+    scorer
+        ``file.py:callable`` in ``folder``: answers and labels, as lists, to losses >= 0.
+    answers
+        Columns ``label``, ``champion`` and ``candidate``.
+
+    Returns
+    -------
+    ndarray
+        Shape (2, rows): of the champion, and of the candidate.
+
+    Raises
+    ------
+    ValidationRefused
+        If it gives no such losses, or not in time.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, answers.schema) as writer:
+        writer.write_table(answers)
+    file = folder / scorer.rpartition(":")[0]
+    asked = {"scorer": scorer, "folder": str(folder), "option": "gate.scorer_deadline_s"}
+    _, parts = _asked(asked, [sink.getvalue()], [file], deadline_s, pause, None)
+    return np.frombuffer(bytes(parts[0]), np.float64).reshape(2, -1)
+
+
+def _scores(asked: dict[str, Any], table: pa.Table) -> NDArray[np.float64]:
+    scorer, name = load_callable(asked["scorer"], Path(asked["folder"])), asked["scorer"]
+    labels = table.column("label").to_pylist()
+    found = []
+    for side in ("champion", "candidate"):
+        losses = np.asarray(scorer(table.column(side).to_pylist(), labels))
+        if losses.shape != (len(labels),) or losses.dtype.kind not in "biuf":
+            raise ValidationRefused(
+                f"{name}: one loss for each of {len(labels)} rows expected, got {losses.dtype} of shape "
+                f"{losses.shape}"
+            )
+        losses = losses.astype(np.float64)
+        odd = ~(np.isfinite(losses) & (losses >= 0.0))
+        if odd.any():
+            row = int(np.flatnonzero(odd)[0])
+            raise ValidationRefused(f"{name}: losses >= 0 expected, got {losses[row]} for row {row} ({side})")
+        found.append(losses)
+    return np.stack(found)
+
+
 def _told(earlier: Earlier) -> dict[str, Any]:
     return {
         "aggregates": earlier.aggregates,
@@ -141,9 +200,8 @@ def _asked(
         except TimeoutError:
             process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
             where = _place(process, said, checks)
-            raise ValidationRefused(
-                f"validation takes longer than {deadline_s:g} s (validation.deadline_s){where}"
-            ) from None
+            option = asked.get("option", "validation.deadline_s")
+            raise ValidationRefused(f"it takes longer than {deadline_s:g} s ({option}){where}") from None
         except (EOFError, OSError):
             code = process.wait()
             where = _place(process, said, checks)
@@ -183,8 +241,6 @@ def _place(process: subprocess.Popen[bytes], said: IO[bytes], checks: Sequence[P
 
 def _serve(sock: socket.socket) -> None:
     """Load the user's files, answer once."""
-    from outrider.user_code import load_file
-
     asked, buffers = wire.receive(sock)
     try:
         for file in asked["checks"]:
@@ -203,6 +259,9 @@ def _answer(
         from outrider.dataops.datasets.expectations import build_problems
 
         return {"problems": list(build_problems(asked["suite"]))}, []
+    if "scorer" in asked:
+        with pa.ipc.open_stream(pa.py_buffer(buffers[0])) as reader:
+            return {}, [_scores(asked, reader.read_all()).tobytes()]
 
     def read() -> Batch:
         wire.send(sock, {"ask": "rows"})

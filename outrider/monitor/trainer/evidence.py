@@ -1,6 +1,7 @@
 """Candidate's evidence for the gate: suites, held-out and fresh rows, traffic."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,21 +11,29 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.loss_bounds import Excess, excess, relative_excess
 from outrider.assertions.quality import Asked as AskedLabel
-from outrider.assertions.typed_text import read_typed
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
 from outrider.dataops.flags.shadow_flags import count_shadow_flags
-from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
-from outrider.dataops.ledger.records import newest_predictions
+from outrider.dataops.improvement.gate import (
+    FailureRate,
+    PairedEvidence,
+    ShadowEvidence,
+    SuiteEvidence,
+    error_of,
+)
+
+from .scoring import AnswerScoring, LossFault
 
 EXAMPLES = 3
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
+STEPS = 1000
+"""Steps from 0 to 1 in which bounds are told."""
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
@@ -127,34 +136,69 @@ def _described(value: Any) -> Any:
 def paired_evidence(
     name: str,
     batch: Batch,
-    target: str,
     champion: Predictor,
     candidate: Predictor,
     *,
-    classes: Sequence[int | str] = (),
+    scoring: AnswerScoring,
     weights: Mapping[str, AskedLabel] | None = None,
+    tries: int = 1,
+    pause: Callable[[], None] = lambda: None,
 ) -> PairedEvidence:
-    """Both models' answers to the labelled rows of a dataset.
+    """Losses of both models on the labelled rows of a dataset.
 
     Parameters
     ----------
     weights
         What records stand for that were chosen to be labelled; rows without are left out of the shares.
+    tries
+        Verdicts that any of the rows has decided, with the one to come.
     """
-    truth = batch.arrow(f"label.{target}")
-    answers: list[Any] = [predict(batch)[target] if batch.rows else [] for predict in (champion, candidate)]
-    old, new = (matches(each, truth, classes=classes) for each in answers)
-    return PairedEvidence(
-        dataset=name,
-        rows=batch.rows,
-        champion_correct=int(old.sum()),
-        candidate_correct=int(new.sum()),
-        only_champion=int((old & ~new).sum()),
-        only_candidate=int((new & ~old).sum()),
-        champion_share=_weighted_share(batch, old, weights or {}),
-        candidate_share=_weighted_share(batch, new, weights or {}),
-        is_numeric=not classes and any(map(is_numeric, (truth, *answers))),
+    error = error_of(tries)
+    nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
+    found = PairedEvidence(name, "loss", 0.0, nothing, tries=tries)
+    if not batch.rows:
+        return found
+    try:
+        scores = scoring.of(batch, champion(batch), candidate(batch), pause=pause)
+    except LossFault as fault:
+        return replace(found, fault=str(fault))
+    old, new = scores.champion, scores.candidate
+    known = np.isfinite(old)
+    found = replace(found, loss=scores.title, left_out=int((~known).sum()))
+    if lost := int(np.isinf(new[known]).sum()):
+        return replace(found, fault=f"the candidate's answer to {lost} rows is no number: {scores.title}")
+    bound = excess if scores.is_bounded else relative_excess
+    entities = batch.column("entity")[known]
+    beyond = bound(old[known], new[known], entities=entities, error=error)
+    mean = float(old[known].mean()) if known.any() else 0.0
+    if scores.loss == "squared":
+        mean, beyond = math.sqrt(mean), _of_roots(beyond)
+    found = replace(found, champion_loss=mean, excess=_rounded(beyond), is_relative=not scores.is_bounded)
+    if scores.loss != "error":
+        return found
+    shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
+    return replace(found, champion_share=shares[0], candidate_share=shares[1])
+
+
+def _of_roots(found: Excess) -> Excess:
+    """Excess of the roots of two means."""
+    value, low, high = (math.sqrt(1.0 + share) - 1.0 for share in (found.value, found.low, found.high))
+    return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
+
+
+def _rounded(found: Excess) -> Excess:
+    """Excess with bounds rounded outwards: what is shown of held-out rows tells little of them."""
+    return replace(
+        found,
+        value=_in_steps(found.value, round),
+        low=_in_steps(found.low, math.floor),
+        high=_in_steps(found.high, math.ceil),
+        variance=float(f"{found.variance:.2g}"),
     )
+
+
+def _in_steps(value: float, how: Callable[[float], int]) -> float:
+    return how(round(value * STEPS, 6)) / STEPS if math.isfinite(value) else value
 
 
 def _weighted_share(
@@ -169,11 +213,6 @@ def _weighted_share(
         [weight.weight for _, weight in known],
         certain=[weight.is_certain for _, weight in known],
     )
-
-
-def answers_are_numeric(connection: Connection, model: str) -> bool:
-    """True where the newest answers are numbers, not classes."""
-    return is_numeric([read_typed(value) for value in newest_predictions(connection, model, limit=1000)])
 
 
 def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:

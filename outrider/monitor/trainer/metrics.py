@@ -83,8 +83,7 @@ class LoopMetrics:
             self._jobs_us = job.finished_us
 
     def _verdicts(self, connection: Connection) -> None:
-        for model, promoted, count in count_verdicts(connection):
-            result = "promoted" if promoted else "refused"
+        for model, result, count in count_verdicts(connection):
             self._advance("outrider_gate_verdicts_total", count, model=model, result=result)
 
     def _shadow_tests(self, connection: Connection) -> None:

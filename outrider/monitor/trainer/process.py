@@ -69,7 +69,7 @@ def run_next(context: JobContext) -> JobRow | None:
         log.exception("%s failed", job.id)
         reason = str(error) if isinstance(error, OutriderError) else f"{type(error).__name__}: {error}"
         with write(context.engine) as connection:
-            jobs.fail(connection, job.id, reason, now_us=now_us())
+            jobs.fail(connection, job.id, reason, targets=context.targets, now_us=now_us())
     with context.engine.connect() as connection:
         return jobs.get(connection, job.id)
 

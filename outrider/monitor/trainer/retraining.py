@@ -6,15 +6,18 @@ after a crash goes on behind the last stage that was finished.
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import torch
 from sqlalchemy import Connection
 
-from outrider.assertions import Predictor
+from outrider.assertions import Batch, Predictor
+from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
@@ -26,8 +29,10 @@ from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.improvement.row_tries import count_try, most_tries, row_keys
 from outrider.dataops.improvement.verdicts import keep_verdict
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.labels.queue import Choice, choose_labels, queue_labels
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import (
     dump_weights,
@@ -46,7 +51,8 @@ from outrider.user_code import load_callable
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
-from .evidence import answers_are_numeric, paired_evidence, shadow_evidence, suite_evidence
+from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
 
 log = logging.getLogger(__name__)
@@ -63,8 +69,8 @@ class Retraining:
         self.settings: ModelSettings = context.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
         self.device = pick_device(context.settings.worker.device)
-        self.judged_by: tuple[Version, ...] = ()
-        """Dataset versions of the evidence."""
+        self.judged_by: list[tuple[Version, list[str]]] = []
+        """Dataset versions of the evidence, and the keys of their rows."""
         self.result: dict[str, Any] = dict(job.result)
         self.result.setdefault("seconds", {})
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
@@ -187,41 +193,16 @@ class Retraining:
         context, settings = self.context, self.settings
         candidate = self.result["candidate"]
         missing: list[str] = []
-        held_out = fresh = held_batch = None
+        self.judged_by = []
         with context.engine.connect() as connection:
             champion = self._champion(connection).version
-            old = self._predictor(connection, champion)
-            new = self._predictor(connection, candidate)
-            name = settings.gate.held_out
-            version = open_if_any(connection, name)
-            if version is not None:
-                held_batch = datasets.read(connection, context.objects, version)
-                held_out = paired_evidence(
-                    version.id, held_batch, settings.target, old, new, classes=settings.classes
-                )
-            elif name:
-                missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
-            fresh_version, _ = self._versions(connection)
-            if fresh_version is not None:
-                rows = datasets.read(connection, context.objects, fresh_version, part="held_out")
-                if rows.rows:
-                    where = f"{fresh_version.id} held out"
-                    weights = request_weights(connection, self.job.model)
-                    fresh = paired_evidence(
-                        where, rows, settings.target, old, new, classes=settings.classes, weights=weights
-                    )
-            self.judged_by = tuple(one for one in (version, fresh_version) if one is not None)
-            is_compared = held_out is not None or fresh is not None
-            if not (settings.classes or is_compared) and answers_are_numeric(connection, self.job.model):
-                missing.append(
-                    "the target is a number, and the gate knows no loss to compare the models by: a person "
-                    "decides (`outrider promote`)"
-                )
+            both = self._predictor(connection, champion), self._predictor(connection, candidate)
+            held_out, held_batch = self._held_out(connection, both, missing)
+            fresh = self._fresh(connection, both)
             shadow = shadow_evidence(connection, self.job.model, candidate)
         comparison = compare_all(
             model_suites(context.settings, self.job.model),
-            old,
-            new,
+            *both,
             cases=held_batch,
             seed=self.options.seed,
             pause=context.check_stop,
@@ -234,37 +215,103 @@ class Retraining:
         live = shadow if settings.gate.shadow_rows else None
         return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
 
+    def _held_out(
+        self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
+    ) -> tuple[gate.PairedEvidence | None, Batch | None]:
+        """Evidence on the dataset that the policy names, and its rows."""
+        name = self.settings.gate.held_out
+        version = open_if_any(connection, name)
+        if version is None:
+            if name:
+                missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
+            return None, None
+        batch = datasets.read(connection, self.context.objects, version)
+        return self._paired(connection, version, version.id, batch, both), batch
+
+    def _fresh(self, connection: Connection, both: tuple[Predictor, Predictor]) -> gate.PairedEvidence | None:
+        """Evidence on the held-out rows of the dataset that was learned from."""
+        version, _ = self._versions(connection)
+        if version is None:
+            return None
+        rows = datasets.read(connection, self.context.objects, version, part="held_out")
+        if not rows.rows:
+            return None
+        weights = request_weights(connection, self.job.model)
+        return self._paired(connection, version, f"{version.id} held out", rows, both, weights)
+
+    def _paired(
+        self,
+        connection: Connection,
+        version: Version,
+        name: str,
+        batch: Batch,
+        both: tuple[Predictor, Predictor],
+        weights: Mapping[str, Asked] | None = None,
+    ) -> gate.PairedEvidence:
+        policy, settings = self.settings.gate, self.settings
+        keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
+        self.judged_by.append((version, keys))
+        scoring = AnswerScoring(
+            policy.loss,
+            settings.target,
+            settings.classes,
+            policy.scores,
+            self.context.settings.base,
+            policy.scorer_deadline_s,
+        )
+        return paired_evidence(
+            name,
+            batch,
+            *both,
+            scoring=scoring,
+            weights=weights,
+            tries=1 + most_tries(connection, self.job.model, keys),
+            pause=self.context.check_stop,
+        )
+
     def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
         """Write the verdict; False without one, where the champion or the judging rows are others by now."""
         policy = self.settings.gate
-        verdict = gate.decide(gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows), evidence)
+        verdict = gate.decide(
+            gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows, policy.requires), evidence
+        )
         candidate, now = str(self.result["candidate"]), now_us()
         # What was not trained on what went wrong has nothing to show but live traffic.
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
-        promotes = verdict.promoted and policy.auto_promote and not is_unseen
+        has_passed = verdict.outcome == "passed"
+        promotes = has_passed and policy.auto_promote and not is_unseen
         reasons = list(verdict.reasons)
-        if verdict.promoted and not promotes:
+        if has_passed and not promotes:
             why = (
                 "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
             )
             reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
-        self.result |= {"promoted": promotes, "passed": verdict.promoted, "reasons": reasons}
+        if verdict.outcome == "undecided":
+            reasons.append(
+                f"once more rows are labelled, `outrider retrain {self.job.model} --candidate {candidate}` "
+                "asks again"
+            )
+        found = {"passed": has_passed, "undecided": verdict.outcome == "undecided"}
+        self.result |= {"promoted": promotes, "reasons": reasons} | found
+        request = self._request(verdict)
         with write(self.context.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
                 return False
-            if any(datasets.is_erased_from(connection, version) for version in self.judged_by):
+            if any(datasets.is_erased_from(connection, version) for version, _ in self.judged_by):
                 log.info("%s: rows that it was judged by were erased: the gate asks again", self.job.id)
                 return False
-            if why := self._why_undecided(connection, candidate):
+            if why := self._why_unjudged(connection, candidate):
                 log.info("%s: %s", self.job.id, why)
-                self.result |= {"promoted": False, "passed": False, "reasons": [why]}
+                self.result |= {"promoted": False, "passed": False, "undecided": False, "reasons": [why]}
                 jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
                 return True
-            for version, found in outcomes.items():
-                suite_outcomes.keep(connection, self.job.model, version, found, source="gate", now_us=now)
+            for version, seen in outcomes.items():
+                suite_outcomes.keep(connection, self.job.model, version, seen, source="gate", now_us=now)
+            for _, keys in self.judged_by:
+                count_try(connection, self.job.model, keys)
             keep_verdict(
                 connection,
                 model=self.job.model,
@@ -272,9 +319,11 @@ class Retraining:
                 champion=next(iter(outcomes)),
                 promoted=promotes,
                 reasons=reasons,
-                evidence=dataclasses.asdict(evidence) | {"passed": verdict.promoted, "job": self.job.id},
+                evidence=_finite(dataclasses.asdict(evidence)) | found | {"job": self.job.id},
                 now_us=now,
             )
+            if request is not None:
+                queue_labels(connection, request)
             if promotes:
                 models.promote(
                     connection,
@@ -284,25 +333,45 @@ class Retraining:
                     reason="the promotion gate passed it",
                     targets=self.context.targets,
                 )
-            elif not verdict.promoted:
-                models.set_status(
-                    connection,
-                    self.job.model,
-                    candidate,
-                    "refused",
-                    now_us=now,
-                    note=reasons[0].partition("\n")[0],
-                )
-                data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
-                outbox.enqueue(connection, "gate.refused", data, targets=self.context.targets, now_us=now)
             else:
-                data = {"model": self.job.model, "version": candidate, "reasons": reasons, "job": self.job.id}
-                outbox.enqueue(connection, "gate.waiting", data, targets=self.context.targets, now_us=now)
-            status = "done" if verdict.promoted else "refused"
+                self._tell(connection, verdict, reasons, now)
+            status = {"passed": "done", "failed": "refused", "undecided": "undecided"}[verdict.outcome]
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True
 
-    def _why_undecided(self, connection: Connection, candidate: str) -> str:
+    def _tell(self, connection: Connection, verdict: gate.Verdict, reasons: Sequence[str], now: int) -> None:
+        """Send the event of a candidate that is not promoted; a refused one is marked so."""
+        candidate = str(self.result["candidate"])
+        kind = {"failed": "gate.refused", "undecided": "gate.undecided", "passed": "gate.waiting"}
+        if verdict.outcome == "failed":
+            note = reasons[0].partition("\n")[0]
+            models.set_status(connection, self.job.model, candidate, "refused", now_us=now, note=note)
+        data: dict[str, object] = {"model": self.job.model, "version": candidate, "reasons": reasons}
+        data["job"] = self.job.id
+        if verdict.outcome == "undecided":
+            data["rows_missing"] = max(check.rows_missing for check in verdict.checks)
+        outbox.enqueue(connection, kind[verdict.outcome], data, targets=self.context.targets, now_us=now)
+
+    def _request(self, verdict: gate.Verdict) -> Choice | None:
+        """Labels to ask for, where flagged rows are too few; a part of them is held out."""
+        missing = max((check.rows_missing for check in verdict.checks if check.name == "fresh"), default=0)
+        share = self.options.held_out_share
+        if verdict.outcome != "undecided" or not missing or not share:
+            return None
+        options = self.settings.labels
+        budget = min(math.ceil(missing / share), options.budget)
+        with self.context.engine.connect() as connection:
+            return choose_labels(
+                connection,
+                model=self.job.model,
+                budget=budget,
+                policy="uniform",
+                seed=self.options.seed,
+                now_us=now_us(),
+                audit_share=0.0,
+            )
+
+    def _why_unjudged(self, connection: Connection, candidate: str) -> str:
         """Reason for no verdict: a person has decided meanwhile; empty for none."""
         found = models.get(connection, self.job.model, candidate)
         if found.status == "challenger":
@@ -383,6 +452,15 @@ class Retraining:
         self.result["epoch"] = epoch
         self.result["loss"] = round(loss, 6)
         self._note("train")
+
+
+def _finite(value: Any) -> Any:
+    """Value for JSON, which has no infinity."""
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _check_whole(connection: Connection, *learned: Version | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import httpx
 import pytest
 
+from outrider.assertions.loss_bounds import Excess
 from outrider.dataops.improvement import gate, recommendation
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
@@ -281,6 +282,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.AskedFigures, gate.FailureRate),
         (retrains.SuiteFigures, gate.SuiteEvidence),
         (retrains.PairedFigures, gate.PairedEvidence),
+        (retrains.ExcessFigures, Excess),
         (retrains.ShadowFlags, gate.ShadowEvidence),
         (model_report.LabelSides, recommendation.DiscordantPairs),
     ],

@@ -1,0 +1,121 @@
+"""Losses of answers against their labels, row by row."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from .columns import from_values
+from .matching import Classes, class_numbers, is_numeric, matches
+
+Floats = NDArray[np.float64]
+Loss = Literal["error", "absolute", "squared", "token_f1", "log"]
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+BOUNDED: frozenset[str] = frozenset({"error", "token_f1"})
+"""Losses between 0 and 1; margins of the others are relative to the champion's."""
+_LEAST = 1e-15
+"""Probability below which the logarithm no longer falls, as in scikit-learn."""
+
+
+def loss_of_target(labels: ArrayLike | pa.Array, answers: ArrayLike | pa.Array, classes: Classes) -> Loss:
+    """Loss that a target's values call for: ``error``, or ``absolute`` of numbers.
+
+    Examples
+    --------
+    >>> loss_of_target([0.25, 1.5], [0.5, 1.0], ()), loss_of_target([1, 0], [1.0, 1.0], ())
+    ('absolute', 'error')
+    """
+    return "absolute" if not classes and (is_numeric(labels) or is_numeric(answers)) else "error"
+
+
+def losses(
+    loss: Loss, answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, *, classes: Classes = ()
+) -> Floats:
+    """Loss of each answer, shape (rows,).
+
+    NaN where the label cannot be compared, infinite where the answer cannot. ``error``: 0 where they are
+    equal (:mod:`~outrider.assertions.matching`), else 1. ``absolute``, ``squared``: of the difference of
+    numbers. ``token_f1``: 1 less F1 of words, with their counts, in lower case (Rajpurkar et al., "SQuAD",
+    2016). ``log``: -ln of the probability of the labelled class; answers are probabilities by class, shape
+    (rows, classes).
+
+    Raises
+    ------
+    ValueError
+        If answers have no probability for each class.
+
+    Examples
+    --------
+    >>> losses("absolute", [1.0, None, 2.5], [0.5, 1.0, None]).tolist()
+    [0.5, inf, nan]
+    >>> losses("token_f1", ["the blue cat", "dog"], ["the cat", "cat"]).round(2).tolist()
+    [0.2, 1.0]
+    >>> losses("log", [[0.5, 0.5], [0.9, 0.1]], ["b", "a"], classes=["a", "b"]).round(3).tolist()
+    [0.693, 0.105]
+    """
+    if loss == "error":
+        known = _is_known(labels)
+        return np.where(known, ~matches(answers, labels, classes=classes), np.nan)
+    if loss == "token_f1":
+        return np.array([_token_loss(*pair) for pair in zip(_texts(answers), _texts(labels), strict=True)])
+    if loss == "log":
+        return _log_losses(answers, labels, classes)
+    truth, said = _numbers(labels), _numbers(answers)
+    difference = np.abs(np.where(np.isfinite(said), said, np.inf) - truth)
+    difference[~np.isfinite(truth)] = np.nan
+    return difference if loss == "absolute" else np.square(difference)
+
+
+def _is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
+    return np.array([value is not None and value == value for value in _values(labels)], dtype=np.bool_)
+
+
+def _values(column: ArrayLike | pa.Array) -> list[Any]:
+    found: list[Any] = from_values(column).to_pylist()
+    return found
+
+
+def _numbers(column: ArrayLike | pa.Array) -> Floats:
+    return np.array([_number(value) for value in _values(column)], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float("nan") if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
+
+
+def _texts(column: ArrayLike | pa.Array) -> list[str | None]:
+    return [None if value is None else str(value) for value in _values(column)]
+
+
+def _token_loss(answer: str | None, label: str | None) -> float:
+    if label is None:
+        return float("nan")
+    said, meant = (Counter((text or "").lower().split()) for text in (answer, label))
+    if not said or not meant:
+        return float(said != meant or answer is None)
+    common = sum((said & meant).values())
+    return 1.0 - 2.0 * common / (said.total() + meant.total())
+
+
+def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:
+    shares = _probabilities(answers)
+    if shares.ndim != 2 or shares.shape[1] != len(classes):
+        raise ValueError(f"probabilities of shape (rows, {len(classes)}) expected, got {shares.shape}")
+    places = class_numbers(labels, classes)
+    chosen = shares[np.arange(len(places)), places]
+    found = -np.log(np.clip(np.where(np.isfinite(chosen), chosen, 0.0), _LEAST, 1.0))
+    return np.where(places < 0, np.nan, found)
+
+
+def _probabilities(answers: ArrayLike | pa.Array) -> Floats:
+    values: Sequence[Any] = _values(answers)
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.empty((len(values), 0))

@@ -1,0 +1,133 @@
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import brentq, minimize_scalar
+
+from outrider.assertions.loss_bounds import excess, relative_excess
+
+
+def outcomes(lost: int, won: int, rows: int) -> tuple[Any, Any]:
+    """Losses of champion and candidate: the candidate alone loses ``lost`` rows."""
+    champion, candidate = np.zeros(rows), np.zeros(rows)
+    candidate[:lost] = 1.0
+    champion[lost : lost + won] = 1.0
+    return champion, candidate
+
+
+def score(lost: int, won: int, rows: int, difference: float) -> float:
+    """Score statistic of a difference, with the likelihood's maximum found by search."""
+
+    def unlikely(share: float) -> float:
+        """Of P(won) = share and P(lost) = share + difference."""
+        shares = share + difference, share, 1.0 - 2.0 * share - difference
+        counts = lost, won, rows - lost - won
+        return -sum(n * math.log(max(p, 1e-300)) for n, p in zip(counts, shares, strict=True) if n)
+
+    low, high = max(0.0, -difference), (1.0 - difference) / 2.0
+    share = minimize_scalar(unlikely, bounds=(low, high), method="bounded", options={"xatol": 1e-13}).x
+    variance = (2.0 * share + difference - difference**2) / rows
+    return ((lost - won) / rows - difference) / math.sqrt(max(variance, 1e-300))
+
+
+@pytest.mark.parametrize(("lost", "won", "rows"), [(3, 8, 100), (12, 5, 60), (0, 6, 80), (25, 25, 400)])
+@pytest.mark.parametrize("error", [0.05, 0.003])
+def test_bounds_of_independent_rows_are_the_score_bounds_or_wider(
+    lost: int, won: int, rows: int, error: float
+) -> None:
+    found = excess(*outcomes(lost, won, rows), error=error)
+    quantile = stats.t.ppf(1 - error, rows - 1)
+    upper = brentq(lambda d: score(lost, won, rows, d) + quantile, found.value + 1e-6, 0.999)
+    difference = np.zeros(rows)
+    difference[:lost], difference[lost : lost + won] = 1.0, -1.0
+    student = found.value + quantile * difference.std(ddof=1) / math.sqrt(rows)
+    assert found.high == pytest.approx(max(upper, student), abs=1e-6)
+    turned = excess(*outcomes(won, lost, rows), error=error)
+    assert (turned.low, turned.value) == pytest.approx((-found.high, -found.value))
+
+
+def test_nothing_seen_bounds_by_the_rule_of_three() -> None:
+    found = excess(*outcomes(0, 0, 300), error=0.05)
+    assert (found.value, found.low) == (0.0, -found.high)
+    assert found.high == pytest.approx(stats.norm.ppf(0.95) ** 2 / 300, rel=0.03)
+    assert excess(*outcomes(0, 0, 1)).high == 1.0
+    assert excess(*outcomes(0, 0, 0)).rows == 0
+
+
+def test_rows_of_one_entity_count_for_less_the_more_so_the_fewer_differ() -> None:
+    rng = np.random.default_rng(0)
+    entities = np.arange(2000) % 20
+    spread = (rng.random((2, 2000)) < 0.2).astype(float)
+    alone, together = (excess(*spread, entities=e) for e in ((), entities))
+    assert alone.high < together.high < 2.5 * alone.high
+    rare = outcomes(0, 0, 2000)
+    assert excess(*rare, entities=entities).high > 20 * excess(*rare).high
+    bunched = np.repeat((np.arange(20) < 4).astype(float), 100), np.repeat((np.arange(20) >= 16) * 1.0, 100)
+    kept = excess(*bunched, entities=np.repeat(np.arange(20), 100))
+    spread_of_entities = np.std([1] * 4 + [0] * 12 + [-1] * 4, ddof=1) / math.sqrt(20)
+    assert kept.high > stats.t.ppf(0.95, 19) * spread_of_entities - 1e-9
+    assert excess(*spread, entities=["e"] * 2000).high == 1.0
+
+
+def test_rows_without_an_entity_are_entities_of_their_own() -> None:
+    losses = outcomes(5, 9, 200)
+    assert excess(*losses, entities=[None] * 200) == excess(*losses)
+    assert excess(*losses, entities=["a", *[None] * 199]) == excess(*losses)
+
+
+def drawn(rng: Any, groups: int, rows: int, lost: float, won: float, correlation: float) -> Any:
+    """Numbers of rows that one of both alone loses, of entities that correlate."""
+    shares = np.broadcast_to([lost, won, 1 - lost - won], (groups, 3))
+    if correlation:
+        shares = rng.dirichlet(np.maximum(shares[0] * (1 / correlation - 1), 1e-9), size=groups)
+    kinds = [rng.choice(3, size=rows // groups, p=share) for share in shares]
+    return np.concatenate(kinds), np.repeat(np.arange(groups), rows // groups)
+
+
+@pytest.mark.parametrize(("groups", "correlation"), list(product((5, 10, 50), (0.0, 0.1, 0.5))))
+def test_a_candidate_at_the_margin_is_seldom_bounded_below_it(groups: int, correlation: float) -> None:
+    rng = np.random.default_rng(groups)
+    for lost, won in ((0.02, 0.0), (0.06, 0.04)):
+        wrong = 0
+        for _ in range(200):
+            kind, entities = drawn(rng, groups, 500, lost, won, correlation)
+            wrong += excess(kind == 1, kind == 0, entities=entities).high <= 0.02
+        assert wrong <= stats.binom.ppf(0.9999, 200, 0.05)
+
+
+def test_relative_bounds_are_those_of_students_test_at_the_share_they_say() -> None:
+    rng = np.random.default_rng(1)
+    old, new = rng.gamma(2.0, size=(2, 400))
+    found = relative_excess(old, new, error=0.05)
+    assert found.value == pytest.approx(new.mean() / old.mean() - 1.0)
+
+    def upper(values: Any) -> float:
+        worst = max(values.max() - values.mean(), 0.0) / 401
+        spread = values.std(ddof=1) / math.sqrt(400)
+        return float(values.mean() + stats.t.ppf(0.95, 399) * spread + worst)
+
+    assert upper(new - (1 + found.high) * old) == pytest.approx(0.0, abs=1e-3)
+    assert upper((1 + found.low) * old - new) == pytest.approx(0.0, abs=1e-3)
+
+
+def test_a_unit_is_no_matter_and_a_constant_answer_is_bounded_away() -> None:
+    rng = np.random.default_rng(2)
+    old, new = rng.gamma(2.0, size=(2, 300))
+    found, thousandfold = relative_excess(old, new), relative_excess(1000 * old, 1000 * new)
+    assert (found.low, found.high) == pytest.approx((thousandfold.low, thousandfold.high))
+    far = relative_excess(np.square(old), np.square(new + 1e4))
+    assert far.low > 1e5
+    assert relative_excess(np.zeros(50), np.ones(50)).value == math.inf
+    assert relative_excess(np.zeros(50), np.zeros(50)).value == 0.0
+
+
+def test_rows_needed_are_those_of_the_fixed_size_test() -> None:
+    found = excess(*outcomes(50, 50, 1000))
+    fixed = 0.1 * ((1.645 + 1.282) / 0.02) ** 2
+    assert 1.0 <= found.rows_needed(0.02, error=0.05) / fixed < 1.15
+    nothing = excess(*outcomes(0, 0, 1000))
+    needed = nothing.rows_needed(0.02, error=0.05)
+    assert excess(*outcomes(0, 0, needed)).high <= 0.02 < excess(*outcomes(0, 0, needed // 2)).high

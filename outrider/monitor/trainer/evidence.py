@@ -17,8 +17,9 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
-from outrider.dataops.flags.shadow_flags import count_shadow_flags
+from outrider.dataops.flags.shadow_flags import common_records
 from outrider.dataops.improvement.gate import FailureRate, PairedEvidence, ShadowEvidence, SuiteEvidence
+from outrider.dataops.improvement.live_evidence import live_evidence
 from outrider.dataops.ledger.records import newest_predictions
 
 EXAMPLES = 3
@@ -176,10 +177,9 @@ def answers_are_numeric(connection: Connection, model: str) -> bool:
     return is_numeric([read_typed(value) for value in newest_predictions(connection, model, limit=1000)])
 
 
-def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
-    """Flags of both on blocks judged on both, all answered.
+def shadow_evidence(connection: Connection, model: str, champion: str, candidate: str) -> ShadowEvidence:
+    """Flags on the answers of both to the records that they were both judged on.
 
-    Live behavioral tests ask the champion only: their flags are left out.
+    Live behavioral tests and LLM judges ask the champion only: their flags are left out.
     """
-    rows, flags = count_shadow_flags(connection, model, candidate)
-    return ShadowEvidence(rows, flags.get("champion", 0), flags.get(candidate, 0))
+    return live_evidence(common_records(connection, model, champion, candidate))

@@ -176,7 +176,8 @@ class Retraining:
         deadline = time.monotonic() + policy.shadow_timeout_s
         while policy.shadow_rows and time.monotonic() < deadline:
             with self.context.engine.connect() as connection:
-                seen = shadow_evidence(connection, self.job.model, self.result["candidate"])
+                champion = self._champion(connection).version
+                seen = shadow_evidence(connection, self.job.model, champion, self.result["candidate"])
             if seen.rows >= policy.shadow_rows:
                 return
             self.context.check_stop()
@@ -217,7 +218,7 @@ class Retraining:
                     "the target is a number, and the gate knows no loss to compare the models by: a person "
                     "decides (`outrider promote`)"
                 )
-            shadow = shadow_evidence(connection, self.job.model, candidate)
+            shadow = shadow_evidence(connection, self.job.model, champion, candidate)
         comparison = compare_all(
             model_suites(context.settings, self.job.model),
             old,

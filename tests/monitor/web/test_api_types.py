@@ -281,7 +281,8 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.AskedFigures, gate.FailureRate),
         (retrains.SuiteFigures, gate.SuiteEvidence),
         (retrains.PairedFigures, gate.PairedEvidence),
-        (retrains.ShadowFlags, gate.ShadowEvidence),
+        (retrains.LiveFlags, gate.ShadowEvidence),
+        (retrains.LevelFlags, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),
     ],
 )

@@ -159,10 +159,10 @@ class DifferenceSequence:
 
 
 def mean_bounds(values: Floats, stake: Floats, confidence: float = 0.95) -> tuple[float, float]:
-    """Bounds of the mean of any values in [-1, 1] that hold at all times together.
+    """Bounds of the mean of values in [-1, 1].
 
-    As :meth:`DifferenceSequence.interval` of records of weight 1, which need not be quarters.
-    (-1.0, 1.0) without values.
+    They hold at all times together, as those of :meth:`DifferenceSequence.interval` of records of weight 1;
+    values need not be quarters. (-1.0, 1.0) without values.
 
     Parameters
     ----------

@@ -50,9 +50,10 @@ class CommonRecords:
 
 
 def common_records(connection: Connection, model: str, champion: str, challenger: str) -> CommonRecords:
-    """Records judged of both, with their marks: flags are those before storms were thinned.
+    """Records judged of both, with their marks.
 
-    Blocks of releases without marks are left out, and so are records that were erased since.
+    Flags are counted before storms were thinned. Blocks of releases without marks are left out, and so are
+    records that were erased since.
     """
     parts = [_no_records()]
     entities: dict[str | None, int] = {None: 0}

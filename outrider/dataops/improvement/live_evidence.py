@@ -1,4 +1,4 @@
-"""Live evidence for the gate: what the flags of the same records say of two versions.
+"""Live evidence for the gate: flags of two versions on common records.
 
 A record counts once, however many assertions fire on it. What one entity does within an hour counts as one
 observation: the mean over its records of [only the candidate is flagged] - [only the champion is]. The more

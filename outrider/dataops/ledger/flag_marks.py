@@ -1,6 +1,7 @@
-"""Marks of judged records: a byte per row of a block, exact before storms are thinned.
+"""Marks of judged records, a byte per row of a block.
 
-They name no record: who they belong to stands in ``record`` alone, and goes with it.
+Flags are marked before storms are thinned. Marks name no record: who they belong to stands in ``record``
+alone, and goes with it.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,9 @@ def store_marks(
     marks: dict[tuple[str, int], Marks],
     flags: Iterable[tuple[str | None, int, int, str]],
 ) -> None:
-    """Store marks by version and block, with flags on them and on earlier blocks.
+    """Store marks by version and block, with the flags on them.
+
+    Flags on earlier blocks change their marks.
 
     Parameters
     ----------

@@ -152,7 +152,7 @@ class Answer(SQLModel, table=True):
 
 
 class JudgedBlock(SQLModel, table=True):
-    """Marks of the records of a journal block: judged as answers of a version, flagged or not.
+    """Marks of a journal block's records: judged, flagged.
 
     Written while challengers run. Of the champion's slot, one row per version that answered.
     """

@@ -74,7 +74,7 @@ class PairedFigures(TypedDict):
     is_numeric: NotRequired[bool]
 
 
-class LevelFlags(TypedDict):
+class FlagsAtLevel(TypedDict):
     """Live records that one of the two alone flags at a level."""
 
     level: str
@@ -95,12 +95,12 @@ class LiveFlags(TypedDict):
     difference: float
     low: float
     high: float
-    levels: list[LevelFlags]
+    levels: list[FlagsAtLevel]
     others: int
 
 
 class ShadowFlags(TypedDict):
-    """Flags of both on the same live records, as earlier releases counted them."""
+    """Flags of both on the same live records, in earlier releases."""
 
     rows: int
     champion_flags: int

@@ -178,7 +178,7 @@ def answers_are_numeric(connection: Connection, model: str) -> bool:
 
 
 def shadow_evidence(connection: Connection, model: str, champion: str, candidate: str) -> ShadowEvidence:
-    """Flags on the answers of both to the records that they were both judged on.
+    """Flags on the answers of both to common live records.
 
     Live behavioral tests and LLM judges ask the champion only: their flags are left out.
     """

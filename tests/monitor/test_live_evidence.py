@@ -13,6 +13,7 @@ from outrider.dataops.state.database import write
 from outrider.monitor.trainer.evidence import shadow_evidence
 from tests.end_to_end.service import CONFIG, MODEL, write_project
 
+from .test_canary import CHECKS as EVENTS
 from .test_canary import challenge
 from .workbench import Workbench, workbench
 
@@ -24,8 +25,8 @@ from outrider.assertions import Findings, Window, assertion
 
 @assertion
 def unsure(batch):
-    """Score below 0.55."""
-    return batch.column("outputs.score") < 0.55
+    """Score below 0.545."""
+    return batch.column("outputs.score") < 0.545
 
 
 @assertion(level="critical")
@@ -145,6 +146,18 @@ def test_a_flag_that_a_later_block_brings_marks_its_record_once(tmp_path: Path) 
         ]
 
 
+def test_an_event_that_is_found_again_is_one_record(tmp_path: Path) -> None:
+    """The first record of a run of one entity is another with each block: a window holds eight."""
+    checks = EVENTS.replace('return batch.column("inputs.x") > 0.9', 'return batch.column("inputs.x") > 9')
+    with workbench(write_project(tmp_path, checks=checks)) as bench:
+        challenge(bench)
+        for name in "abcd":
+            bench.feed([{"id": f"{name}{n}", "entity": "e", "inputs": {"x": 0.97}} for n in range(4)])
+            bench.work()
+        found = evidence(bench)
+    assert (found.rows, found.champion_flagged, found.candidate_flagged) == (16, 1, 1)
+
+
 def test_records_count_where_both_answered(tmp_path: Path) -> None:
     with workbench(project(tmp_path)) as bench:
         block(bench, [(UNSURE, SURE)] * 4, name="before")
@@ -154,6 +167,30 @@ def test_records_count_where_both_answered(tmp_path: Path) -> None:
         block(bench, [(UNSURE, -1.0)] * 5, name="none")
         bench.work()
         assert counts(bench) == (2, 2, 0)
+
+
+def test_what_production_did_not_answer_is_judged_of_the_replica(tmp_path: Path) -> None:
+    with workbench(project(tmp_path)) as bench:
+        challenge(bench)
+        bench.feed([{"id": f"a{n}", "inputs": {"x": x}} for n, x in enumerate((SURE, UNSURE))])
+        bench.work()
+        bench.feed([{"id": "b", "inputs": {"x": -1.0}}])
+        bench.work()
+        found = evidence(bench)
+    assert (found.rows, found.champion_flagged, found.candidate_flagged) == (2, 1, 1)
+    assert (found.entities, found.entity_hours) == (0, 1)
+
+
+def test_live_tests_which_ask_the_champion_alone_are_left_out(tmp_path: Path) -> None:
+    with workbench(project(tmp_path)) as bench:
+        challenge(bench)
+        bench.feed([{"id": f"a{n}", "inputs": {"x": 0.4535}} for n in range(40)])  # 0.05 more: another label
+        bench.work()
+        flagged = bench.rows("SELECT DISTINCT assertion, slot FROM flag WHERE record_id LIKE 'a%'")
+        assert flagged == [("test_nudge", "champion")]
+        found = evidence(bench)
+    assert [one.level for one in found.levels] == []
+    assert (found.rows, found.only_champion, found.only_candidate) == (40, 0, 0)
 
 
 def test_only_this_champion_counts(tmp_path: Path) -> None:

@@ -137,8 +137,10 @@ class DifferenceSequence:
             return -1.0, 1.0
         least = least if VALUES[counts.any(axis=0)].min() >= least else -1.0
         bets: Floats = UNIT_BETS[None, :] if is_unweighted and (weight == 1.0).all() else stakes(weight)
-        low = _lower(counts, weight, confidence, least, bets)
-        return low, -_lower(counts[:, ::-1], weight, confidence, -1.0, bets)
+        at, kinds = np.nonzero(counts)
+        cells = counts[at, kinds], weight[at], bets[np.zeros_like(at) if len(bets) == 1 else at]
+        low = _lower(VALUES[kinds], *cells, confidence, least)
+        return low, -_lower(-VALUES[kinds], *cells, confidence, -1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -156,24 +158,63 @@ class DifferenceSequence:
         return counts.reshape(-1, len(VALUES)), weights_of(classes)
 
 
-def _lower(counts: Floats, weight: Floats, confidence: float, least: float, stake: Floats) -> float:
-    """Smallest mean that the evidence does not speak against: it falls as the mean rises."""
+def mean_bounds(values: Floats, stake: Floats, confidence: float = 0.95) -> tuple[float, float]:
+    """Bounds of the mean of values in [-1, 1].
+
+    They hold at all times together, as those of :meth:`DifferenceSequence.interval` of records of weight 1;
+    values need not be quarters. (-1.0, 1.0) without values.
+
+    Parameters
+    ----------
+    stake
+        Share of each bet that is set on a value, in [0, 1], chosen before it is seen, shape (n,).
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, or a value or stake lies outside its range.
+
+    Examples
+    --------
+    >>> [round(bound, 3) for bound in mean_bounds(np.repeat([0.4, 0.0], [60, 40]), np.ones(100), 0.9)]
+    [0.162, 0.301]
+    """
+    check_confidence(confidence)
+    if values.shape != stake.shape or not (
+        (np.abs(values) <= 1).all() and (np.abs(stake - 0.5) <= 0.5).all()
+    ):
+        raise ValueError(
+            f"values from -1 to 1 with one stake from 0 to 1 each expected, got shapes {values.shape} and "
+            f"{stake.shape}"
+        )
+    if not stake.any():
+        return -1.0, 1.0
+    (values, stake), counts = np.unique(np.stack([values, stake]), axis=1, return_counts=True)
+    cells = counts.astype(np.float64), stake, stake[:, None] * UNIT_BETS
+    return _lower(values, *cells, confidence, -1.0), -_lower(-values, *cells, confidence, -1.0)
+
+
+def _lower(
+    values: Floats, counts: Floats, weight: Floats, stake: Floats, confidence: float, least: float
+) -> float:
+    """Smallest mean that the evidence does not speak against: it falls as the mean rises.
+
+    Values, how many of them there are, their weights, shape (n,), and what is bet, shape (n, bets).
+    """
     from scipy.optimize import brentq
 
     threshold = threshold_of(confidence)
-    seen = np.flatnonzero(counts.any(axis=0)).tolist()
     is_lost = (
         weight.max() > CAP_OF_BET if stake.shape[1] == len(CAP_OF_BET) else np.zeros(stake.shape[1], bool)
     )
     alive = np.where(is_lost, -np.inf, 0.0)
 
     def excess(mean: float) -> float:
-        won = [counts[:, at] @ np.log1p(stake * (VALUES[at] - mean) / (mean - least)) for at in seen]
-        return float(mean_wealth(np.sum(won, axis=0) + alive)) - threshold
+        share = (values - mean) / (mean - least)
+        return float(mean_wealth(counts @ np.log1p(stake * share[:, None]) + alive)) - threshold
 
     lowest = least + _NEAR
     if excess(lowest) < 0:
         return least
-    total = float(counts.sum(axis=1) @ weight)
-    middle = min(float(weight @ counts @ VALUES) / total, 1.0 - _NEAR)  # there the evidence is none
-    return float(brentq(excess, lowest, middle, xtol=1e-9))
+    middle = float(counts * weight @ values) / float(counts @ weight)  # there the evidence is none
+    return float(brentq(excess, lowest, min(middle, 1.0 - _NEAR), xtol=1e-9))

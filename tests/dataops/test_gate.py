@@ -12,6 +12,7 @@ from outrider.dataops.improvement.gate import (
     Check,
     Evidence,
     FailureRate,
+    LevelFlags,
     PairedEvidence,
     Policy,
     ShadowEvidence,
@@ -32,6 +33,10 @@ def pair(champion: int, candidate: int, *, rows: int = 1000, tries: int = 1) -> 
     beyond = excess(old, new, error=error)
     loss = float(old.mean()) if rows else 0.0
     return PairedEvidence("held", "error rate", loss, beyond, tries=tries)
+
+
+def live(difference: float, low: float) -> ShadowEvidence:
+    return ShadowEvidence(300, 10, 43, 2, 35, 40, 80, difference, low, 0.2, (LevelFlags("critical", 0, 9),))
 
 
 def suite(champion: int, candidate: int, *, p: float = 1.0, compared: Any = None) -> SuiteEvidence:
@@ -77,6 +82,24 @@ ANY = Policy(requires=())
         (Policy(min_gain=0.2), Evidence(fresh=pair(300, 400)), "failed", "error rate -10.0%"),
         (Policy(), Evidence(fresh=pair(300, 300)), "undecided", "more labelled rows"),
         (Policy(shadow_rows=200), Evidence(held_out=FINE), "failed", "0 were judged in time, 200"),
+        (
+            Policy(shadow_rows=200),
+            Evidence(held_out=FINE, shadow=live(-0.11, -0.05)),
+            "passed",
+            "not proven to be more",
+        ),
+        (
+            Policy(shadow_rows=200),
+            Evidence(held_out=FINE, shadow=live(0.11, -0.001)),
+            "passed",
+            "not proven to be more",
+        ),
+        (
+            Policy(shadow_rows=200),
+            Evidence(held_out=FINE, shadow=live(0.11, 0.001)),
+            "failed",
+            "+0.10% to +20.00%: proven to be",
+        ),
         (
             Policy(),
             Evidence(held_out=FINE, missing=["gate.held_out names 'x', which has no version"]),
@@ -196,7 +219,15 @@ def test_failed_reasons_come_first() -> None:
 
 
 def test_no_flags_at_all_is_no_worse() -> None:
-    assert judge_shadow(ShadowEvidence(10, 0, 0), 10).passed
+    assert judge_shadow(ShadowEvidence(10), 10).passed
+
+
+def test_live_evidence_is_told_in_a_sentence() -> None:
+    assert judge_shadow(live(0.11, 0.05), 300).reason == (
+        "live records: 14.33% of 300 are flagged with the candidate, 3.33% with the champion "
+        "(alone: 35 and 2, 9 and 0 critical); "
+        "over 80 hours of 40 entities +11.00%, +5.00% to +20.00%: proven to be more"
+    )
 
 
 def test_a_candidate_that_is_surely_worse_over_the_traffic_is_refused_whatever_the_chosen_rows_say() -> None:

@@ -41,7 +41,6 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.dataset_jobs import commit_flagged
-from outrider.monitor.trainer.evidence import shadow_evidence
 from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
@@ -770,40 +769,6 @@ def test_a_candidate_waits_for_live_records_and_is_refused_without_them(context:
     job = run(dataclasses.replace(context, settings=waiting))
     assert job.status == "refused"
     assert job.result["reasons"][0] == "failed: live records: 0 were judged in time, 20 are needed"
-
-
-def test_shadow_evidence_compares_flags_on_blocks_that_both_were_judged_on(context: JobContext) -> None:
-    with write(context.engine) as connection:
-        for seq in (1, 2, 3, 4):
-            record = {"model": "sign", "id": f"r{seq}", "seq": seq, "row": 0, "ts_us": 0, "digest": 0}
-            connection.execute(insert(tables.Record), [record])
-            for slot, name in (("champion", "odd"), ("champion", "live"), ("2", "odd")):
-                flag = {
-                    "id": f"{seq}{slot}{name}",
-                    "model": "sign",
-                    "record_id": f"r{seq}",
-                    "assertion": name,
-                }
-                more = {
-                    "revision": "1",
-                    "slot": slot,
-                    "severity": 1.0,
-                    "level": "info",
-                    "seq": seq,
-                    "row": 0,
-                    "ts_us": 0,
-                }
-                if slot == "champion" or seq == 3:
-                    connection.execute(insert(tables.Flag), [{**flag, **more}])
-            if seq >= 2:  # the candidate came after block 1
-                answer = {"model": "sign", "version": "2", "seq": seq, "payload": b""}
-                connection.execute(insert(tables.Answer), [answer])
-        live = {"model": "sign", "name": "live", "revision": "1", "kind": "live_test", "level": "info"}
-        connection.execute(insert(tables.AssertionRow), [{**live, "description": "", "owner": ""}])
-        assert shadow_evidence(connection, "sign", "2").rows == 0
-        connection.execute(text("INSERT INTO cursor VALUES ('sign', 'champion', 4), ('sign', '2', 3)"))
-        found = shadow_evidence(connection, "sign", "2")
-    assert (found.rows, found.champion_flags, found.candidate_flags) == (2, 2, 1)
 
 
 def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(context: JobContext) -> None:

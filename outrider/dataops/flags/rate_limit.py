@@ -76,7 +76,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     """Count the new flags of a unit exactly, and sample excess ones.
 
     Call it before :func:`outrider.dataops.ledger.commit.apply`, in the same transaction. Flags
-    that are not kept are named in ``effects.thinned``.
+    that are not kept are named in ``effects.thinned``, new ones in ``effects.new_flags``.
     An event that the next blocks may find again stands in ``flag`` in any case,
     or it would be counted twice: it only loses its evidence.
     """
@@ -85,6 +85,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
         keep_stored_ids(connection, effects, effects.earlier_ids, slot=effects.owner)
     ids = effects.flags["id"]
     new, events = _new_flags(connection, effects)
+    effects.new_flags = new
     slices = _slices(connection, effects, {effects.flags["record_id"][row] for row in new})
     found: list[NewFlags] = []
     emptied: set[str] = set()

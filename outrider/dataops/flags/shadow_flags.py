@@ -3,17 +3,25 @@
 Live tests ask the champion alone: their flags are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, func, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
-from outrider.dataops.ledger.cursors import judged_by_both
-from outrider.dataops.state.tables import Answer, AssertionRow, Flag, Record, table_of
+from outrider.dataops.ledger.flag_marks import JUDGED, Marks
+from outrider.dataops.ledger.sketches import HOUR_US
+from outrider.dataops.state.tables import Answer, AssertionRow, Flag, JudgedBlock, Record, table_of
 
 _ANSWER, _ASSERTION, _FLAG, _RECORD = (table_of(t) for t in (Answer, AssertionRow, Flag, Record))
+_JUDGED_BLOCK = table_of(JudgedBlock)
+_BLOCKS = 500
+"""Blocks whose records are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +35,87 @@ class ShadowStretch:
     until: int
 
 
-def count_shadow_flags(connection: Connection, model: str, challenger: str) -> tuple[int, dict[str, int]]:
-    """Records and flags by slot, on blocks that the challenger answered."""
-    until = judged_by_both(connection, model, challenger)
-    if not until:
-        return 0, {}
-    blocks = (
-        select(_ANSWER.c.seq)
-        .where(_ANSWER.c.model == model, _ANSWER.c.version == challenger, _ANSWER.c.seq <= until)
-        .scalar_subquery()
+@dataclass(frozen=True, slots=True)
+class CommonRecords:
+    """Records on which answers of both versions were judged, shape (n,) each."""
+
+    entity: NDArray[np.int64]
+    """Numbers of entities; 0 where a record names none."""
+    hour: NDArray[np.int64]
+    """Of event time."""
+    champion: Marks
+    challenger: Marks
+    others: int = 0
+    """Further records that the challenger was judged on beside answers of another version."""
+
+
+def common_records(connection: Connection, model: str, champion: str, challenger: str) -> CommonRecords:
+    """Records judged of both, with their marks.
+
+    Flags are counted before storms were thinned. Blocks of releases without marks are left out, and so are
+    records that were erased since.
+    """
+    parts = [_no_records()]
+    entities: dict[str | None, int] = {None: 0}
+    others = 0
+    own, other = _JUDGED_BLOCK.alias("own"), _JUDGED_BLOCK.alias("other")
+    query = select(own.c.seq, own.c.version, own.c.marks, other.c.marks).where(
+        own.c.model == model,
+        own.c.slot == CHAMPION,
+        other.c.model == model,
+        other.c.seq == own.c.seq,
+        other.c.slot == challenger,
+        other.c.version == challenger,
     )
-    rows = connection.scalar(select(func.count()).where(_RECORD.c.model == model, _RECORD.c.seq.in_(blocks)))
-    counts = connection.execute(
-        select(_FLAG.c.slot, func.count())
-        .where(_FLAG.c.model == model, _FLAG.c.seq.in_(blocks), _FLAG.c.assertion.not_in(_live_tests(model)))
-        .group_by(_FLAG.c.slot)
+    for blocks in connection.execute(query.order_by(own.c.seq)).partitions(_BLOCKS):
+        known: dict[int, tuple[Marks, Marks]] = {}
+        for seq, version, one, two in blocks:
+            marks, theirs = _aligned(one, two)
+            if version == champion:
+                known[seq] = marks, theirs
+            else:
+                others += int(np.count_nonzero(marks & theirs & JUDGED))
+        parts += _located(connection, model, known, entities)
+    entity, hour, one, two = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return CommonRecords(entity, hour, one, two, others)
+
+
+_Part: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Marks, Marks]
+
+
+def _no_records() -> _Part:
+    nothing, marks = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8)
+    return nothing, nothing, marks, marks
+
+
+def _aligned(one: bytes, two: bytes) -> tuple[Marks, Marks]:
+    """Marks of the rows that both have."""
+    rows = min(len(one), len(two))
+    return np.frombuffer(one, dtype=np.uint8, count=rows), np.frombuffer(two, dtype=np.uint8, count=rows)
+
+
+def _located(
+    connection: Connection,
+    model: str,
+    marks: Mapping[int, tuple[Marks, Marks]],
+    entities: dict[str | None, int],
+) -> Iterator[_Part]:
+    """Entity, hour and marks of the common records of some blocks; ``entities`` get further numbers."""
+    if not marks:
+        return
+    query = (
+        select(_RECORD.c.seq, _RECORD.c.row, _RECORD.c.entity, _RECORD.c.ts_us)
+        .where(_RECORD.c.model == model, _RECORD.c.seq.in_(list(marks)))
+        .order_by(_RECORD.c.seq)
     )
-    return int(rows or 0), {row[0]: int(row[1]) for row in counts}
+    for seq, rows in groupby(connection.execute(query), key=itemgetter(0)):
+        one, two = marks[seq]
+        found = [(row, entities.setdefault(entity, len(entities)), ts_us) for _, row, entity, ts_us in rows]
+        row, entity, ts_us = np.array(found, dtype=np.int64).T
+        is_common = row < len(one)
+        is_common[is_common] = (one & two & JUDGED)[row[is_common]] > 0
+        at = row[is_common]
+        yield entity[is_common], ts_us[is_common] // HOUR_US, one[at], two[at]
 
 
 def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: int) -> dict[str, set[str]]:

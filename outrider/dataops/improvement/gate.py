@@ -114,12 +114,37 @@ class PairedEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowEvidence:
-    """Flags of both on the same live records."""
+class LevelFlags:
+    """Live records that one of the two alone flags at a level."""
 
-    rows: int
-    champion_flags: int
-    candidate_flags: int
+    level: str
+    only_champion: int
+    only_candidate: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowEvidence:
+    """Flags on the answers of both to the same live records.
+
+    ``only_champion`` and ``only_candidate`` count records that are flagged with one of them alone.
+    """
+
+    rows: int = 0
+    champion_flagged: int = 0
+    candidate_flagged: int = 0
+    only_champion: int = 0
+    only_candidate: int = 0
+    entities: int = 0
+    entity_hours: int = 0
+    """Hours of entities with such records: what counts as one observation."""
+    difference: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+    """``difference``, ``low`` and ``high``: share flagged more with the candidate, on average over these, and
+    its one-sided bounds."""
+    levels: Sequence[LevelFlags] = ()
+    others: int = 0
+    """Further records, judged as answers of other versions than the champion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +206,7 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
     if evidence.fresh is not None:
         checks.append(judge_fresh(evidence.fresh, policy.min_gain))
     if policy.shadow_rows or evidence.shadow is not None:
-        checks.append(judge_shadow(evidence.shadow or ShadowEvidence(0, 0, 0), policy.shadow_rows))
+        checks.append(judge_shadow(evidence.shadow or ShadowEvidence(), policy.shadow_rows))
     checks += _lacking(policy, evidence)
     if not checks:
         reason = "there is no evidence: declare behavior tests, gate.held_out, held_out_share or shadow_rows"
@@ -311,23 +336,26 @@ def _ordinal(number: int) -> str:
 
 
 def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
-    """Check for significantly more flags than the champion's, on live traffic."""
+    """Check for a proven surplus of flagged records, on live traffic."""
     if shadow.rows < rows_needed:
-        return Check(
-            "shadow", False, f"live records: {shadow.rows} were judged in time, {rows_needed} are needed"
+        others = f"; {shadow.others} more answers were of other versions than the champion" * (
+            shadow.others > 0
         )
-    champion, candidate = (
-        1000 * flags / max(shadow.rows, 1) for flags in (shadow.champion_flags, shadow.candidate_flags)
+        few = f"live records: {shadow.rows} were judged in time, {rows_needed} are needed{others}"
+        return Check("shadow", False, few)
+    candidate, champion = (
+        flagged / max(shadow.rows, 1) for flagged in (shadow.candidate_flagged, shadow.champion_flagged)
     )
-    total = shadow.champion_flags + shadow.candidate_flags
-    p = _sign_test(shadow.candidate_flags, total, alternative="greater")
-    worse = candidate > champion and p < SIGNIFICANCE
-    word = "significantly" if worse else "not significantly"
+    alone = "".join(f", {one.only_candidate} and {one.only_champion} {one.level}" for one in shadow.levels)
+    of_whom = f"of {shadow.entities} entities" if shadow.entities else "without entities"
+    is_worse = shadow.low > 0
     return Check(
         "shadow",
-        not worse,
-        f"live records: {candidate:.1f} flags per 1,000 of the candidate, {champion:.1f} of the champion on "
-        f"the same {shadow.rows} records ({word} more, p = {p:.3g})",
+        not is_worse,
+        f"live records: {candidate:.2%} of {shadow.rows} are flagged with the candidate, {champion:.2%} with "
+        f"the champion (alone: {shadow.only_candidate} and {shadow.only_champion}{alone}); over "
+        f"{shadow.entity_hours} hours {of_whom} {shadow.difference:+.2%}, {shadow.low:+.2%} to "
+        f"{shadow.high:+.2%}: {'proven' if is_worse else 'not proven'} to be more",
     )
 
 

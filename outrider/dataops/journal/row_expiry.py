@@ -135,6 +135,8 @@ def expire_rows(
     rows = connection.exec_driver_sql(query, given).all()
     if not rows:
         return None
+    # What stays is no sample of the traffic: as evidence of both versions the block is gone as a whole.
+    connection.exec_driver_sql("DELETE FROM judged_block WHERE model = ? AND seq <= ?", (model, rows[-1].seq))
     gone = _gone(connection, model, [row.id for row in rows])
     _choose(connection, gone)
     for statement in _GONE:

@@ -39,6 +39,7 @@ from .backfill import SLOT as BACKFILL
 from .checkpoints import replace_checkpoints
 from .counters import add_counts
 from .cursors import cursor
+from .flag_marks import Marks, store_marks
 from .sketches import SketchRow
 
 
@@ -112,7 +113,11 @@ class Effects(FlagRows):
     step_us: int = 0
     """How far the clock was set at the unit; 0 wherever it was not."""
     thinned: set[str] = field(default_factory=set)
-    """Flags that are counted but not kept: ``storms.count_flags`` names them."""
+    """Flags that are counted but not kept: ``rate_limit.count_flags`` names them."""
+    new_flags: list[int] = field(default_factory=list)
+    """Rows of ``flags`` that no earlier unit found: ``rate_limit.count_flags`` names them."""
+    marks: dict[tuple[str, int], Marks] = field(default_factory=dict)
+    """Marks of the answered records, by judged version and block."""
     earlier_ids: dict[str, str] = field(default_factory=dict)
     """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
@@ -203,6 +208,8 @@ def apply(connection: Connection, effects: Effects) -> None:
     insert_rows(connection, Flag, _kept(effects, effects.flags, "id"))
     insert_rows(connection, FlagRecord, _kept(effects, effects.members, "flag_id"))
     insert_rows(connection, WeakLabelRow, _kept(effects, effects.weak_labels, "flag_id"))
+    if slot == effects.owner:  # judges and the backfill have no challenger beside them
+        store_marks(connection, model, slot, effects.marks, _of_both(effects))
     if effects.checkpoints:
         replace_checkpoints(connection, model, slot, effects.checkpoints)
     if effects.border is not None:
@@ -258,6 +265,18 @@ def _kept(effects: Effects, found: TableColumns, name: str) -> Iterable[Row]:
     """Rows whose flag, named in a column, a storm has not thinned out."""
     thinned = effects.thinned
     return found.where(flag not in thinned for flag in found[name]).rows() if thinned else found.rows()
+
+
+def _of_both(effects: Effects) -> Iterable[tuple[str | None, int, int, str]]:
+    """Version, block, row and level of new flags; live tests ask the champion alone."""
+    asked = {verdicts.test for verdicts in effects.live_verdicts}
+    columns = [effects.flags[name] for name in ("version", "seq", "row", "level")]
+    assertions = effects.flags["assertion"]
+    return (
+        (columns[0][at], columns[1][at], columns[2][at], columns[3][at])
+        for at in effects.new_flags
+        if assertions[at] not in asked
+    )
 
 
 def _count_flagged(connection: Connection, effects: Effects) -> None:

@@ -151,6 +151,23 @@ class Answer(SQLModel, table=True):
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
+class JudgedBlock(SQLModel, table=True):
+    """Marks of a journal block's records: judged, flagged.
+
+    Written while challengers run. Of the champion's slot, one row per version that answered.
+    """
+
+    __tablename__ = "judged_block"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    slot: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    """Whose answers were judged."""
+    marks: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """One byte per row of the block, as ``ledger.flag_marks`` names its bits."""
+
+
 class AssertionRow(SQLModel, table=True):
     """Assertion or live behavioral test, one row per revision. As the host offers them."""
 

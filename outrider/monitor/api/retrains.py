@@ -89,8 +89,33 @@ class PairedFigures(TypedDict):
     candidate_share: NotRequired[EstimateFacts | None]
 
 
+class FlagsAtLevel(TypedDict):
+    """Live records that one of the two alone flags at a level."""
+
+    level: str
+    only_champion: int
+    only_candidate: int
+
+
+class LiveFlags(TypedDict):
+    """Flags on the answers of both to the same live records."""
+
+    rows: int
+    champion_flagged: int
+    candidate_flagged: int
+    only_champion: int
+    only_candidate: int
+    entities: int
+    entity_hours: int
+    difference: float
+    low: float
+    high: float
+    levels: list[FlagsAtLevel]
+    others: int
+
+
 class ShadowFlags(TypedDict):
-    """Flags of both on the same live records."""
+    """Flags of both on the same live records, in earlier releases."""
 
     rows: int
     champion_flags: int
@@ -103,7 +128,7 @@ class GateEvidence(TypedDict, total=False):
     suites: list[SuiteFigures]
     held_out: PairedFigures | None
     fresh: PairedFigures | None
-    shadow: ShadowFlags | None
+    shadow: LiveFlags | ShadowFlags | None
     missing: list[str]
     passed: bool
     undecided: bool

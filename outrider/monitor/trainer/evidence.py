@@ -17,7 +17,7 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
 from outrider.behavioral_tests.example_text import example_lines
-from outrider.dataops.flags.shadow_flags import count_shadow_flags
+from outrider.dataops.flags.shadow_flags import common_records
 from outrider.dataops.improvement.gate import (
     FailureRate,
     PairedEvidence,
@@ -25,6 +25,7 @@ from outrider.dataops.improvement.gate import (
     SuiteEvidence,
     error_of,
 )
+from outrider.dataops.improvement.live_evidence import live_evidence
 
 from .scoring import AnswerScoring, LossFault
 
@@ -215,10 +216,9 @@ def _weighted_share(
     )
 
 
-def shadow_evidence(connection: Connection, model: str, candidate: str) -> ShadowEvidence:
-    """Flags of both on blocks judged on both, all answered.
+def shadow_evidence(connection: Connection, model: str, champion: str, candidate: str) -> ShadowEvidence:
+    """Flags on the answers of both to common live records.
 
-    Live behavioral tests ask the champion only: their flags are left out.
+    Live behavioral tests and LLM judges ask the champion only: their flags are left out.
     """
-    rows, flags = count_shadow_flags(connection, model, candidate)
-    return ShadowEvidence(rows, flags.get("champion", 0), flags.get(candidate, 0))
+    return live_evidence(common_records(connection, model, champion, candidate))

@@ -182,7 +182,8 @@ class Retraining:
         deadline = time.monotonic() + policy.shadow_timeout_s
         while policy.shadow_rows and time.monotonic() < deadline:
             with self.context.engine.connect() as connection:
-                seen = shadow_evidence(connection, self.job.model, self.result["candidate"])
+                champion = self._champion(connection).version
+                seen = shadow_evidence(connection, self.job.model, champion, self.result["candidate"])
             if seen.rows >= policy.shadow_rows:
                 return
             self.context.check_stop()
@@ -199,7 +200,7 @@ class Retraining:
             both = self._predictor(connection, champion), self._predictor(connection, candidate)
             held_out, held_batch = self._held_out(connection, both, missing)
             fresh = self._fresh(connection, both)
-            shadow = shadow_evidence(connection, self.job.model, candidate)
+            shadow = shadow_evidence(connection, self.job.model, champion, candidate)
         comparison = compare_all(
             model_suites(context.settings, self.job.model),
             *both,

@@ -103,6 +103,8 @@ class Commits:
         model = effects.model
         self._keep_windows(effects)
         found = count_flags(connection, effects, self._budget)
+        if not self._context.challengers[model]:
+            effects.marks.clear()  # with nobody to compare with
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:

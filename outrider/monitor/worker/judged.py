@@ -83,6 +83,11 @@ class JudgedRecords:
         return self.batch.rows
 
     @property
+    def answered(self) -> NDArray[np.bool_]:
+        """Mask of the records with an answer, shape (rows,)."""
+        return _answered(self.batch, _outputs(self.batch))
+
+    @property
     def is_whole(self) -> bool:
         """True where windows and single records see the same."""
         return self.parts[0].batch is self.batch
@@ -144,7 +149,7 @@ def _type(batch: Batch, name: str) -> pa.DataType:
 
 
 def _answered(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Records that production answered, shape (rows,)."""
+    """Records with a value in one of these columns, shape (rows,)."""
     columns = [batch.arrow(name) for name in names]
     if any(column.null_count == 0 for column in columns):
         return np.ones(batch.rows, dtype=np.bool_)

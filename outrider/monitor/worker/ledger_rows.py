@@ -12,6 +12,7 @@ from outrider.assertions import Batch, Findings, WeakLabels
 from outrider.assertions.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
+from outrider.dataops.ledger.flag_marks import judged_marks
 from outrider.monitor.host.client import Offered
 from outrider.monitor.stream.units import Unit
 
@@ -64,6 +65,16 @@ class RecordLocations:
         keys = np.concatenate([batch.keys for batch in batches])
         ts_us = np.concatenate([_microseconds(batch.column("ts")) for batch in batches])
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
+
+    def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
+        """Mark the answered records as judged, by version and block."""
+        versions = np.array(self.versions, dtype=object)
+        for version in {*self.versions} - {None}:
+            at = np.flatnonzero(answered & (versions == version))
+            blocks, starts = np.unique(self.seq[at], return_index=True)
+            parts = np.split(self.row[at], starts[1:]) if len(at) else []
+            for seq, rows in zip(blocks.tolist(), parts, strict=True):
+                effects.marks[str(version), seq] = judged_marks(rows)
 
     def note_records(
         self,

@@ -141,6 +141,7 @@ class Pipeline:
             effects.counts["unanswered"] += batch.rows
             return effects
         locations = locations.judged_as(self.versions(slot, judged.batch, version))
+        locations.note_judged(effects, judged.answered)
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
             note_cost(effects.counts, version, predictions.seconds, batch.rows)

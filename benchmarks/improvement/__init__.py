@@ -1,0 +1,1 @@
+"""The improvement loop under simulation: verdicts of the gate on candidates of known truth."""

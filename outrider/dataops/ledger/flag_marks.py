@@ -1,0 +1,74 @@
+"""Marks of judged records, a byte per row of a block.
+
+Flags are marked before storms are thinned. Marks name no record: who they belong to stands in ``record``
+alone, and goes with it.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select
+
+from outrider.dataops.state.rows import replace_rows
+from outrider.dataops.state.tables import JudgedBlock, table_of
+
+Marks = NDArray[np.uint8]
+JUDGED = 1
+LEVEL_BITS = {"info": 2, "warning": 4, "critical": 8}
+FLAGGED = sum(LEVEL_BITS.values())
+"""Any of them."""
+_JUDGED_BLOCK = table_of(JudgedBlock)
+
+
+def judged_marks(rows: NDArray[np.int64]) -> Marks:
+    """Marks of a block whose ``rows`` were judged and not flagged, ascending.
+
+    Examples
+    --------
+    >>> judged_marks(np.array([0, 2])).tolist()
+    [1, 0, 1]
+    """
+    marks = np.zeros(int(rows[-1]) + 1, dtype=np.uint8)
+    marks[rows] = JUDGED
+    return marks
+
+
+def store_marks(
+    connection: Connection,
+    model: str,
+    slot: str,
+    marks: dict[tuple[str, int], Marks],
+    flags: Iterable[tuple[str | None, int, int, str]],
+) -> None:
+    """Store marks by version and block, with the flags on them.
+
+    Flags on earlier blocks change their marks.
+
+    Parameters
+    ----------
+    flags
+        Judged version, block, row and level of each. Those of records without a mark are left out.
+    """
+    found = list(flags)
+    earlier = {(version, seq) for version, seq, *_ in found if version is not None} - marks.keys()
+    for version, seq in sorted(earlier):
+        if (stored := _stored(connection, model, slot, version, seq)) is not None:
+            marks[version, seq] = stored
+    for judged, seq, row, level in found:
+        own = marks.get((judged or "", seq))
+        if own is not None and row < len(own) and own[row]:
+            own[row] |= LEVEL_BITS[level]
+    rows = [(model, seq, slot, version, own.tobytes()) for (version, seq), own in marks.items()]
+    replace_rows(connection, JudgedBlock, rows)
+
+
+def _stored(connection: Connection, model: str, slot: str, version: str, seq: int) -> Marks | None:
+    query = select(_JUDGED_BLOCK.c.marks).where(
+        _JUDGED_BLOCK.c.model == model,
+        _JUDGED_BLOCK.c.slot == slot,
+        _JUDGED_BLOCK.c.seq == seq,
+        _JUDGED_BLOCK.c.version == version,
+    )
+    stored: bytes | None = connection.execute(query).scalar()
+    return None if stored is None else np.frombuffer(stored, dtype=np.uint8).copy()

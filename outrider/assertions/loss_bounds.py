@@ -7,8 +7,8 @@ from above: by the scatter of the entities where differences are many, by an int
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,25 @@ class Excess:
     """Of one row's difference."""
     effect: float = 1.0
     """Rows of these entities that tell as much as one of its own."""
+
+    def in_steps(self, step: float) -> Self:
+        """Excess rounded to multiples of a step, its bounds outwards."""
+
+        def rounded(share: float, how: Callable[[float], int]) -> float:
+            return round(how(round(share / step, 6)) * step, 9) if math.isfinite(share) else share
+
+        return replace(
+            self,
+            value=rounded(self.value, round),
+            low=rounded(self.low, math.floor),
+            high=rounded(self.high, math.ceil),
+            variance=float(f"{self.variance:.2g}"),
+        )
+
+    @property
+    def width(self) -> float:
+        """Larger distance of a bound from the value."""
+        return max(self.high - self.value, self.value - self.low)
 
     def rows_needed(self, margin: float, *, error: float) -> int:
         """Number of rows whose bounds tell ``margin`` from 0.

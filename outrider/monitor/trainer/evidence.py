@@ -33,8 +33,6 @@ EXAMPLES = 3
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
-STEPS = 1000
-"""Steps from 0 to 1 in which bounds are told."""
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
@@ -174,7 +172,7 @@ def paired_evidence(
     mean = float(old[known].mean()) if known.any() else 0.0
     if scores.loss == "squared":
         mean, beyond = math.sqrt(mean), _of_roots(beyond)
-    found = replace(found, champion_loss=mean, excess=_rounded(beyond), is_relative=not scores.is_bounded)
+    found = replace(found, champion_loss=mean, excess=beyond, is_relative=not scores.is_bounded)
     if scores.loss != "error":
         return found
     shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
@@ -185,21 +183,6 @@ def _of_roots(found: Excess) -> Excess:
     """Excess of the roots of two means."""
     value, low, high = (math.sqrt(1.0 + share) - 1.0 for share in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
-
-
-def _rounded(found: Excess) -> Excess:
-    """Excess with bounds rounded outwards: what is shown of held-out rows tells little of them."""
-    return replace(
-        found,
-        value=_in_steps(found.value, round),
-        low=_in_steps(found.low, math.floor),
-        high=_in_steps(found.high, math.ceil),
-        variance=float(f"{found.variance:.2g}"),
-    )
-
-
-def _in_steps(value: float, how: Callable[[float], int]) -> float:
-    return how(round(value * STEPS, 6)) / STEPS if math.isfinite(value) else value
 
 
 def _weighted_share(

@@ -297,6 +297,7 @@ class Retraining:
         found = {"passed": has_passed, "undecided": verdict.outcome == "undecided"}
         self.result |= {"promoted": promotes, "reasons": reasons} | found
         request = self._request(verdict)
+        kept = dataclasses.asdict(gate.told_evidence(evidence, verdict))
         with write(self.context.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
@@ -320,7 +321,7 @@ class Retraining:
                 champion=next(iter(outcomes)),
                 promoted=promotes,
                 reasons=reasons,
-                evidence=_finite(dataclasses.asdict(evidence)) | found | {"job": self.job.id},
+                evidence=_finite(kept) | found | {"job": self.job.id},
                 now_us=now,
             )
             if request is not None:

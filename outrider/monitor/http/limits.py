@@ -110,10 +110,10 @@ async def body_parts(
         If the connection closes first.
     """
     encoding = headers.get(b"content-encoding", b"identity").strip().lower().decode("latin-1")
-    inflater = _inflater(encoding, bounds)
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > bounds.max_bytes:
         raise _too_large(f"{int(declared)} bytes", bounds)
+    inflater = _inflater(encoding, bounds)  # holds a file: closed below
     inflated = sent = 0
     more = True
     try:

@@ -221,7 +221,7 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
 
 
 def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
-    """Evidence as it is shown and kept.
+    """Evidence in the form for readers.
 
     Who puts hundreds of candidates before the same rows can learn the rows from exact figures, by a vote of
     candidates that did well (Hardt, "Climbing a shaky ladder", 2017): then they are told too coarsely for it.
@@ -234,7 +234,7 @@ def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
 
 
 def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
-    """Evidence as it is kept beside a verdict."""
+    """Evidence in the form that a verdict keeps."""
     passed = {check.name: check.passed for check in verdict.checks}
     held_out, fresh = (
         pair and told(pair, passed=passed[name])

@@ -26,7 +26,8 @@ def test_labels_are_compared_by_value_whatever_number_type_a_table_came_with(lab
         return lambda _batch: {"label": np.array(answers)}
 
     pair = paired_evidence("held", batch, says(0, 1, 1), says(0, 1, 0), scoring=AnswerScoring())
-    assert (pair.excess.rows, pair.champion_loss, pair.excess.value) == (3, 0.0, pytest.approx(1 / 3))
+    assert (pair.excess.rows, pair.champion_loss) == (3, 0.0)
+    assert pair.excess.value == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ class PairedEvidence:
     """The excess is a share of the champion's loss."""
     tries: int = 1
     """Verdicts that any of the rows has decided, this one included."""
+    worn: int = 0
+    """Rows left aside because they have decided oftener."""
     left_out: int = 0
     """Rows whose label, or champion's answer, the loss cannot be taken of."""
     fault: str = ""
@@ -274,8 +276,8 @@ def judge_suite(suite: SuiteEvidence) -> Check:
     if candidate.error:
         return Check(suite.test, False, f"{where}: it could not be run on the candidate: {candidate.error}")
     if not candidate.cases:
-        told = f"no case could be judged for the candidate, the champion fails {champion}"
-        return Check(suite.test, False, f"{where}: {told}")
+        why = f"no case could be judged for the candidate, the champion fails {champion}"
+        return Check(suite.test, False, f"{where}: {why}")
     beside = f"could not be asked: {champion.error}" if champion.error else str(champion)
     allowed = f"up to {suite.tolerance:.1%} may fail"
     numbers = f"{where}: the candidate fails {candidate}, the champion {beside}; {allowed}"
@@ -305,7 +307,7 @@ def _shown(examples: Sequence[str]) -> str:
 def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
     """Check that the candidate loses no more than the champion and ``max_drop``."""
     allowed = f"up to {_change(pair, max_drop)} is allowed"
-    return _judge(pair, "held_out", most=max_drop, step=max_drop, allowed=allowed)
+    return _judge(pair, "held_out", most=max_drop, step=max_drop or LEAST_EFFECT, allowed=allowed)
 
 
 def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
@@ -340,7 +342,10 @@ def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed
         return Check(name, is_passed, reason)
     found = told(pair, passed=False).excess
     missing = max(found.rows_needed(step, error=error_of(pair.tries + 1)) - found.rows, 1)
-    return Check(name, False, f"{reason}; about {missing} more labelled rows may decide", True, missing)
+    whose = ", of other entities," if found.entities < found.rows else ""
+    return Check(
+        name, False, f"{reason}; about {missing} more labelled rows{whose} may decide", True, missing
+    )
 
 
 def _of_entities(found: Excess) -> str:
@@ -353,10 +358,11 @@ def _told(pair: PairedEvidence) -> str:
     beside = f", of {pair.champion_loss:.3g} with the champion" if pair.is_relative else ""
     tries = f", {_ordinal(pair.tries)} verdict on these rows" if pair.tries > 1 else ""
     left_out = f"; {pair.left_out} rows could not be compared" if pair.left_out else ""
+    worn = f"; {pair.worn} rows that decided oftener left aside" if pair.worn else ""
     value, low, high = (_change(pair, one) for one in (found.value, found.low, found.high))
     return (
         f"{pair.loss} {value} with the candidate{beside} (one-sided bounds {low} and {high} at "
-        f"{found.error:.2g}{tries}{left_out})"
+        f"{found.error:.2g}{tries}{worn}{left_out})"
     )
 
 
@@ -391,13 +397,6 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
         f"{shadow.entity_hours} hours {of_whom} {shadow.difference:+.2%}, {shadow.low:+.2%} to "
         f"{shadow.high:+.2%}: {'proven' if is_worse else 'not proven'} to be more",
     )
-
-
-def _sign_test(hits: int, trials: int, *, alternative: str) -> float:
-    """Chance of so uneven a split, or a more uneven one, of trials that fall either way alike."""
-    from scipy.stats import binomtest  # a second to load, and every trainer starts with this module
-
-    return float(binomtest(hits, trials, 0.5, alternative=alternative).pvalue) if trials else 1.0
 
 
 def _weighted(pair: PairedEvidence) -> str:

@@ -6,9 +6,12 @@ version holds it, under a keyed hash.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.dataops.datasets.digests import row_digests
@@ -17,31 +20,49 @@ from outrider.dataops.state.improvement_tables import RowTries
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import table_of
 
+from .gate import error_of
+
 _TRIES = table_of(RowTries)
 _STEP = 10_000
 
 
 def row_keys(connection: Connection, rows: pa.Table) -> list[str]:
-    """Keyed hash of each row's inputs, in hex, each once."""
+    """Keyed hash of each row's inputs, in hex."""
     secret = secret_beside(connection)
     inputs = [name for name in rows.column_names if name.startswith("inputs.")]
-    return list(dict.fromkeys(keyed_hash(secret, digest).hex() for digest in row_digests(rows, inputs)))
+    return [keyed_hash(secret, digest).hex() for digest in row_digests(rows, inputs)]
 
 
-def most_tries(connection: Connection, model: str, keys: Sequence[str]) -> int:
-    """Most verdicts on a model that any of the rows has decided."""
-    most = 0
-    for some in _steps(keys):
-        named = select(func.json_each(json.dumps(some)).table_valued("value").c.value)
-        query = select(func.max(_TRIES.c.tries)).where(_TRIES.c.model == model, _TRIES.c.row.in_(named))
-        most = max(most, connection.scalar(query) or 0)
-    return most
+def tries_of(connection: Connection, model: str, keys: Sequence[str]) -> NDArray[np.int64]:
+    """Verdicts on a model that each row has decided, shape (rows,)."""
+    found: dict[str, int] = {}
+    for start in range(0, len(keys), _STEP):
+        some = json.dumps(keys[start : start + _STEP])
+        named = select(func.json_each(some).table_valued("value").c.value)
+        query = select(_TRIES.c.row, _TRIES.c.tries).where(_TRIES.c.model == model, _TRIES.c.row.in_(named))
+        found |= {str(row.row): int(row.tries) for row in connection.execute(query)}
+    return np.array([found.get(key, 0) for key in keys], dtype=np.int64)
+
+
+def rows_to_judge_by(tries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Rows that make the narrowest bounds, by their tries alone.
+
+    Fresh rows alone may tell more than many that few errors are left for. Only counts choose, never answers.
+
+    Examples
+    --------
+    >>> rows_to_judge_by(np.array([0] * 90 + [40] * 10)).sum(), rows_to_judge_by(np.array([0, 3, 3, 3])).sum()
+    (np.int64(90), np.int64(4))
+    """
+    from scipy.special import ndtri
+
+    def width(most: int) -> float:
+        return -float(ndtri(error_of(most + 1))) / math.sqrt((tries <= most).sum())
+
+    best = min(np.unique(tries).tolist(), key=width, default=0)
+    return np.asarray(tries <= best)
 
 
 def count_try(connection: Connection, model: str, keys: Sequence[str]) -> None:
     """Count a verdict for each row, in the caller's write transaction."""
-    add_to_rows(connection, RowTries, ((model, key, 1) for key in keys))
-
-
-def _steps(keys: Sequence[str]) -> Iterable[list[str]]:
-    return (list(keys[start : start + _STEP]) for start in range(0, len(keys), _STEP))
+    add_to_rows(connection, RowTries, ((model, key, 1) for key in dict.fromkeys(keys)))

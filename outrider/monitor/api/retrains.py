@@ -83,6 +83,7 @@ class PairedFigures(TypedDict):
     excess: NotRequired[ExcessFigures]
     is_relative: NotRequired[bool]
     tries: NotRequired[int]
+    worn: NotRequired[int]
     left_out: NotRequired[int]
     fault: NotRequired[str]
     champion_share: NotRequired[EstimateFacts | None]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 from sqlalchemy import Connection
@@ -29,7 +30,7 @@ from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
-from outrider.dataops.improvement.row_tries import count_try, most_tries, row_keys
+from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.improvement.verdicts import keep_verdict
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.queue import Choice, choose_labels, queue_labels
@@ -251,7 +252,9 @@ class Retraining:
     ) -> gate.PairedEvidence:
         policy, settings = self.settings.gate, self.settings
         keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
-        self.judged_by.append((version, keys))
+        tries = tries_of(connection, self.job.model, keys)
+        chosen = np.flatnonzero(rows_to_judge_by(tries))
+        self.judged_by.append((version, [keys[row] for row in chosen]))
         scoring = AnswerScoring(
             policy.loss,
             settings.target,
@@ -260,15 +263,16 @@ class Retraining:
             self.context.settings.base,
             policy.scorer_deadline_s,
         )
-        return paired_evidence(
+        found = paired_evidence(
             name,
-            batch,
+            batch.take(chosen),
             *both,
             scoring=scoring,
             weights=weights,
-            tries=1 + most_tries(connection, self.job.model, keys),
+            tries=1 + int(tries[chosen].max(initial=0)),
             pause=self.context.check_stop,
         )
+        return dataclasses.replace(found, worn=batch.rows - len(chosen))
 
     def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
         """Write the verdict; False without one, where the champion or the judging rows are others by now."""

@@ -9,7 +9,7 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops.improvement.gate import Evidence, Policy, decide
+from outrider.dataops.improvement.gate import Evidence, Policy, Verdict, decide
 from outrider.monitor.trainer.evidence import (
     example_text,
     paired_evidence,
@@ -122,6 +122,28 @@ def test_rows_of_few_entities_decide_less_than_as_many_of_their_own() -> None:
         return decide(Policy(), Evidence(held_out=pair)).outcome
 
     assert (outcome(None), outcome(200), outcome(5)) == ("passed", "passed", "undecided")
+
+
+def test_a_slice_that_falls_refuses_what_is_better_on_the_whole() -> None:
+    rng = np.random.default_rng(3)
+    batch = prices(3000)
+    devices = np.where(np.arange(3000) % 20 == 0, "old", "new").tolist()
+    wrong = {"label": np.where(rng.random(3000) < 0.3, 1.0, 0.0)}
+    right = {"label": np.where(np.array(devices) == "old", 1.0, 0.0) * (rng.random(3000) < 0.9)}
+    labelled = batch.with_columns({"label.label": np.zeros(3000)})
+
+    def verdict(slices: list[str]) -> Verdict:
+        pair = paired_evidence(
+            "held", labelled, lambda _: wrong, lambda _: right, scoring=AnswerScoring("error"), slices=slices
+        )
+        return decide(Policy(), Evidence(held_out=pair))
+
+    assert verdict([]).outcome == "passed"
+    sliced = verdict(devices)
+    assert sliced.outcome == "failed"
+    assert "held, 2 slices: error rate +" in sliced.reasons[0]
+    assert "in old (150 rows, at least +" in sliced.reasons[0]
+    assert verdict([f"device {row % 10}" for row in range(3000)]).outcome == "passed"
 
 
 SCORERS = """

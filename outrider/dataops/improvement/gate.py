@@ -97,6 +97,17 @@ class SuiteEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceEvidence:
+    """Excess on the rows of one slice.
+
+    All slices share the error of one bound.
+    """
+
+    name: str
+    excess: Excess
+
+
+@dataclass(frozen=True, slots=True)
 class PairedEvidence:
     """Losses of both models on the same labelled rows."""
 
@@ -113,6 +124,8 @@ class PairedEvidence:
     """Rows left aside because they have decided oftener."""
     left_out: int = 0
     """Rows whose label, or champion's answer, the loss cannot be taken of."""
+    slices: Sequence[SliceEvidence] = ()
+    """By the model's ``slice_by``."""
     fault: str = ""
     """Why the candidate's losses are not known; empty where they are."""
     champion_share: Estimate | None = None
@@ -213,6 +226,8 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
         checks.append(judge_held_out(evidence.held_out, policy.max_drop))
     if evidence.fresh is not None:
         checks.append(judge_fresh(evidence.fresh, policy.min_gain))
+    sliced = [pair for pair in (evidence.held_out, evidence.fresh) if pair is not None and pair.slices]
+    checks += [judge_slices(pair, policy.max_drop) for pair in sliced]
     if policy.shadow_rows or evidence.shadow is not None:
         checks.append(judge_shadow(evidence.shadow or ShadowEvidence(), policy.shadow_rows))
     checks += _lacking(policy, evidence)
@@ -231,8 +246,9 @@ def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
     step = STEP
     if not passed and pair.tries > FRANK and math.isfinite(pair.excess.width):
         step = max(STEP, pair.excess.width)
-        pair = replace(pair, champion_share=None, candidate_share=None)
-    return replace(pair, excess=pair.excess.in_steps(step))
+        pair = replace(pair, champion_share=None, candidate_share=None, slices=())
+    slices = [replace(one, excess=one.excess.in_steps(step)) for one in pair.slices]
+    return replace(pair, excess=pair.excess.in_steps(step), slices=slices)
 
 
 def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
@@ -320,6 +336,20 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
     if _is_surely_worse(pair):
         return Check("fresh", False, reason)
     return replace(check, reason=reason)
+
+
+def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
+    """Check that no slice is shown to lose more than ``max_drop`` allows."""
+    lost = [one for one in pair.slices if one.excess.low > max_drop]
+    allowed = f"up to {_change(pair, max_drop)} is allowed in each"
+    where = f"{pair.dataset}, {len(pair.slices)} slices"
+    if not lost:
+        return Check("slices", True, f"{where}: {pair.loss} is shown to rise too far in none; {allowed}")
+    worst = max(lost, key=lambda one: one.excess.low)
+    found = worst.excess.in_steps(STEP)
+    told = f"{pair.loss} {_change(pair, found.value)} in {worst.name} ({found.rows} rows, at least "
+    others = f", and too far in {len(lost) - 1} more" if len(lost) > 1 else ""
+    return Check("slices", False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}")
 
 
 def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed: str) -> Check:

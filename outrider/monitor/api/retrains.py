@@ -74,6 +74,13 @@ class ExcessFigures(TypedDict):
     effect: NotRequired[float]
 
 
+class SliceFigures(TypedDict):
+    """Excess on the rows of one slice."""
+
+    name: str
+    excess: ExcessFigures
+
+
 class PairedFigures(TypedDict):
     """Losses of both models on the same labelled rows. Of verdicts of earlier releases, the name alone."""
 
@@ -85,6 +92,7 @@ class PairedFigures(TypedDict):
     tries: NotRequired[int]
     worn: NotRequired[int]
     left_out: NotRequired[int]
+    slices: NotRequired[list[SliceFigures]]
     fault: NotRequired[str]
     champion_share: NotRequired[EstimateFacts | None]
     candidate_share: NotRequired[EstimateFacts | None]

@@ -1,7 +1,8 @@
 """Candidate's evidence for the gate: suites, held-out and fresh rows, traffic."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from outrider.dataops.improvement.gate import (
     FailureRate,
     PairedEvidence,
     ShadowEvidence,
+    SliceEvidence,
     SuiteEvidence,
     error_of,
 )
@@ -30,6 +32,7 @@ from outrider.dataops.improvement.live_evidence import live_evidence
 from .scoring import AnswerScoring, LossFault
 
 EXAMPLES = 3
+MOST_SLICES = 20
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
@@ -141,6 +144,7 @@ def paired_evidence(
     scoring: AnswerScoring,
     weights: Mapping[str, AskedLabel] | None = None,
     tries: int = 1,
+    slices: Sequence[str | None] = (),
     pause: Callable[[], None] = lambda: None,
 ) -> PairedEvidence:
     """Losses of both models on the labelled rows of a dataset.
@@ -151,6 +155,8 @@ def paired_evidence(
         What records stand for that were chosen to be labelled; rows without are left out of the shares.
     tries
         Verdicts that any of the rows has decided, with the one to come.
+    slices
+        Slice of each row, None for none; the largest ``MOST_SLICES`` are judged.
     """
     error = error_of(tries)
     nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
@@ -167,16 +173,31 @@ def paired_evidence(
     if lost := int(np.isinf(new[known]).sum()):
         return replace(found, fault=f"the candidate's answer to {lost} rows is no number: {scores.title}")
     bound = excess if scores.is_bounded else relative_excess
-    entities = batch.column("entity")[known]
-    beyond = bound(old[known], new[known], entities=entities, error=error)
+    names = batch.column("entity")
+    beyond = bound(old[known], new[known], entities=names[known], error=error)
     mean = float(old[known].mean()) if known.any() else 0.0
+    parts = _slices(slices, known)
+    apart = [
+        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(parts)))
+        for part, rows in parts.items()
+    ]
     if scores.loss == "squared":
         mean, beyond = math.sqrt(mean), _of_roots(beyond)
-    found = replace(found, champion_loss=mean, excess=beyond, is_relative=not scores.is_bounded)
+        apart = [replace(one, excess=_of_roots(one.excess)) for one in apart]
+    found = replace(found, champion_loss=mean, excess=beyond, is_relative=not scores.is_bounded, slices=apart)
     if scores.loss != "error":
         return found
     shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
     return replace(found, champion_share=shares[0], candidate_share=shares[1])
+
+
+def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Rows of the largest slices."""
+    if not slices:
+        return {}
+    names = np.array(slices, dtype=object)
+    sizes = Counter(name for name in names[known].tolist() if name is not None)
+    return {name: known & (names == name) for name, _ in sizes.most_common(MOST_SLICES)}
 
 
 def _of_roots(found: Excess) -> Excess:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.quality import Asked
+from outrider.assertions.typed_text import text_of
 from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
@@ -254,6 +255,7 @@ class Retraining:
         keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
         tries = tries_of(connection, self.job.model, keys)
         chosen = np.flatnonzero(rows_to_judge_by(tries))
+        judged = batch.take(chosen)
         self.judged_by.append((version, [keys[row] for row in chosen]))
         scoring = AnswerScoring(
             policy.loss,
@@ -265,11 +267,12 @@ class Retraining:
         )
         found = paired_evidence(
             name,
-            batch.take(chosen),
+            judged,
             *both,
             scoring=scoring,
             weights=weights,
             tries=1 + int(tries[chosen].max(initial=0)),
+            slices=text_of(judged, f"attrs.{settings.slice_by}") if settings.slice_by else (),
             pause=self.context.check_stop,
         )
         return dataclasses.replace(found, worn=batch.rows - len(chosen))
@@ -284,13 +287,17 @@ class Retraining:
         # What was not trained on what went wrong has nothing to show but live traffic.
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
         has_passed = verdict.outcome == "passed"
-        promotes = has_passed and policy.auto_promote and not is_unseen
+        # A policy without rows whose labels are known could hardly have refused it.
+        is_labelled = evidence.held_out is not None or evidence.fresh is not None
+        promotes = has_passed and policy.auto_promote and is_labelled and not is_unseen
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
                 "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
+                if is_labelled
+                else "no labelled row judged it"
             )
             reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
         if verdict.outcome == "undecided":

@@ -283,6 +283,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.SuiteFigures, gate.SuiteEvidence),
         (retrains.PairedFigures, gate.PairedEvidence),
         (retrains.ExcessFigures, Excess),
+        (retrains.SliceFigures, gate.SliceEvidence),
         (retrains.LiveFlags, gate.ShadowEvidence),
         (retrains.FlagsAtLevel, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),

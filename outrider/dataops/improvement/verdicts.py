@@ -16,6 +16,19 @@ _VERDICT = table_of(GateVerdict)
 
 
 @dataclass(frozen=True, slots=True)
+class ShownBounds:
+    """Excess of a verdict as it is drawn: shares from 0, and the most that passes."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    most: float
+    outcome: str
+    """``passed``, ``failed``, or ``watched`` where it is undecided."""
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictRow:
     """Verdict on one candidate."""
 
@@ -36,6 +49,26 @@ class VerdictRow:
         return outcome_of(self.evidence, promoted=self.promoted, status=self.status)
 
     @property
+    def bounds(self) -> list[ShownBounds]:
+        """Bounds on labelled rows and on live records; none of earlier releases."""
+        policy = self.evidence.get("policy")
+        if policy is None:
+            return []
+        limits = {"held_out": policy["max_drop"], "fresh": 0.0 - policy["min_gain"]}
+        pairs = {name: self.evidence.get(name) or {} for name in limits}
+        found = [
+            _shown(pair["dataset"], pair["excess"], limits[name])
+            for name, pair in pairs.items()
+            if "excess" in pair and not pair["fault"] and pair["excess"]["rows"]
+        ]
+        live = self.evidence.get("shadow")
+        if live and live.get("entity_hours"):
+            word = "failed" if live["low"] > 0 else "passed"
+            sides = live["difference"], live["low"], live["high"]
+            found.append(ShownBounds("live records flagged", *sides, 0.0, word))
+        return found
+
+    @property
     def failed_tests(self) -> list[tuple[str, str]]:
         """Tests failed by the candidate beyond tolerance, as (suite, test)."""
         return [
@@ -44,6 +77,14 @@ class VerdictRow:
             if "candidate" in each  # not in verdicts from before outcomes were kept
             and each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
         ]
+
+
+def _shown(name: str, excess: Mapping[str, Any], most: float) -> ShownBounds:
+    """Bounds with ends where there are none."""
+    low = float(excess["low"])
+    value, high = (1.0 if excess[side] is None else float(excess[side]) for side in ("value", "high"))
+    word = "passed" if high <= most else "failed" if low > most else "watched"
+    return ShownBounds(name, value, low, high, most, word)
 
 
 def keep_verdict(

@@ -82,20 +82,20 @@ class SliceFigures(TypedDict):
 
 
 class PairedFigures(TypedDict):
-    """Losses of both models on the same labelled rows. Of verdicts of earlier releases, the name alone."""
+    """Losses of both models on the same labelled rows."""
 
     dataset: str
-    loss: NotRequired[str]
-    champion_loss: NotRequired[float]
-    excess: NotRequired[ExcessFigures]
-    is_relative: NotRequired[bool]
-    tries: NotRequired[int]
-    worn: NotRequired[int]
-    left_out: NotRequired[int]
-    slices: NotRequired[list[SliceFigures]]
-    fault: NotRequired[str]
-    champion_share: NotRequired[EstimateFacts | None]
-    candidate_share: NotRequired[EstimateFacts | None]
+    loss: str
+    champion_loss: float
+    excess: ExcessFigures
+    is_relative: bool
+    tries: int
+    worn: int
+    left_out: int
+    slices: list[SliceFigures]
+    fault: str
+    champion_share: EstimateFacts | None
+    candidate_share: EstimateFacts | None
 
 
 class FlagsAtLevel(TypedDict):
@@ -131,14 +131,38 @@ class ShadowFlags(TypedDict):
     candidate_flags: int
 
 
+class PairedCounts(TypedDict):
+    """Rows that each model got right. Of verdicts of earlier releases."""
+
+    dataset: str
+    rows: int
+    champion_correct: int
+    candidate_correct: int
+    only_champion: int
+    only_candidate: int
+    champion_share: NotRequired[EstimateFacts | None]
+    candidate_share: NotRequired[EstimateFacts | None]
+    is_numeric: NotRequired[bool]
+
+
+class GatePolicy(TypedDict):
+    """Policy that a verdict followed."""
+
+    max_drop: float
+    min_gain: float
+    shadow_rows: int
+    requires: list[Literal["labels", "suites", "shadow"]]
+
+
 class GateEvidence(TypedDict, total=False):
     """Evidence of a verdict. Verdicts of earlier releases hold less."""
 
     suites: list[SuiteFigures]
-    held_out: PairedFigures | None
-    fresh: PairedFigures | None
+    held_out: PairedFigures | PairedCounts | None
+    fresh: PairedFigures | PairedCounts | None
     shadow: LiveFlags | ShadowFlags | None
     missing: list[str]
+    policy: GatePolicy
     passed: bool
     undecided: bool
     job: str

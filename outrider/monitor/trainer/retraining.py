@@ -280,9 +280,8 @@ class Retraining:
     def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
         """Write the verdict; False without one, where the champion or the judging rows are others by now."""
         policy = self.settings.gate
-        verdict = gate.decide(
-            gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows, policy.requires), evidence
-        )
+        asked = gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows, policy.requires)
+        verdict = gate.decide(asked, evidence)
         candidate, now = str(self.result["candidate"]), now_us()
         # What was not trained on what went wrong has nothing to show but live traffic.
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
@@ -309,6 +308,7 @@ class Retraining:
         self.result |= {"promoted": promotes, "reasons": reasons} | found
         request = self._request(verdict)
         kept = dataclasses.asdict(gate.told_evidence(evidence, verdict))
+        kept["policy"] = dataclasses.asdict(asked)
         with write(self.context.engine) as connection:
             if (champion := self._champion(connection).version) not in outcomes:
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)

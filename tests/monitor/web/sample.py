@@ -1,5 +1,6 @@
 """A small service's worth of data: digits, faulty cameras, flags, labels, two judged candidates."""
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
+from outrider.assertions.loss_bounds import Excess
+from outrider.dataops.improvement import gate
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
 from outrider.dataops.state import improvement_tables, tables
@@ -339,6 +342,29 @@ def _reference(connection: Connection, at: int) -> None:
     _jobs(connection, at)
 
 
+def _evidence(passed: bool) -> dict[str, Any]:
+    """Evidence of a verdict, as the trainer keeps it; of a refused one as an earlier release did."""
+    if not passed:
+        counts = {
+            "champion_correct": 489,
+            "candidate_correct": 206,
+            "only_champion": 290,
+            "only_candidate": 7,
+        }
+        return {"held_out": {"dataset": "digits-heldout@1", "rows": 500} | counts}
+    evidence = gate.Evidence(
+        held_out=gate.PairedEvidence(
+            "digits-heldout@1", "error rate", 0.022, Excess(-0.003, -0.011, 0.006, 1000, 250, 0.024)
+        ),
+        fresh=gate.PairedEvidence(
+            "digits-flagged@1 held out", "error rate", 0.588, Excess(-0.532, -0.7, -0.31, 45, 43, 0.024)
+        ),
+        shadow=gate.ShadowEvidence(220, 90, 80, 15, 5, 40, 44, -0.045, -0.14, 0.06),
+    )
+    policy = dataclasses.asdict(gate.Policy(shadow_rows=200))
+    return dataclasses.asdict(evidence) | {"policy": policy, "passed": True, "undecided": False}
+
+
 def _jobs(connection: Connection, at: int) -> None:
     for number, status, candidate in ((1, "refused", "2"), (2, "done", "3")):
         begun = at + number * 20_000_000
@@ -375,7 +401,7 @@ def _jobs(connection: Connection, at: int) -> None:
             champion="1",
             promoted=status == "done",
             reasons=reasons,
-            evidence={},
+            evidence=_evidence(status == "done"),
             created_us=begun + 5_600_000,
         )
     add(

@@ -31,11 +31,15 @@ def add_outcomes(connection: Connection, model: str, at: int) -> None:
     verdict = tables.table_of(improvement_tables.GateVerdict)
     for candidate, found in (("2", bad), ("3", good)):
         suites, _ = suite_evidence(compare(old, found))
-        evidence = {"suites": [dataclasses.asdict(each) for each in suites]}
-        row = connection.execute(select(verdict.c.reasons).where(verdict.c.candidate == candidate)).one()
-        reasons = [*row.reasons, *gate.decide(gate.Policy(), gate.Evidence(suites)).reasons]
+        asked = {"suites": [dataclasses.asdict(each) for each in suites]}
+        row = connection.execute(
+            select(verdict.c.reasons, verdict.c.evidence).where(verdict.c.candidate == candidate)
+        ).one()
+        reasons = [*row.reasons, *gate.decide(gate.Policy(requires=()), gate.Evidence(suites)).reasons]
         connection.execute(
-            update(verdict).where(verdict.c.candidate == candidate).values(evidence=evidence, reasons=reasons)
+            update(verdict)
+            .where(verdict.c.candidate == candidate)
+            .values(evidence=row.evidence | asked, reasons=reasons)
         )
     live = {"model": model, "revision": "r1", "tolerance": 0.05, "updated_us": at}
     rates = (

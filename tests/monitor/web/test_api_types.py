@@ -284,6 +284,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.PairedFigures, gate.PairedEvidence),
         (retrains.ExcessFigures, Excess),
         (retrains.SliceFigures, gate.SliceEvidence),
+        (retrains.GatePolicy, gate.Policy),
         (retrains.LiveFlags, gate.ShadowEvidence),
         (retrains.FlagsAtLevel, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),

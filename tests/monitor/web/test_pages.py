@@ -55,6 +55,16 @@ def test_versions_show_their_validation_and_lead_to_their_data_docs(app: FastAPI
     assert HOSTILE not in html
 
 
+def test_verdicts_draw_their_bounds_around_what_is_allowed(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}/retrains").text
+    told = re.findall(r'<svg class="interval wide (\w+)"[^>]* aria-label="([^"]+)"', html)
+    assert told == [
+        ("passed", "digits-heldout@1: -1.1 to +0.6 %, up to +2.0 % passes"),
+        ("passed", "digits-flagged@1 held out: -70.0 to -31.0 %, up to +0.0 % passes"),
+        ("passed", "live records flagged: -14.0 to +6.0 %, up to +0.0 % passes"),
+    ]
+
+
 def test_filters_and_paging_meet_every_flag_once(app: FastAPI) -> None:
     seen: list[str] = []
     address = f"/m/{MODEL}/flags?assertion=margin_is_wide&level=warning"

@@ -17,7 +17,7 @@ _VERDICT = table_of(GateVerdict)
 
 @dataclass(frozen=True, slots=True)
 class ShownBounds:
-    """Excess of a verdict as it is drawn: shares from 0, and the most that passes."""
+    """Bounds of one check of a verdict, for a drawing."""
 
     name: str
     value: float

@@ -11,10 +11,8 @@ from .output import Config, Json, tell
 def promote(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
     version: Annotated[str, typer.Argument(help="Version that becomes champion.")],
-    force: Annotated[bool, typer.Option(help="Promote without a pass of the gate.")] = False,
-    reason: Annotated[
-        str, typer.Option(help="Reason, kept with the version.")
-    ] = "asked for on the command line",
+    force: Annotated[bool, typer.Option(help="Promote without a pass of the gate, as an override.")] = False,
+    reason: Annotated[str, typer.Option(help="Reason, kept in the history; needed with --force.")] = "",
     config: Config = None,
     json: Json = False,
 ) -> None:

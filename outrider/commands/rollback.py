@@ -1,4 +1,4 @@
-"""``outrider rollback``: makes the previous champion champion again."""
+"""``outrider rollback``: makes a former champion champion again."""
 
 from typing import Annotated
 
@@ -10,12 +10,13 @@ from .output import Config, Json, tell
 
 def rollback(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
-    reason: Annotated[
-        str, typer.Option(help="Reason, kept with the version.")
-    ] = "asked for on the command line",
+    to: Annotated[
+        str | None, typer.Option(help="Former champion; by default the one that was replaced.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Reason, kept in the history.")] = "",
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make the version that the champion replaced champion again."""
-    found = connect(config).post(f"/v1/models/{model}/rollback", {"reason": reason})
+    """Make a former champion champion again."""
+    found = connect(config).post(f"/v1/models/{model}/rollback", {"reason": reason, "to": to})
     tell(found, f"{model}: version {found['version']} is champion again", json=json)

@@ -399,7 +399,7 @@ def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:
 def test_promotion_rollback_verdicts_and_lineage(project: Path) -> None:
     with pytest.raises(GateRefused, match="not judged"):
         run("promote", "m", "2")
-    assert run("promote", "m", "2", "--force")["status"] == "champion"
+    assert run("promote", "m", "2", "--force", "--reason", "seen")["status"] == "champion"
     assert run("lineage", "m")["id"] == "m@2"
     assert "replaced: model m@1" in CliRunner().invoke(app, ["lineage", "m"]).output
     assert run("rollback", "m")["version"] == "1"

@@ -18,6 +18,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.versions import Provenance
+from outrider.dataops.models.champion_history import list_changes
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write
@@ -197,4 +198,45 @@ def test_the_label_that_each_dataset_row_holds_is_found_when_it_is_first_asked_f
         ]
         held = connection.exec_driver_sql("SELECT reasons, state, rules FROM quarantine").all()
         assert held == [("label: one of 0, 1 expected", "held", None)]
+    engine.dispose()
+
+
+def test_champions_of_earlier_releases_are_in_the_history(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine, "0022")
+    versions = [
+        ("m", "1", "champion", "asked for", 1, 9),
+        ("m", "2", "retired", "version 3 took over", 2, 5),
+        ("m", "3", "retired", "version 1 took over", 3, 9),
+        ("n", "a", "champion", "named in the configuration", 4, 4),
+        ("n", "b", "challenger", "", 5, 5),
+    ]
+    with write(engine) as connection:
+        for row in versions:
+            connection.exec_driver_sql(
+                "INSERT INTO model_version (model, version, status, note, created_us, changed_us, digest) "
+                "VALUES (?, ?, ?, ?, ?, ?, '')",
+                row,
+            )
+        for child, parent, at_us in (("m@2", "m@1", 4), ("m@3", "m@2", 5)):
+            connection.exec_driver_sql(
+                "INSERT INTO lineage_edge VALUES ('model', ?, 'model', ?, 'replaced', ?)",
+                (child, parent, at_us),
+            )
+    migrations.upgrade(engine)
+    with engine.connect() as connection:
+        found = {
+            model: [
+                (row.version, row.replaced, row.action, row.reason, row.at_us)
+                for row in list_changes(connection, model)
+            ]
+            for model in "mn"
+        }
+    assert found["m"] == [
+        ("1", "3", "rolled_back", "asked for", 9),
+        ("3", "2", "promoted", "", 5),
+        ("2", "1", "promoted", "", 4),
+        ("1", None, "registered", "", 1),
+    ]
+    assert found["n"] == [("a", None, "registered", "named in the configuration", 4)]
     engine.dispose()

@@ -2,9 +2,11 @@ import json
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
+from outrider.dataops.models.champion_history import list_changes
 from outrider.dataops.models.registry import NotPromotable
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
@@ -69,29 +71,57 @@ def test_a_predictor_function_has_a_digest_and_no_weights(engine: Engine, object
 
 def test_promotion_retires_the_old_champion_and_tells(three: Engine) -> None:
     with write(three) as connection:
-        models.promote(connection, "m", "2", now_us=3, reason="better", targets=HOOK)
+        models.promote(connection, "m", "2", now_us=3, reason="better", by="ann", targets=HOOK)
     assert statuses(three) == {"1": "retired", "2": "champion", "3": "challenger"}
     assert events(three) == [("model.promoted", "2")]
 
 
 def test_rollback_returns_along_the_chain_of_promotions(three: Engine) -> None:
     with write(three) as connection:
-        models.promote(connection, "m", "2", now_us=3, reason="better")
-        models.promote(connection, "m", "3", now_us=4, reason="better still")
+        models.promote(connection, "m", "2", now_us=3, reason="better", by="ann")
+        models.promote(connection, "m", "3", now_us=4, reason="better still", by="ann")
     for expected in ("2", "1"):
         with write(three) as connection:
-            back = models.rollback(connection, "m", now_us=5, reason="worse", targets=HOOK)
+            back = models.rollback(connection, "m", now_us=5, reason="worse", by="ann", targets=HOOK)
         assert back.version == expected
     with write(three) as connection, pytest.raises(NotPromotable, match="nothing to roll back to"):
-        models.rollback(connection, "m", now_us=6, reason="worse")
+        models.rollback(connection, "m", now_us=6, reason="worse", by="ann")
     assert statuses(three) == {"1": "champion", "2": "retired", "3": "retired"}
     assert events(three) == [("model.rolled_back", "2"), ("model.rolled_back", "1")]
+
+
+def test_any_former_champion_comes_back_and_no_other(three: Engine) -> None:
+    with write(three) as connection:
+        models.promote(connection, "m", "2", now_us=3, reason="better", by="gate", verdict="v")
+        with pytest.raises(NotPromotable, match=r"m@3 never was champion; former champions: 1"):
+            models.rollback(connection, "m", now_us=4, reason="", by="ann", to="3")
+        with pytest.raises(NotPromotable, match="is champion already"):
+            models.rollback(connection, "m", now_us=4, reason="", by="ann", to="2")
+        models.promote(connection, "m", "3", now_us=5, reason="now", by="ann", is_override=True)
+        assert models.rollback(connection, "m", now_us=6, reason="worse", by="bob", to="1").version == "1"
+        found = list_changes(connection, "m")
+        assert list_changes(connection, "m", limit=1, before=found[1].seq) == found[2:3]
+    told = [(row.version, row.replaced, row.action, row.by, row.verdict, row.until_us) for row in found]
+    assert told == [
+        ("1", "3", "rolled_back", "bob", None, None),
+        ("3", "2", "overridden", "ann", None, 6),
+        ("2", "1", "promoted", "gate", "v", 5),
+        ("1", None, "registered", "configuration", None, 3),
+    ]
+
+
+def test_the_history_refuses_changes(three: Engine) -> None:
+    for statement in ("DELETE FROM champion_change", "UPDATE champion_change SET version = '9'"):
+        with write(three) as connection, pytest.raises(IntegrityError, match="append-only"):
+            connection.execute(text(statement))
+    with write(three) as connection:  # an erasure takes what quotes a person out of a reason
+        assert connection.execute(text("UPDATE champion_change SET reason = ''")).rowcount == 1
 
 
 def test_a_crash_in_a_promotion_changes_nothing(three: Engine) -> None:
     def crash() -> None:
         with write(three) as connection:
-            models.promote(connection, "m", "2", now_us=3, reason="better", targets=HOOK)
+            models.promote(connection, "m", "2", now_us=3, reason="better", by="ann", targets=HOOK)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -105,15 +135,15 @@ def test_there_is_one_champion_and_status_cannot_take_its_place(three: Engine) -
         models.set_status(connection, "m", "1", "refused", now_us=3)
         models.set_status(connection, "m", "2", "failed", now_us=3, note="loss was nan")
         with pytest.raises(NotPromotable, match="loss was nan"):
-            models.promote(connection, "m", "2", now_us=4, reason="")
+            models.promote(connection, "m", "2", now_us=4, reason="", by="ann")
         with pytest.raises(NotFound, match="no version '7'"):
-            models.promote(connection, "m", "7", now_us=4, reason="")
+            models.promote(connection, "m", "7", now_us=4, reason="", by="ann")
     assert list(statuses(three).values()).count("champion") == 1
 
 
 def test_lineage_of_a_champion_reaches_its_parent(three: Engine) -> None:
     with write(three) as connection:
-        models.promote(connection, "m", "2", now_us=3, reason="better")
+        models.promote(connection, "m", "2", now_us=3, reason="better", by="ann")
         tree = lineage.trace(connection, "m")
         with pytest.raises(NotFound, match="version '8'"):
             lineage.trace(connection, "m", "8")

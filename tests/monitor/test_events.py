@@ -101,8 +101,8 @@ def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, 
     add_job(told, candidate="nobody")
     assert run(told).status == "failed"
     with write(told.engine) as connection:
-        models.promote(connection, "sign", "twin", now_us=5, reason="asked for", targets=EVERYTHING)
-        models.rollback(connection, "sign", now_us=6, reason="asked for", targets=EVERYTHING)
+        models.promote(connection, "sign", "twin", now_us=5, reason="asked for", by="ann", targets=EVERYTHING)
+        models.rollback(connection, "sign", now_us=6, reason="asked for", by="ann", targets=EVERYTHING)
     traffic = Traffic(told.engine)
     traffic.minute(1, level="critical")
     with write(told.engine) as connection:
@@ -192,7 +192,7 @@ def test_what_failed_is_refused_and_what_passed_waits_for_a_person(context: JobC
 
     assert outcome() == ("waiting for a person",) * 2
     with write(context.engine) as connection:
-        models.promote(connection, "sign", "2", now_us=9, reason="seen")
+        models.promote(connection, "sign", "2", now_us=9, reason="seen", by="ann")
     assert outcome() == ("passed",) * 2
     add_job(context, from_scratch=True, epochs=1, learning_rate=1e-5)
     assert run(context).status == "refused"

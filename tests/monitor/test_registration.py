@@ -180,7 +180,7 @@ def test_what_people_and_the_gate_decided_stands(project: Project) -> None:
     text += '[models.m.challengers.b]\npredictor = "model.py:predict"\n'
     project.start(text)
     project.change(models.set_status, "m", "a", "refused", now_us=5, note="worse on the suite")
-    project.change(models.promote, "m", "b", now_us=6, reason="by hand")
+    project.change(models.promote, "m", "b", now_us=6, reason="by hand", by="ann")
     for each in (text, CHAMPION, text):
         assert project.start(each).problems == {}
         assert project.status() == {"1": "retired", "a": "refused", "b": "champion"}
@@ -295,7 +295,7 @@ def test_only_torch_modules_without_adapters_are_trained_here(source: Source | N
 
 def test_a_champion_that_is_trained_elsewhere_gets_its_dataset_made(project: Project) -> None:
     project.start(CHAMPION + '[models.m.challengers.rule]\npredictor = "model.py:predict"\n')
-    project.change(models.promote, "m", "rule", now_us=6, reason="by hand")
+    project.change(models.promote, "m", "rule", now_us=6, reason="by hand", by="ann")
     project.change(jobs.add, model="m", kind="retrain", params={}, now_us=7)
     with contextlib.closing(SqliteJournal(project.settings.journal_path, max_bytes=None)) as journal:
         done = run_next(JobContext(project.settings, project.engine, project.objects, journal))

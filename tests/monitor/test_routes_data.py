@@ -41,8 +41,8 @@ class Client:
     def __init__(self, app: FastAPI) -> None:
         self.app = app
 
-    def get(self, url: str) -> httpx.Response:
-        return asyncio.run(self._ask(httpx.Request("GET", f"http://test{url}")))
+    def get(self, url: str, *, headers: dict[str, str] | None = None) -> httpx.Response:
+        return asyncio.run(self._ask(httpx.Request("GET", f"http://test{url}", headers=headers)))
 
     def post(
         self,
@@ -276,11 +276,14 @@ def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine
         "the promotion gate refused m@2: failed: worse"
         in client.post(url, json={"version": "2"}).json()["detail"]
     )
+    speechless = client.post(url, json={"version": "2", "force": True})
+    assert (speechless.status_code, "says why" in speechless.json()["detail"]) == (409, True)
     forced = client.post(url, json={"version": "2", "force": True, "reason": "we know better"})
     assert (forced.json()["status"], forced.json()["replaced"]) == ("champion", "1")
-    assert forced.json()["note"] == "we know better (forced past the gate)"
+    assert forced.json()["note"] == "we know better"
     assert client.post("/v1/models/m/rollback").json()["version"] == "1"
-    assert client.post("/v1/models/m/rollback").status_code == 409
+    nowhere = client.post("/v1/models/m/rollback")
+    assert (nowhere.status_code, "former champions: 2" in nowhere.json()["detail"]) == (409, True)
     verdict(engine, passed=True)
     assert client.post(url, json={"version": "2"}).status_code == 200
     assert client.get("/v1/lineage/m").json()["id"] == "m@2"
@@ -289,6 +292,43 @@ def test_promotion_needs_the_gate_or_force_and_rolls_back(client: Client, engine
         False,
     ]
     assert client.post(url, json={"version": "2", "forse": True}).json()["errors"][0]["field"] == "body.forse"
+
+
+def test_who_asks_again_for_the_champion_waits_for_another(client: Client, engine: Engine) -> None:
+    url = "/v1/models/m/versions/champion"
+    first = client.get(url)
+    assert (first.status_code, first.json()["version"]) == (200, "1")
+    known = {"if-none-match": f'"another", W/{first.headers["etag"]}'}
+    same = client.get(url, headers=known)
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", first.headers["etag"])
+
+    def promote() -> None:
+        with write(engine) as connection:
+            models.promote(connection, "m", "2", now_us=9_000_000, reason="", by="ann")
+
+    later = threading.Timer(0.5, promote)
+    later.start()
+    other = client.get(f"{url}?wait=60", headers=known)
+    later.join()
+    assert (other.status_code, other.json()["version"]) == (200, "2")
+    assert client.get(f"{url}?wait=61").json()["errors"][0]["field"] == "query.wait"
+    assert client.get("/v1/models/none/versions/champion").status_code == 404
+    client.app.is_ending = lambda: True  # type: ignore[attr-defined]
+    assert client.get(f"{url}?wait=60", headers={"if-none-match": other.headers["etag"]}).status_code == 304
+
+
+def test_the_history_says_who_was_champion_when(client: Client) -> None:
+    asked = {"version": "2", "force": True, "reason": "seen in production"}
+    assert client.post("/v1/models/m/promote", json=asked).status_code == 200
+    assert client.post("/v1/models/m/rollback", json={"to": "1"}).status_code == 200
+    found = client.get("/v1/models/m/history?limit=2").json()
+    told = [(row["version"], row["action"], row["reason"]) for row in found["changes"]]
+    assert told == [("1", "rolled_back", "asked for"), ("2", "overridden", "seen in production")]
+    assert found["changes"][1]["until"] == found["changes"][0]["at"]
+    rest = client.get(f"/v1/models/m/history?before={found['next']}").json()
+    assert [row["action"] for row in rest["changes"]] == ["registered"]
+    assert rest["next"] is None
+    assert client.get("/v1/models/none/history").status_code == 404
 
 
 def test_a_deep_lineage_is_answered_in_parts(client: Client, engine: Engine) -> None:
@@ -324,7 +364,7 @@ def test_a_challenger_that_was_retired_unjudged_is_not_taken_for_a_former_champi
         models.set_status(connection, "m", "2", "retired", now_us=3, note="its section is gone")
     refused = client.post(url, json={"version": "2"})
     assert (refused.status_code, "not judged" in refused.json()["detail"]) == (409, True)
-    assert client.post(url, json={"version": "2", "force": True}).status_code == 200
+    assert client.post(url, json={"version": "2", "force": True, "reason": "seen"}).status_code == 200
     assert client.post(url, json={"version": "1"}).json()["status"] == "champion"
     assert client.post(url, json={"version": "2"}).json()["status"] == "champion"  # now it was one before
 

@@ -470,7 +470,7 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
                     connection, model="sign", version="hotfix", status="challenger", digest=old.digest,
                     weights=old.digest, now_us=5,
                 )  # fmt: skip
-                models.promote(connection, "sign", "hotfix", now_us=6, reason="by hand")
+                models.promote(connection, "sign", "hotfix", now_us=6, reason="by hand", by="ann")
         compared.append(list(found[1]))
         return found
 

@@ -72,6 +72,7 @@ TEXTS = (
     ("label", "source"),
     ("quarantine", "reasons"),
     ("model_version", "note"),
+    ("champion_change", "reason"),
     ("lineage_edge", "parent"),
 )
 """Table and column of texts and JSON that may quote a record."""

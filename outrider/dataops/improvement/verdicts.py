@@ -97,11 +97,12 @@ def keep_verdict(
     reasons: Sequence[str],
     evidence: Mapping[str, Any],
     now_us: int,
-) -> None:
-    """Store a verdict, in the caller's write transaction."""
+) -> str:
+    """Store a verdict, in the caller's write transaction; its id."""
+    verdict = f"verdict_{uuid.uuid4().hex}"
     connection.execute(
         insert(_VERDICT).values(
-            id=f"verdict_{uuid.uuid4().hex}",
+            id=verdict,
             model=model,
             candidate=candidate,
             champion=champion,
@@ -111,6 +112,7 @@ def keep_verdict(
             created_us=now_us,
         )
     )
+    return verdict
 
 
 def list_verdicts(connection: Connection, model: str | None = None, *, limit: int) -> list[VerdictRow]:

@@ -107,14 +107,6 @@ def _dataset_of_job(result: Mapping[str, Any]) -> str | None:
     return result.get("dataset")
 
 
-def has_edge(connection: Connection, kind: Kind, node: str, *, role: str) -> bool:
-    """Test for an edge of this role at a node's either end."""
-    is_child = (_EDGE.c.child_kind == kind) & (_EDGE.c.child == node)
-    is_parent = (_EDGE.c.parent_kind == kind) & (_EDGE.c.parent == node)
-    query = select(_EDGE.c.role).where(_EDGE.c.role == role, is_child | is_parent)
-    return connection.execute(query.limit(1)).first() is not None
-
-
 def models_made_from(connection: Connection, datasets: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
     """Model versions made from dataset versions, or from such models.
 

@@ -11,7 +11,8 @@ from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import GateRefused, NotFound
 
-from .lineage import Kind, add_edges, has_edge, node_id
+from .champion_history import Action, former_champions, note_change
+from .lineage import Kind, add_edges, node_id
 
 _MODEL = table_of(ModelVersion)
 IN_SERVICE = ("champion", "challenger")
@@ -106,7 +107,7 @@ def register_initial(
     if known is not None:
         return known
     kept = objects.put(content)
-    return register(
+    made = register(
         connection,
         model=model,
         version=version,
@@ -117,6 +118,18 @@ def register_initial(
         note=NAMED,
         source=source,
     )
+    note_change(
+        connection,
+        model=model,
+        version=version,
+        replaced=None,
+        action="registered",
+        by="configuration",
+        reason=NAMED,
+        verdict=None,
+        now_us=now_us,
+    )
+    return made
 
 
 def get(connection: Connection, model: str, version: str) -> Model:
@@ -201,9 +214,21 @@ def promote(
     *,
     now_us: int,
     reason: str,
+    by: str,
+    verdict: str | None = None,
+    is_override: bool = False,
     targets: Sequence[WebhookTarget] = (),
 ) -> Model:
     """Make a version champion, retire the old, in the caller's transaction.
+
+    Parameters
+    ----------
+    by
+        Name of the key that asked for it, or ``gate``.
+    verdict
+        Of the gate on the version.
+    is_override
+        Whether the gate did not pass it.
 
     Raises
     ------
@@ -218,7 +243,8 @@ def promote(
     if found.status == "failed":
         raise NotPromotable(f"{found.id} failed to be trained and cannot become champion: {found.note}")
     old = champion(connection, model)
-    _crown(connection, model, version, old, now_us=now_us, note=reason)
+    action: Action = "overridden" if is_override else "promoted"
+    _crown(connection, found, old, action, by=by, reason=reason, verdict=verdict, now_us=now_us)
     connection.execute(
         update(_MODEL)
         .where(_MODEL.c.model == model, _MODEL.c.version == version)
@@ -226,53 +252,105 @@ def promote(
     )
     if old is not None:
         add_edges(connection, "model", found.id, [("model", old.id, "replaced")], now_us=now_us)
-    data = {"model": model, "version": version, "replaced": old.version if old else None, "reason": reason}
-    enqueue(connection, "model.promoted", data | {"digest": found.digest}, targets=targets, now_us=now_us)
+    _tell(connection, "model.promoted", found, old, by=by, reason=reason, targets=targets, now_us=now_us)
     return get(connection, model, version)
 
 
-def was_champion(connection: Connection, found: Model) -> bool:
-    """True for a replaced champion, not for any retired challenger."""
-    return found.status == "retired" and has_edge(connection, "model", found.id, role="replaced")
-
-
 def rollback(
-    connection: Connection, model: str, *, now_us: int, reason: str, targets: Sequence[WebhookTarget] = ()
+    connection: Connection,
+    model: str,
+    *,
+    now_us: int,
+    reason: str,
+    by: str,
+    to: str | None = None,
+    targets: Sequence[WebhookTarget] = (),
 ) -> Model:
-    """Make the replaced version champion again, in the caller's transaction.
+    """Make a former champion champion again, in the caller's transaction.
+
+    Parameters
+    ----------
+    by
+        Name of the key that asked for it, or ``watch``.
+    to
+        The version; by default the one that the champion replaced.
 
     Raises
     ------
+    NotFound
+        If there is no champion, or no such version.
     NotPromotable
-        If the champion replaced none.
+        If the version never was champion, or the champion replaced none.
     """
     current = champion(connection, model)
     if current is None:
         raise NotFound(f"model {model!r} has no champion")
-    if current.replaced is None:
-        raise NotPromotable(f"{current.id} replaced no version: there is nothing to roll back to")
-    back = get(connection, model, current.replaced)
-    _crown(connection, model, back.version, current, now_us=now_us, note=reason)
-    data = {"model": model, "version": back.version, "replaced": current.version, "reason": reason}
-    enqueue(connection, "model.rolled_back", data | {"digest": back.digest}, targets=targets, now_us=now_us)
+    former = [version for version in former_champions(connection, model) if version != current.version]
+    named = f"former champions: {', '.join(former[:10])}" if former else "no version was champion before"
+    if to is None and current.replaced is None:
+        raise NotPromotable(f"{current.id} replaced no version: there is nothing to roll back to; {named}")
+    back = get(connection, model, to if to is not None else str(current.replaced))
+    if to is not None and to not in former:
+        why = "is champion already" if back.version == current.version else "never was champion"
+        raise NotPromotable(f"to: {back.id} {why}; {named}")
+    _crown(connection, back, current, "rolled_back", by=by, reason=reason, verdict=None, now_us=now_us)
+    _tell(
+        connection, "model.rolled_back", back, current, by=by, reason=reason, targets=targets, now_us=now_us
+    )
     return get(connection, model, back.version)
 
 
 def _crown(
-    connection: Connection, model: str, version: str, old: Model | None, *, now_us: int, note: str
+    connection: Connection,
+    new: Model,
+    old: Model | None,
+    action: Action,
+    *,
+    by: str,
+    reason: str,
+    verdict: str | None,
+    now_us: int,
 ) -> None:
-    mine = _MODEL.c.model == model
+    mine = _MODEL.c.model == new.model
     if old is not None:
         connection.execute(
             update(_MODEL)
             .where(mine, _MODEL.c.version == old.version)
-            .values(status="retired", changed_us=now_us, note=f"version {version} took over")
+            .values(status="retired", changed_us=now_us, note=f"version {new.version} took over")
         )
     connection.execute(
         update(_MODEL)
-        .where(mine, _MODEL.c.version == version)
-        .values(status="champion", changed_us=now_us, note=note)
+        .where(mine, _MODEL.c.version == new.version)
+        .values(status="champion", changed_us=now_us, note=reason)
     )
+    note_change(
+        connection,
+        model=new.model,
+        version=new.version,
+        replaced=None if old is None else old.version,
+        action=action,
+        by=by,
+        reason=reason,
+        verdict=verdict,
+        now_us=now_us,
+    )
+
+
+def _tell(
+    connection: Connection,
+    event: str,
+    new: Model,
+    old: Model | None,
+    *,
+    by: str,
+    reason: str,
+    targets: Sequence[WebhookTarget],
+    now_us: int,
+) -> None:
+    """Send the event of another champion."""
+    data = {"model": new.model, "version": new.version, "replaced": old.version if old else None}
+    data |= {"reason": reason, "by": by, "digest": new.digest}
+    enqueue(connection, event, data, targets=targets, now_us=now_us)
 
 
 def _find(connection: Connection, model: str, version: str) -> Model | None:

@@ -234,6 +234,22 @@ class ModelVersion(SQLModel, table=True):
     note: str = ""
 
 
+class ChampionChange(SQLModel, table=True):
+    """Change of a model's champion; deletions and updates are refused."""
+
+    __tablename__ = "champion_change"
+    __table_args__ = (Index("champion_change_model", "model", "seq"),)
+    seq: int | None = Field(default=None, primary_key=True)
+    model: str
+    version: str
+    replaced: str | None = None
+    action: str
+    by: str
+    reason: str
+    verdict: str | None = None
+    at_us: int
+
+
 class ShadowTest(SQLModel, table=True):
     """Shadow test of a challenger beside the champion. For a time, with the recommendation at its end."""
 

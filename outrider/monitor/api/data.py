@@ -10,6 +10,7 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.monitor.settings.config import Settings
 
+from .champions import add_champions
 from .dataset_tags import add_dataset_tags
 from .datasets import add_commit, add_datasets
 from .labels import add_labels
@@ -25,7 +26,8 @@ def data_routes(
 ) -> APIRouter:
     """Router of models, datasets, jobs, labels, assertion quality, verdicts, lineage."""
     router = APIRouter(prefix="/v1")
-    add_models(router, engine, settings, objects)
+    add_champions(router, engine, settings)
+    add_models(router, engine, objects)
     add_datasets(router, engine, objects)
     add_commit(router, engine, settings, objects)
     add_dataset_tags(router, engine)

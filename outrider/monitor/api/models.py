@@ -1,7 +1,7 @@
-"""API of model versions: list, download, promote, roll back, lineage."""
+"""API of model versions: list, download, lineage."""
 
-import dataclasses
 import json
+from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Response
@@ -9,16 +9,13 @@ from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
-from outrider.dataops.improvement.verdicts import newest_verdict
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.database import now_us, write
-from outrider.errors import GateRefused, NotFound
-from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.errors import NotFound
+from outrider.monitor.http.common import timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.responses import binary
-from outrider.monitor.settings.config import Settings
 
 SAFETENSORS = "application/octet-stream"
 
@@ -76,35 +73,20 @@ class LineageNode(TypedDict):
     params: NotRequired[dict[str, Any]]
 
 
-class PromoteRequest(RequestBody):
-    """Request to promote a version. ``force`` for one that the gate did not pass."""
-
-    version: str
-    force: bool = False
-    reason: str = "asked for"
-
-
-class RollbackRequest(RequestBody):
-    """Request to roll back the champion, with the reason."""
-
-    reason: str = "asked for"
-
-
-def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: ObjectStore) -> None:
+def add_models(router: APIRouter, engine: Engine, objects: ObjectStore) -> None:
     """Add the routes."""
-    targets = targets_of(settings)
 
     @router.get("/models", tags=["models"])
     def list_models(model: str | None = None) -> Declared[ModelVersions]:
         """Every version and what became of it."""
         with engine.connect() as connection:
-            return {"models": [_model(found) for found in models.all_versions(connection, model)]}
+            return {"models": [model_facts(found) for found in models.all_versions(connection, model)]}
 
     @router.get("/models/{model}/versions/{version}", tags=["models"])
     def get_model(model: str, version: str) -> Declared[ModelFacts]:
         """Model version; ``champion`` names the current one."""
         with engine.connect() as connection:
-            return _model(_version(connection, model, version))
+            return model_facts(_version(connection, model, version))
 
     @router.get(
         "/models/{model}/versions/{version}/weights",
@@ -119,25 +101,6 @@ def add_models(router: APIRouter, engine: Engine, settings: Settings, objects: O
             data = models.weights_bytes(connection, objects, model, found.version)
         headers = {"etag": f'"{found.digest}"', "x-outrider-version": found.version}
         return Response(data, media_type=SAFETENSORS, headers=headers)
-
-    @router.post("/models/{model}/promote", tags=["models"])
-    def promote(model: str, body: PromoteRequest) -> Declared[ModelFacts]:
-        """Make a version champion: one that passed the gate, was champion before, or is forced."""
-        with write(engine) as connection:
-            if not body.force:
-                _check_gate(connection, model, body.version)
-            reason = f"{body.reason} (forced past the gate)" if body.force else body.reason
-            found = models.promote(
-                connection, model, body.version, now_us=now_us(), reason=reason, targets=targets
-            )
-            return _model(found)
-
-    @router.post("/models/{model}/rollback", tags=["models"])
-    def rollback(model: str, body: RollbackRequest | None = None) -> Declared[ModelFacts]:
-        """Make the version that the champion replaced champion again."""
-        reason = (body or RollbackRequest()).reason
-        with write(engine) as connection:
-            return _model(models.rollback(connection, model, now_us=now_us(), reason=reason, targets=targets))
 
     @router.get("/lineage/{model}", tags=["models"], response_model=Declared[LineageNode])
     def get_lineage(model: str, version: str | None = None, start: str | None = None) -> dict[str, Any]:
@@ -162,25 +125,9 @@ def _version(connection: Connection, model: str, version: str) -> models.Model:
     return found
 
 
-def _check_gate(connection: Connection, model: str, version: str) -> None:
-    """Refuse a version that never was champion and that the gate refused or has not judged."""
-    found = models.get(connection, model, version)
-    if found.status == "champion" or models.was_champion(connection, found):
-        return
-    verdict = newest_verdict(connection, model, version)
-    if verdict is None:
-        raise GateRefused(
-            f"{found.id} was not judged by the promotion gate yet; force = true promotes it anyway"
-        )
-    if not verdict.evidence.get("passed"):
-        word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
-        raise GateRefused(
-            f"the promotion gate {word} {found.id}: {verdict.reasons[0]}; force = true promotes it anyway"
-        )
-
-
-def _model(found: models.Model) -> dict[str, Any]:
-    row = dataclasses.asdict(found)
+def model_facts(found: models.Model) -> dict[str, Any]:
+    """Facts of a version for an answer."""
+    row = asdict(found)
     row["has_weights"] = row.pop("weights") is not None
     row["source"] = None if found.source is None else json.loads(found.source)
     return timed(row)

@@ -57,6 +57,8 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/lineage/{model}": "read",
     "GET /v1/models": "read",
     "GET /v1/models/{model}/estimates": "read",
+    "GET /v1/models/{model}/history": "read",
+    "GET /v1/models/{model}/versions/champion": "read",
     "GET /v1/models/{model}/versions/{version}": "read",
     "GET /v1/models/{model}/versions/{version}/weights": "read",
     "GET /v1/overlaps": "read",

@@ -170,6 +170,8 @@ class _Api(FastAPI):
     """Whether routers are still to come; requests that may be theirs wait for them."""
     load_fault: str | None = None
     """Why they did not come the last time; nobody waits then."""
+    is_ending: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the process ends: who waits for a change is answered then."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()

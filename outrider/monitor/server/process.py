@@ -209,6 +209,10 @@ class ServerProcess:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""
         self._api.is_loading = True
 
+    def end_by(self, is_ending: Callable[[], bool]) -> None:
+        """Answer waiting requests once the process ends."""
+        self._api.is_ending = is_ending
+
     def add_routers(self) -> None:
         """Add query, command and page routers; requests for them wait until then."""
         from .routers import all_routers
@@ -279,6 +283,7 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
         timeout_graceful_shutdown=_DRAIN_S,
     )
     server = uvicorn.Server(config)
+    intake.end_by(lambda: server.should_exit)
     # uvicorn raises the signal again once it has drained: by then it must not end the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))

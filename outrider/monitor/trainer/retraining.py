@@ -325,7 +325,7 @@ class Retraining:
                 suite_outcomes.keep(connection, self.job.model, version, seen, source="gate", now_us=now)
             for _, keys in self.judged_by:
                 count_try(connection, self.job.model, keys)
-            keep_verdict(
+            kept_as = keep_verdict(
                 connection,
                 model=self.job.model,
                 candidate=candidate,
@@ -344,6 +344,8 @@ class Retraining:
                     candidate,
                     now_us=now,
                     reason="the promotion gate passed it",
+                    by="gate",
+                    verdict=kept_as,
                     targets=self.context.targets,
                 )
             else:

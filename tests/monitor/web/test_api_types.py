@@ -61,7 +61,9 @@ GETS = {
     "/v1/suites": "/v1/suites?model=digits",
     "/v1/overview": "/v1/overview",
     "/v1/models": "/v1/models",
-    "/v1/models/{model}/versions/{version}": "/v1/models/digits/versions/champion",
+    "/v1/models/{model}/history": "/v1/models/digits/history",
+    "/v1/models/{model}/versions/champion": "/v1/models/digits/versions/champion",
+    "/v1/models/{model}/versions/{version}": "/v1/models/digits/versions/1",
     "/v1/models/{model}/versions/{version}/weights": "",
     "/v1/lineage/{model}": "/v1/lineage/digits",
     "/v1/datasets": "/v1/datasets",
@@ -245,7 +247,7 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         ("/v1/logins", {}, 201),
         (f"/v1/sessions/{api.open_session()}/end", {}, 200),
         ("/v1/retrains", {"model": MODEL, "candidate": "4"}, 202),
-        (f"/v1/models/{MODEL}/promote", {"version": "4", "force": True}, 200),
+        (f"/v1/models/{MODEL}/promote", {"version": "4", "force": True, "reason": "seen"}, 200),
         (f"/v1/models/{MODEL}/rollback", {}, 200),
     ]
     for path, body, status in changes:

@@ -1,0 +1,95 @@
+"""Append-only history of champions, with actors and reasons."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection, insert, select
+
+from outrider.dataops.state.improvement_tables import ChampionChange
+from outrider.dataops.state.tables import table_of
+
+Action = Literal["registered", "promoted", "overridden", "rolled_back"]
+"""How a version became champion; ``overridden`` is a promotion past the gate."""
+_CHANGE = table_of(ChampionChange)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """Change of a model's champion."""
+
+    seq: int
+    model: str
+    version: str
+    replaced: str | None
+    action: str
+    by: str
+    """Name of the key that asked for it, or the part of Outrider that did it: ``gate``, ``watch``,
+    ``configuration``. Empty in what earlier releases did."""
+    reason: str
+    verdict: str | None
+    """Of the gate on the version, the newest at that time."""
+    at_us: int
+    until_us: int | None = None
+    """When the next version took over; None of the champion."""
+
+
+def note_change(
+    connection: Connection,
+    *,
+    model: str,
+    version: str,
+    replaced: str | None,
+    action: Action,
+    by: str,
+    reason: str,
+    verdict: str | None,
+    now_us: int,
+) -> None:
+    """Append a change, in the caller's write transaction."""
+    connection.execute(
+        insert(_CHANGE).values(
+            model=model,
+            version=version,
+            replaced=replaced,
+            action=action,
+            by=by,
+            reason=reason,
+            verdict=verdict,
+            at_us=now_us,
+        )
+    )
+
+
+def list_changes(
+    connection: Connection, model: str, *, limit: int = 100, before: int | None = None
+) -> list[ChangeRow]:
+    """Changes of a model's champion, newest first.
+
+    Parameters
+    ----------
+    before
+        ``seq`` of a change: only earlier ones.
+    """
+    query = select(_CHANGE).where(_CHANGE.c.model == model).order_by(_CHANGE.c.seq.desc()).limit(limit)
+    until = None
+    if before is not None:
+        query = query.where(_CHANGE.c.seq < before)
+        later = select(_CHANGE.c.at_us).where(_CHANGE.c.model == model, _CHANGE.c.seq >= before)
+        until = connection.scalar(later.order_by(_CHANGE.c.seq).limit(1))
+    found = []
+    for row in connection.execute(query):
+        found.append(ChangeRow(**row._mapping, until_us=until))
+        until = row.at_us
+    return found
+
+
+def was_champion(connection: Connection, model: str, version: str) -> bool:
+    """True for a version that is champion or has been."""
+    query = select(_CHANGE.c.seq).where(_CHANGE.c.model == model, _CHANGE.c.version == version)
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def former_champions(connection: Connection, model: str) -> list[str]:
+    """Every version that has been champion, the latest first."""
+    query = select(_CHANGE.c.version).where(_CHANGE.c.model == model).order_by(_CHANGE.c.seq.desc())
+    return list(dict.fromkeys(connection.scalars(query)))

@@ -1,0 +1,197 @@
+"""API of champions: pointer, promotion, rollback, history."""
+
+import asyncio
+import time
+from dataclasses import asdict
+from typing import Annotated, Any, TypeAlias
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from sqlalchemy import Connection, Engine
+from starlette.concurrency import run_in_threadpool
+from typing_extensions import TypedDict
+
+from outrider.dataops.improvement.verdicts import VerdictRow, newest_verdict
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.champion_history import ChangeRow, list_changes, was_champion
+from outrider.dataops.state.database import DatabaseChanges, now_us, write
+from outrider.errors import GateRefused, NotFound
+from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.monitor.http.declared import Declared, FieldsOf
+from outrider.monitor.http.visitors import visitor_of
+from outrider.monitor.settings.config import Settings
+
+from .models import ModelFacts, model_facts
+
+ASKED_FOR = "asked for"
+"""Reason of a change that none was given for."""
+_LOOK_S = 0.1
+"""Between looks for a commit while somebody waits."""
+
+ChampionChange: TypeAlias = Annotated[dict[str, Any], FieldsOf(ChangeRow, "ChampionChange", times=True)]
+
+
+class ChampionHistory(TypedDict):
+    """Changes of a model's champion, newest first."""
+
+    model: str
+    changes: list[ChampionChange]
+    next: int | None
+    """``before`` of the page that follows; null on the last one."""
+
+
+class PromoteRequest(RequestBody):
+    """Request to promote a version. ``force``, with a reason, overrides the gate."""
+
+    version: str
+    force: bool = False
+    reason: str = ""
+
+
+class RollbackRequest(RequestBody):
+    """Request to roll back, to the replaced version or another former champion."""
+
+    reason: str = ""
+    to: str | None = None
+
+
+class ChampionPointer:
+    """Champions of all models, read once for all waiting requests."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changes = DatabaseChanges.of(engine)
+        self._commits = 0
+        self._known: dict[str, tuple[int, models.Model]] = {}
+
+    async def get(self, model: str) -> models.Model:
+        """The champion, as of the newest commit.
+
+        Raises
+        ------
+        NotFound
+            If there is none.
+        """
+        self._commits += self._changes.has_changed()
+        commits, found = self._known.get(model, (-1, None))
+        if found is None or commits != self._commits:
+            commits, found = self._commits, await run_in_threadpool(self._read, model)
+            self._known[model] = commits, found
+        return found
+
+    def _read(self, model: str) -> models.Model:
+        with self._engine.connect() as connection:
+            found = models.champion(connection, model)
+        if found is None:
+            raise NotFound(f"model {model!r} has no champion")
+        return found
+
+
+def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None:
+    """Add the routes; the pointer stands before the route of any version."""
+    _add_pointer(router, ChampionPointer(engine))
+    _add_history(router, engine)
+    targets = targets_of(settings)
+
+    @router.post("/models/{model}/promote", tags=["models"])
+    def promote(model: str, body: PromoteRequest, request: Request) -> Declared[ModelFacts]:
+        """Make a version champion: one that passed the gate, was champion before, or is forced."""
+        with write(engine) as connection:
+            verdict = newest_verdict(connection, model, body.version)
+            fault = _why_not_passed(connection, model, body.version, verdict)
+            if fault and not body.force:
+                raise GateRefused(f"{fault}; force = true with a reason promotes it anyway")
+            if fault and not body.reason.strip():
+                raise GateRefused(f"{fault}; reason: a promotion past the gate says why")
+            found = models.promote(
+                connection,
+                model,
+                body.version,
+                now_us=now_us(),
+                reason=body.reason.strip() or ASKED_FOR,
+                by=visitor_of(request).name,
+                verdict=verdict.id if verdict else None,
+                is_override=bool(fault),
+                targets=targets,
+            )
+            return model_facts(found)
+
+    @router.post("/models/{model}/rollback", tags=["models"])
+    def rollback(model: str, request: Request, body: RollbackRequest | None = None) -> Declared[ModelFacts]:
+        """Make the version that the champion replaced champion again, or another former champion."""
+        asked = body or RollbackRequest()
+        with write(engine) as connection:
+            found = models.rollback(
+                connection,
+                model,
+                now_us=now_us(),
+                reason=asked.reason.strip() or ASKED_FOR,
+                by=visitor_of(request).name,
+                to=asked.to,
+                targets=targets,
+            )
+            return model_facts(found)
+
+
+def _add_pointer(router: APIRouter, pointer: ChampionPointer) -> None:
+    @router.get(
+        "/models/{model}/versions/champion",
+        tags=["models"],
+        response_model=Declared[ModelFacts],
+        responses={304: {"description": "Still the champion that `If-None-Match` names."}},
+    )
+    async def get_champion(
+        model: str,
+        request: Request,
+        response: Response,
+        if_none_match: Annotated[str | None, Header()] = None,
+        wait: Annotated[float, Query(ge=0, le=60)] = 0.0,
+    ) -> Any:
+        """The champion. With ``If-None-Match``, 304 while it is that one; ``wait`` seconds for another."""
+        until = time.monotonic() + wait
+        while (tag := _tag(found := await pointer.get(model))) in _tags(if_none_match):
+            if time.monotonic() >= until or request.app.is_ending():
+                return Response(status_code=304, headers={"etag": tag})
+            await asyncio.sleep(_LOOK_S)
+        response.headers["etag"] = tag
+        return model_facts(found)
+
+
+def _add_history(router: APIRouter, engine: Engine) -> None:
+    @router.get("/models/{model}/history", tags=["models"])
+    def get_history(
+        model: str,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        before: Annotated[int | None, Query(ge=0)] = None,
+    ) -> Declared[ChampionHistory]:
+        """Changes of the champion with actor and reason, newest first."""
+        with engine.connect() as connection:
+            found = list_changes(connection, model, limit=limit + 1, before=before)
+            if not found and not models.all_versions(connection, model):
+                raise NotFound(f"no model {model!r} has a version")
+        shown = found[:limit]
+        more = shown[-1].seq if len(found) > limit else None
+        return {"model": model, "changes": [timed(asdict(row)) for row in shown], "next": more}
+
+
+def _tag(found: models.Model) -> str:
+    """ETag of a champion: which version, and since when."""
+    return f'"{found.digest[:16]}-{found.changed_us}"'
+
+
+def _tags(header: str | None) -> list[str]:
+    return [tag.strip().removeprefix("W/") for tag in (header or "").split(",")]
+
+
+def _why_not_passed(
+    connection: Connection, model: str, version: str, verdict: VerdictRow | None
+) -> str | None:
+    """Reason against a promotion without force; None for none."""
+    found = models.get(connection, model, version)
+    if was_champion(connection, model, version):
+        return None
+    if verdict is None:
+        return f"{found.id} was not judged by the promotion gate yet"
+    if verdict.evidence.get("passed"):
+        return None
+    word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
+    return f"the promotion gate {word} {found.id}: {verdict.reasons[0]}"

@@ -124,7 +124,7 @@ def test_the_endpoint_is_asked_within_its_rate_and_judged_against_what_productio
 def test_a_restart_asks_the_same_questions_with_the_same_odds(tmp_path: Path) -> None:
     seen = []
     for case in range(2):
-        with model_server(predict) as server, workbench(project(tmp_path / str(case), server.url)) as bench:
+        with model_server(predict) as server, workbench(patient(tmp_path / str(case), server.url)) as bench:
             for number in range(12):
                 bench.feed(records(40 + 20 * (number % 3), seed=number), after_s=0.4)
                 if case == 1 and number in (0, 6):
@@ -218,7 +218,7 @@ def test_a_test_that_a_person_suspended_does_not_ask_after_a_restart_either(tmp_
 
 
 def test_what_lies_far_behind_is_shed(tmp_path: Path) -> None:
-    with model_server(predict) as server, workbench(project(tmp_path, server.url)) as bench:
+    with model_server(predict) as server, workbench(patient(tmp_path, server.url)) as bench:
         bench.feed(records(20))
         bench.feed(records(20, seed=1), after_s=120)
         settle(bench)

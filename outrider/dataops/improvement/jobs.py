@@ -278,10 +278,17 @@ def ended_since(connection: Connection, kind: Kind, after_us: int) -> list[JobRo
 
 
 def recent(
-    connection: Connection, *, kind: Kind | None = None, model: str | None = None, limit: int = 50
+    connection: Connection,
+    *,
+    kind: Kind | None = None,
+    model: str | None = None,
+    limit: int = 50,
+    before_us: int | None = None,
 ) -> list[JobRow]:
     """Jobs, newest first."""
     query = select(_JOB).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(limit)
+    if before_us is not None:
+        query = query.where(_JOB.c.created_us < before_us)
     if kind is not None:
         query = query.where(_JOB.c.kind == kind)
     if model is not None:

@@ -115,12 +115,24 @@ def keep_verdict(
     return verdict
 
 
-def list_verdicts(connection: Connection, model: str | None = None, *, limit: int) -> list[VerdictRow]:
+def list_verdicts(
+    connection: Connection, model: str | None = None, *, limit: int, before_us: int | None = None
+) -> list[VerdictRow]:
     """Verdicts of all models or one, newest first."""
     query = _newest().limit(limit)
+    if before_us is not None:
+        query = query.where(_VERDICT.c.created_us < before_us)
     if model is not None:
         query = query.where(_VERDICT.c.model == model)
     return [VerdictRow(**row._mapping) for row in connection.execute(query)]
+
+
+def of_jobs(connection: Connection, named: Sequence[str]) -> dict[str, VerdictRow]:
+    """Verdict of each job that came to one."""
+    job = _VERDICT.c.evidence["job"].as_string()
+    rows = connection.execute(_newest().where(job.in_(named)))
+    found = (VerdictRow(**row._mapping) for row in rows)
+    return {str(one.evidence["job"]): one for one in found}
 
 
 def newest_verdict(connection: Connection, model: str, candidate: str) -> VerdictRow | None:

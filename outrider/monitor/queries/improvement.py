@@ -1,4 +1,4 @@
-"""Retrains, verdicts, datasets and lineage for pages, bounded SQL reads."""
+"""Datasets and lineage for pages, bounded SQL reads."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +13,6 @@ from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.quarantine import QuarantinedRow
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.versions import Version
-from outrider.dataops.improvement import jobs, verdicts
-from outrider.dataops.improvement.jobs import JobRow
-from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.lineage import trace
 from outrider.dataops.state.improvement_tables import DatasetVersion
 from outrider.dataops.state.tables import table_of
@@ -53,18 +50,6 @@ class DatasetView:
     """True where its Data Docs are kept."""
     erased: int = 0
     """Rows that were erased from it."""
-
-
-def list_verdicts(engine: Engine, model: str, *, limit: int = 50) -> list[VerdictRow]:
-    """Newest gate verdicts."""
-    with engine.connect() as connection:
-        return verdicts.list_verdicts(connection, model, limit=limit)
-
-
-def list_jobs(engine: Engine, model: str) -> list[JobRow]:
-    """Newest jobs."""
-    with engine.connect() as connection:
-        return jobs.recent(connection, model=model)
 
 
 def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[DatasetView, ...]:

@@ -25,7 +25,7 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
-from outrider.monitor.queries import improvement, queries
+from outrider.monitor.queries import improvement, queries, stories
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
@@ -63,6 +63,8 @@ NEIGHBOURS = 5
 REFUSED = 20
 """Kinds of refused records on a page."""
 SKIP_DIGITS = 6
+TIME_DIGITS = 18
+"""Of microseconds that the database can hold."""
 """Of the number of columns that a matrix leaves out."""
 _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#8a8f9c">'
@@ -260,11 +262,15 @@ class WebPage:
         }
         return self._frame.page(request, "lineage.html", model, "/lineage", context)
 
-    def retrains(self, request: Request, model: str) -> Response:
-        """Jobs and gate verdicts."""
+    def retrains(self, request: Request, model: str, before: str = "") -> Response:
+        """Stories of retrainings and verdicts, and the line of champions."""
+        before_us = int(before) if before.isdecimal() and len(before) <= TIME_DIGITS else None
+        told, older = stories.list_stories(self._engine, model, before_us=before_us)
         context = {
-            "jobs": improvement.list_jobs(self._engine, model),
-            "verdicts": improvement.list_verdicts(self._engine, model),
+            "stories": told,
+            "older": older,
+            "is_newest": before_us is None,
+            "champions": stories.champion_line(self._engine, model, now_us=now_us()),
         }
         return self._frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
 

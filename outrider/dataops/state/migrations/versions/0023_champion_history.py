@@ -3,6 +3,8 @@
 What earlier releases kept of it: which version replaced which, and the reason of the last change.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -49,7 +51,7 @@ def _keep_what_is_known(connection: sa.Connection) -> None:
         sa.text("SELECT child, parent, created_us FROM lineage_edge WHERE role = 'replaced'")
     ).all()
     of_model = {f"{row.model}@{row.version}": row for row in versions}
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     replaced = {edge.child for edge in edges}
     for edge in edges:
         new, old = of_model.get(edge.child), of_model.get(edge.parent)
@@ -60,31 +62,32 @@ def _keep_what_is_known(connection: sa.Connection) -> None:
             replaced.add(edge.parent)
         found.append(_change(new, old.version, "promoted", edge.created_us))
     last: dict[str, str] = {}
-    found.sort(key=lambda row: (str(row["model"]), int(str(row["at_us"]))))
-    for row in found:
-        last[str(row["model"])] = str(row["version"])
-    for row in versions:
-        if row.status == "champion" and last.get(row.model) != row.version:
-            action = "rolled_back" if row.model in last else "registered"
-            at_us = row.changed_us if row.model in last else row.created_us
-            found.append(_change(row, last.get(row.model), action, at_us))
-    found.sort(key=lambda row: int(str(row["at_us"])))
-    newest = {row["model"]: row for row in found}
-    for row in versions:
-        if row.status == "champion":
-            newest[row.model]["reason"] = row.note
-    for values in found:
+    for change in sorted(found, key=_time):
+        last[str(change["model"])] = str(change["version"])
+    champions = [row for row in versions if row.status == "champion"]
+    for row in champions:
+        if row.model not in last:
+            found.append(_change(row, None, "registered", row.created_us))
+        elif last[row.model] != row.version:
+            found.append(_change(row, last[row.model], "rolled_back", row.changed_us))
+    found.sort(key=_time)
+    newest = {change["model"]: change for change in found}
+    for row in champions:
+        newest[row.model]["reason"] = row.note
+    for change in found:
         connection.execute(
             sa.text(
                 'INSERT INTO champion_change (model, version, replaced, action, "by", reason, at_us) '
                 "VALUES (:model, :version, :replaced, :action, '', :reason, :at_us)"
             ),
-            values,
+            change,
         )
 
 
-def _change(
-    row: sa.Row[tuple[object, ...]], replaced: str | None, action: str, at_us: int
-) -> dict[str, object]:
+def _time(change: dict[str, Any]) -> int:
+    return int(change["at_us"])
+
+
+def _change(row: sa.Row[Any], replaced: str | None, action: str, at_us: int) -> dict[str, Any]:
     change = {"model": row.model, "version": row.version, "replaced": replaced, "action": action}
     return change | {"reason": "", "at_us": at_us}

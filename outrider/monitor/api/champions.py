@@ -6,15 +6,15 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
-from outrider.dataops.improvement.verdicts import VerdictRow, newest_verdict
+from outrider.dataops.improvement.promotion import ASKED_FOR, promote_for
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.champion_history import ChangeRow, list_changes, was_champion
+from outrider.dataops.models.champion_history import ChangeRow, list_changes
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
-from outrider.errors import GateRefused, NotFound
+from outrider.errors import NotFound
 from outrider.monitor.http.common import RequestBody, targets_of, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.visitors import visitor_of
@@ -22,8 +22,6 @@ from outrider.monitor.settings.config import Settings
 
 from .models import ModelFacts, model_facts
 
-ASKED_FOR = "asked for"
-"""Reason of a change that none was given for."""
 _LOOK_S = 0.1
 """Between looks for a commit while somebody waits."""
 
@@ -96,21 +94,14 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
     def promote(model: str, body: PromoteRequest, request: Request) -> Declared[ModelFacts]:
         """Make a version champion: one that passed the gate, was champion before, or is forced."""
         with write(engine) as connection:
-            verdict = newest_verdict(connection, model, body.version)
-            fault = _why_not_passed(connection, model, body.version, verdict)
-            if fault and not body.force:
-                raise GateRefused(f"{fault}; force = true with a reason promotes it anyway")
-            if fault and not body.reason.strip():
-                raise GateRefused(f"{fault}; reason: a promotion past the gate says why")
-            found = models.promote(
+            found = promote_for(
                 connection,
                 model,
                 body.version,
-                now_us=now_us(),
-                reason=body.reason.strip() or ASKED_FOR,
                 by=visitor_of(request).name,
-                verdict=verdict.id if verdict else None,
-                is_override=bool(fault),
+                reason=body.reason,
+                is_forced=body.force,
+                now_us=now_us(),
                 targets=targets,
             )
             return model_facts(found)
@@ -180,18 +171,3 @@ def _tag(found: models.Model) -> str:
 
 def _tags(header: str | None) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in (header or "").split(",")]
-
-
-def _why_not_passed(
-    connection: Connection, model: str, version: str, verdict: VerdictRow | None
-) -> str | None:
-    """Reason against a promotion without force; None for none."""
-    found = models.get(connection, model, version)
-    if was_champion(connection, model, version):
-        return None
-    if verdict is None:
-        return f"{found.id} was not judged by the promotion gate yet"
-    if verdict.evidence.get("passed"):
-        return None
-    word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
-    return f"the promotion gate {word} {found.id}: {verdict.reasons[0]}"

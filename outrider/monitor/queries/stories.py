@@ -17,8 +17,8 @@ _LETTERS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Step of a story."""
+class StoryStep:
+    """StoryStep of a story."""
 
     name: str
     text: str
@@ -51,7 +51,7 @@ class Story:
         return _told_job(self.job)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StoryStep]:
         """Steps that were taken, in order."""
         found = [] if self.job is None else _steps_of_job(self.job)
         return found if self.verdict is None else [*found, *_steps_of_verdict(self.verdict)]
@@ -135,17 +135,17 @@ def _brief(text: str) -> str:
     return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 1].rstrip()} …"
 
 
-def _steps_of_job(job: JobRow) -> list[Step]:
+def _steps_of_job(job: JobRow) -> list[StoryStep]:
     params, result = job.params, job.result
     seconds: Mapping[str, float] = result.get("seconds", {})
-    found = [Step("Trigger", _trigger(params))]
+    found = [StoryStep("Trigger", _trigger(params))]
     dataset = _dataset(result)
     if dataset is not None:
         rows = result.get("rows", (result.get("labels") or {}).get("rows"))
         text = "" if rows is None else f"{rows:,} {'rows' if job.kind == 'dataset' else 'rows added'}"
-        found.append(Step("Dataset", text, dataset, seconds.get("dataset")))
+        found.append(StoryStep("Dataset", text, dataset, seconds.get("dataset")))
     if job.kind == "retrain" and "candidate" in result:
-        found.append(Step("Training", _training(params, result), None, seconds.get("train")))
+        found.append(StoryStep("Training", _training(params, result), None, seconds.get("train")))
     return found
 
 
@@ -176,7 +176,7 @@ def _training(params: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"version {result['candidate']} {how}{epochs}"
 
 
-def _steps_of_verdict(found: VerdictRow) -> list[Step]:
+def _steps_of_verdict(found: VerdictRow) -> list[StoryStep]:
     evidence = found.evidence
     parts = []
     if suites := evidence.get("suites"):
@@ -188,6 +188,6 @@ def _steps_of_verdict(found: VerdictRow) -> list[Step]:
     if rows := (evidence.get("shadow") or {}).get("rows"):
         parts.append(f"{rows:,} live records")
     return [
-        Step("Evidence", ", ".join(parts) or "none"),
-        Step("Verdict", f"{found.outcome}, against version {found.champion}"),
+        StoryStep("Evidence", ", ".join(parts) or "none"),
+        StoryStep("Verdict", f"{found.outcome}, against version {found.champion}"),
     ]

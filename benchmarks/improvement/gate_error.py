@@ -160,6 +160,27 @@ def voted(rng: np.random.Generator, histories: int, rows: int) -> float:
     return share_of(histories, passes)
 
 
+def poisoned(rng: np.random.Generator, histories: int, entities: int, share: float) -> float:
+    """Share of candidates that pass on rows of which an attacker's entities send a share.
+
+    The attacker labels its rows so that the candidate, trained on such rows, is right on all of them and the
+    champion on none; on everybody else's rows the candidate errs on one in a hundred more. Passing is being
+    shown to be better on fresh rows, or no worse by one in a hundred on held-out ones.
+    """
+
+    def passes() -> bool:
+        honest, rows = int(rng.choice((10, 50, 200))), int(rng.choice((500, 2000)))
+        old, new, entity = errors(rng, honest, rows, 0.05, 0.04, 0.1)
+        count = round(share * rows / (1.0 - share))
+        old, new = np.append(old, np.ones(count)), np.append(new, np.zeros(count))
+        entity = np.append(entity, honest + np.arange(count) % entities)
+        found = excess(old, new, entities=entity, error=error_of(1))
+        pair = PairedEvidence("held", "loss", 0.0, found)
+        return judge_fresh(pair, 0.0).passed or judge_held_out(pair, 0.01).passed
+
+    return share_of(histories, passes)
+
+
 def asked(rng: np.random.Generator, histories: int, gain: float) -> tuple[float, float]:
     """Share of better candidates that pass with the rows asked for, and these rows in those of a fixed size.
 
@@ -218,6 +239,9 @@ def main() -> None:
     for rows in (500, 2000):
         data = f"100th try, a vote of 99 by what was shown of them; {rows} rows"
         show(f"passed_by_vote_{rows}", voted(rng, few, rows), data, few)
+    for share in (0.05, 0.3):
+        name = f"passed_by_poison_{100 * share:.0f}"
+        show(name, poisoned(rng, histories, 3, share), f"{share:.0%} of the rows of 3 entities", histories)
     show("equal_refused", refused(rng, histories), "50 entities", histories)
     passed, _ = asked(rng, half, 2 * MARGIN)
     data = "better by twice the margin, with the rows asked for"

@@ -192,7 +192,7 @@ class Service:
     """``outrider serve`` over one model, and what its processes have cost."""
 
     def __init__(self, folder: Path, case: Case, batch_rows: int) -> None:
-        self._data = folder / "outrider-data"
+        self.data = folder / "outrider-data"
         config = CONFIG.format(batch_rows=batch_rows)
         for name, text in (("outrider.toml", config), ("model.py", case.code), ("checks.py", CHECKS)):
             (folder / name).write_text(text, encoding="utf-8")
@@ -200,11 +200,11 @@ class Service:
         command = [sys.executable, "-m", "outrider", "serve", "--config", str(folder / "outrider.toml")]
         with (folder / "serve.log").open("wb") as log:
             self.process = subprocess.Popen([*command, "--port", "0"], stdout=log, stderr=log)
-        self._client = httpx.Client(timeout=60)
-        self._await(lambda: (self._data / "run" / "server.json").exists() and (self._data / "key").exists())
-        self._client.base_url = json.loads((self._data / "run" / "server.json").read_text())["url"]
-        self._client.headers["authorization"] = f"Bearer {(self._data / 'key').read_text().strip()}"
-        self._client.headers["content-type"] = "application/vnd.apache.arrow.stream"
+        self.client = httpx.Client(timeout=60)
+        self._await(lambda: (self.data / "run" / "server.json").exists() and (self.data / "key").exists())
+        self.client.base_url = json.loads((self.data / "run" / "server.json").read_text())["url"]
+        self.client.headers["authorization"] = f"Bearer {(self.data / 'key').read_text().strip()}"
+        self.client.headers["content-type"] = "application/vnd.apache.arrow.stream"
         self._sent = 0
         self._idle = (0.0, 0.0)
         """Share of a core that the engine takes when nothing comes, and that of all others."""
@@ -221,7 +221,7 @@ class Service:
 
     def judged(self) -> int:
         """Records whose verdicts are committed."""
-        with sqlite3.connect(f"file:{self._data / 'state.db'}?mode=ro", uri=True) as state:
+        with sqlite3.connect(f"file:{self.data / 'state.db'}?mode=ro", uri=True) as state:
             row = state.execute(
                 "SELECT value FROM counter WHERE slot = 'champion' AND name = 'records'"
             ).fetchone()
@@ -237,7 +237,7 @@ class Service:
             bodies.append(Batch.from_columns({"id": ids, "inputs.x": part}, model="m").to_ipc())
         before, wall = self.cpu_s(), time.perf_counter()
         for body in bodies:
-            while self._client.post("/v1/records", params={"model": "m"}, content=body).status_code != 202:
+            while self.client.post("/v1/records", params={"model": "m"}, content=body).status_code != 202:
                 time.sleep(0.05)
         self._await(lambda: self.judged() >= self._sent)
         seconds = time.perf_counter() - wall

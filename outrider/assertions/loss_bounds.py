@@ -208,16 +208,26 @@ def _highest(lost: _Sums, won: _Sums, error: float) -> float:
         return 1.0
     quantile = _t_quantile(error, len(rows) - 1)
     sums = lost.sums - won.sums
-    scattered = _mean_by_entities(sums, rows, quantile)
+    scattered = _mean_by_entities(sums, rows, error)
     effect = max(_design_effect(of, error, is_few=of.is_few) for of in (lost, won))
     score = _tango(float(lost.sums.sum()) / effect, float(won.sums.sum()) / effect, total / effect, quantile)
     return min(max(scattered, score), 1.0)
 
 
-def _mean_by_entities(sums: Floats, rows: Floats, quantile: float) -> float:
-    mean = float(sums.sum() / rows.sum())
-    scatter = np.square(sums - rows * mean).sum() * len(rows) / (len(rows) - 1)
-    return mean + quantile * math.sqrt(float(scatter)) / float(rows.sum())
+def _mean_by_entities(sums: Floats, rows: Floats, error: float) -> float:
+    """Upper bound of the mean, by the scatter of the entities.
+
+    Where few entities carry the scatter it is known the worse: the degrees of freedom follow from its
+    kurtosis (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+    """
+    mean, count = float(sums.sum() / rows.sum()), len(rows)
+    squares = np.square(sums - rows * mean)
+    scatter = float(squares.sum())
+    if scatter <= 0.0:
+        return mean
+    kurtosis = max(count * float(np.square(squares).sum()) / scatter**2 - 3.0, 0.0)
+    quantile = _t_quantile(error, 2.0 / (2.0 / (count - 1) + kurtosis / count))
+    return mean + quantile * math.sqrt(scatter * count / (count - 1)) / float(rows.sum())
 
 
 def _design_effect(of: _Sums, error: float | None = None, *, is_few: bool) -> float:
@@ -244,7 +254,7 @@ def _mean_bound(values: Floats, units: NDArray[np.intp], error: float) -> float:
     effect = _design_effect(of, error, is_few=False)
     single = mean + quantile * math.sqrt(of.variance * effect / max(rows - 1, 1))
     worst = max(float(values.max()) - mean, 0.0) / (rows + 1)
-    return max(single, _mean_by_entities(of.sums, of.rows, quantile)) + worst
+    return max(single, _mean_by_entities(of.sums, of.rows, error)) + worst
 
 
 def _tango(lost: float, won: float, rows: float, quantile: float) -> float:
@@ -277,7 +287,7 @@ def _crossing(is_above: Callable[[float], bool], start: float) -> float | None:
     return high
 
 
-def _t_quantile(error: float, freedom: int) -> float:
+def _t_quantile(error: float, freedom: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 1.0 - error))

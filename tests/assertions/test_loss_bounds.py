@@ -43,7 +43,8 @@ def test_bounds_of_independent_rows_are_the_score_bounds_or_wider(
     upper = brentq(lambda d: score(lost, won, rows, d) + quantile, found.value + 1e-6, 0.999)
     difference = np.zeros(rows)
     difference[:lost], difference[lost : lost + won] = 1.0, -1.0
-    student = found.value + quantile * difference.std(ddof=1) / math.sqrt(rows)
+    freedom = 2 / (2 / (rows - 1) + max(stats.kurtosis(difference), 0.0) / rows)
+    student = found.value + stats.t.ppf(1 - error, freedom) * difference.std(ddof=1) / math.sqrt(rows)
     assert found.high == pytest.approx(max(upper, student), abs=1e-6)
     turned = excess(*outcomes(won, lost, rows), error=error)
     assert (turned.low, turned.value) == pytest.approx((-found.high, -found.value))
@@ -70,6 +71,16 @@ def test_rows_of_one_entity_count_for_less_the_more_so_the_fewer_differ() -> Non
     spread_of_entities = np.std([1] * 4 + [0] * 12 + [-1] * 4, ddof=1) / math.sqrt(20)
     assert kept.high > stats.t.ppf(0.95, 19) * spread_of_entities - 1e-9
     assert excess(*spread, entities=["e"] * 2000).high == 1.0
+
+
+def test_three_entities_that_gain_all_do_not_carry_a_bound() -> None:
+    champion = np.concatenate([np.zeros(950), np.ones(51)])
+    entities = np.concatenate([np.arange(950) % 50, 50 + np.arange(51) % 3])
+    found = excess(champion, np.zeros(1001), entities=entities, error=0.02)
+    assert found.value < -0.05
+    assert found.high > 0.0
+    spread = np.concatenate([np.arange(950) % 50, np.arange(51) % 17])
+    assert excess(champion, np.zeros(1001), entities=spread, error=0.02).high < -0.02
 
 
 def test_rows_without_an_entity_are_entities_of_their_own() -> None:

@@ -239,9 +239,10 @@ def main() -> None:
     for rows in (500, 2000):
         data = f"100th try, a vote of 99 by what was shown of them; {rows} rows"
         show(f"passed_by_vote_{rows}", voted(rng, few, rows), data, few)
-    for share in (0.05, 0.3):
-        name = f"passed_by_poison_{100 * share:.0f}"
-        show(name, poisoned(rng, histories, 3, share), f"{share:.0%} of the rows of 3 entities", histories)
+    show("passed_by_poison", poisoned(rng, histories, 3, 0.05), "5 % of the rows of 3 entities", histories)
+    share = poisoned(rng, histories, 3, 0.3)
+    name, data = "improvement.gate_error.passed_by_much_poison", "30 % of the rows of 3 entities"
+    Figure(name, share, "share", "1", share, n=histories, data=data).show()
     show("equal_refused", refused(rng, histories), "50 entities", histories)
     passed, _ = asked(rng, half, 2 * MARGIN)
     data = "better by twice the margin, with the rows asked for"

@@ -112,7 +112,7 @@ def excess(
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
     (-0.01, -0.017, -0.005)
     """
-    units = _units(entities, len(champion))
+    units = entity_numbers(entities, len(champion))
     difference = np.asarray(candidate, np.float64) - champion
     if not len(difference):
         return Excess(0.0, -1.0, 1.0, 0, 0, error)
@@ -148,7 +148,7 @@ def relative_excess(
     >>> round(found.value, 3), round(found.high, 3)
     (0.1, 0.1)
     """
-    units = _units(entities, len(champion))
+    units = entity_numbers(entities, len(champion))
     rows = len(champion)
     if not rows:
         return Excess(0.0, -1.0, math.inf, 0, 0, error)
@@ -192,8 +192,8 @@ class _Sums:
         return float(self.sums.sum()) < _FEW * len(self.rows)
 
 
-def _units(entities: Sequence[Any] | NDArray[Any], rows: int) -> NDArray[np.intp]:
-    """Number of the entity of each row; a row without one is an entity of its own."""
+def entity_numbers(entities: Sequence[Any] | NDArray[Any], rows: int) -> NDArray[np.intp]:
+    """Number of each row's entity; rows without one get their own."""
     if not len(entities):
         return np.arange(rows)
     places: dict[Any, int] = {}
@@ -206,7 +206,7 @@ def _highest(lost: _Sums, won: _Sums, error: float) -> float:
     rows, total = lost.rows, float(lost.rows.sum())
     if len(rows) < 2:
         return 1.0
-    quantile = _t_quantile(error, len(rows) - 1)
+    quantile = quantile_of(error, len(rows) - 1)
     sums = lost.sums - won.sums
     scattered = _mean_by_entities(sums, rows, error)
     effect = max(_design_effect(of, error, is_few=of.is_few) for of in (lost, won))
@@ -215,19 +215,38 @@ def _highest(lost: _Sums, won: _Sums, error: float) -> float:
 
 
 def _mean_by_entities(sums: Floats, rows: Floats, error: float) -> float:
-    """Upper bound of the mean, by the scatter of the entities.
+    """Upper bound of the mean, by the scatter of the entities."""
+    mean = float(sums.sum() / rows.sum())
+    return mean + bound_of_mean((sums - rows * mean) * (len(rows) / float(rows.sum())), error)
 
-    Where few entities carry the scatter it is known the worse: the degrees of freedom follow from its
-    kurtosis (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+
+def design_effect(values: Floats, units: NDArray[np.intp], error: float) -> float:
+    """Upper bound of the rows that tell as much as one alone.
+
+    Parameters
+    ----------
+    values
+        Losses >= 0 of the rows.
+    units
+        Number of each row's entity.
     """
-    mean, count = float(sums.sum() / rows.sum()), len(rows)
-    squares = np.square(sums - rows * mean)
+    of = _Sums.of(values, units)
+    return _design_effect(of, error, is_few=of.is_few)
+
+
+def bound_of_mean(values: Floats, error: float) -> float:
+    """Distance of the mean's one-sided bound, from independent values.
+
+    Where few values carry the scatter it is known the worse: the degrees of freedom follow from its kurtosis
+    (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+    """
+    squares, count = np.square(values - values.mean()), len(values)
     scatter = float(squares.sum())
     if scatter <= 0.0:
-        return mean
+        return 0.0
     kurtosis = max(count * float(np.square(squares).sum()) / scatter**2 - 3.0, 0.0)
-    quantile = _t_quantile(error, 2.0 / (2.0 / (count - 1) + kurtosis / count))
-    return mean + quantile * math.sqrt(scatter * count / (count - 1)) / float(rows.sum())
+    quantile = quantile_of(error, 2.0 / (2.0 / (count - 1) + kurtosis / count))
+    return quantile * math.sqrt(scatter / (count - 1) / count)
 
 
 def _design_effect(of: _Sums, error: float | None = None, *, is_few: bool) -> float:
@@ -250,7 +269,7 @@ def _mean_bound(values: Floats, units: NDArray[np.intp], error: float) -> float:
     of, rows = _Sums.of(values, units), len(values)
     if len(of.rows) < 2:
         return math.inf
-    quantile, mean = _t_quantile(error, len(of.rows) - 1), float(values.mean())
+    quantile, mean = quantile_of(error, len(of.rows) - 1), float(values.mean())
     effect = _design_effect(of, error, is_few=False)
     single = mean + quantile * math.sqrt(of.variance * effect / max(rows - 1, 1))
     worst = max(float(values.max()) - mean, 0.0) / (rows + 1)
@@ -287,7 +306,8 @@ def _crossing(is_above: Callable[[float], bool], start: float) -> float | None:
     return high
 
 
-def _t_quantile(error: float, freedom: float) -> float:
+def quantile_of(error: float, freedom: float) -> float:
+    """Quantile of Student's t that is exceeded with an error."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 1.0 - error))

@@ -76,8 +76,8 @@ def _fault(connection: Connection, model: str, version: str, verdict: VerdictRow
         if champion is None or champion.version == verdict.champion:
             return None
         return (
-            f"the promotion gate passed {found.id} against version {verdict.champion}, and {champion.version} "
-            f"is champion now: `outrider retrain {model} --candidate {version}` asks again"
+            f"the promotion gate passed {found.id} against version {verdict.champion}, and "
+            f"{champion.version} is champion now: `outrider retrain {model} --candidate {version}` asks again"
         )
     word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
     return f"the promotion gate {word} {found.id}: {verdict.reasons[0]}"

@@ -1,0 +1,145 @@
+"""Macro-F1 and average precision of rows, and bounds on their fall.
+
+Such a figure is no mean over rows: its scatter comes from leaving groups of entities out (jackknife).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .loss_bounds import Excess, bound_of_mean, design_effect, entity_numbers, quantile_of
+
+SetFigure = Literal["macro_f1", "average_precision"]
+SET_FIGURES: tuple[SetFigure, ...] = get_args(SetFigure)
+GROUPS = 100
+"""Groups of entities that are left out in turn, at most."""
+_SHARE: Mapping[SetFigure, float] = {"macro_f1": 2.0, "average_precision": 1.0}
+"""Rows of a class whose loss costs its figure as much as all that it has."""
+Floats: TypeAlias = NDArray[np.float64]
+Classes: TypeAlias = NDArray[np.intp]
+
+
+def macro_f1(answers: Classes, labels: Classes, classes: int) -> float:
+    """Mean over the labelled classes of F1.
+
+    Parameters
+    ----------
+    answers, labels
+        Class numbers, shape (rows,); an answer of -1 is none of the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(macro_f1(np.array([0, 0, 1, -1]), np.array([0, 1, 1, 1]), 2), 3)
+    0.583
+    """
+    there = np.bincount(labels, minlength=classes)
+    said = np.bincount(answers[answers >= 0], minlength=classes)
+    hit = np.bincount(labels[answers == labels], minlength=classes)
+    seen = there > 0
+    return float(np.mean(2.0 * hit[seen] / (there + said)[seen])) if seen.any() else 0.0
+
+
+def average_precision(scores: Floats, labels: Classes) -> float:
+    """Mean over the labelled classes of the average precision of their scores.
+
+    Equal scores are ranked as one, as in scikit-learn.
+
+    Parameters
+    ----------
+    scores
+        Shape (rows, classes).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
+    >>> round(average_precision(scores, np.array([0, 0, 1])), 3)
+    0.667
+    """
+    found = []
+    for number in np.unique(labels):
+        order = np.argsort(-scores[:, number], kind="stable")
+        hits = (labels[order] == number).astype(np.float64)
+        ends = np.append(np.flatnonzero(np.diff(scores[order, number])), len(order) - 1)
+        reached = hits.cumsum()[ends]
+        gained = np.diff(reached, prepend=0.0)
+        found.append(float((gained * reached / (ends + 1)).sum() / reached[-1]))
+    return float(np.mean(found)) if found else 0.0
+
+
+def set_excess(
+    figure: SetFigure,
+    champion: NDArray[Any],
+    candidate: NDArray[Any],
+    labels: Classes,
+    *,
+    classes: int,
+    entities: Sequence[Any] | NDArray[Any] = (),
+    error: float = 0.05,
+) -> Excess:
+    """Fall of a figure from champion to candidate, with one-sided bounds.
+
+    Parameters
+    ----------
+    champion, candidate
+        Class numbers, shape (rows,), or for ``average_precision`` scores, shape (rows, classes).
+    labels
+        Class numbers of the same rows.
+    entities, error
+        As of :func:`~outrider.assertions.loss_bounds.excess`.
+
+    References
+    ----------
+    Shao & Tu, "The Jackknife and Bootstrap", 1995, section 2.3 (grouped jackknife). What no row has shown
+    yet is bounded as the score interval does: by as many rows of the rarest class, lost.
+    """
+    rows = len(labels)
+    if not rows:
+        return Excess(0.0, -1.0, 1.0, 0, 0, error)
+    units = entity_numbers(entities, rows)
+    count = int(units.max()) + 1
+
+    def fall(kept: NDArray[Any] | slice) -> float:
+        told = labels[kept]
+        if figure == "macro_f1":
+            return macro_f1(champion[kept], told, classes) - macro_f1(candidate[kept], told, classes)
+        return average_precision(champion[kept], told) - average_precision(candidate[kept], told)
+
+    value = fall(slice(None))
+    if count < 2:
+        return Excess(value, -1.0, 1.0, rows, count, error)
+    groups = units % min(count, GROUPS)
+    influence = _influences(fall, value, groups)
+    said = [model if model.ndim == 1 else model.argmax(axis=1) for model in (champion, candidate)]
+    lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
+    unseen = _unseen(figure, labels, lost, units, error)
+    reach = bound_of_mean(influence, error)
+    half = unseen / 2.0
+    high = min(value + half + math.hypot(reach, half), 1.0)
+    low = max(value - half - math.hypot(reach, half), -1.0)
+    deviation = max(reach, unseen) / max(quantile_of(error, count - 1), 1e-9)
+    return Excess(value, low, high, rows, count, error, rows * deviation * deviation)
+
+
+def _influences(fall: Callable[[NDArray[np.bool_]], float], value: float, groups: NDArray[np.intp]) -> Floats:
+    """Pseudo-values of the groups: by how much each moves the figure."""
+    number = int(groups.max()) + 1
+    without = np.array([fall(groups != group) for group in range(number)])
+    return number * value - (number - 1) * without
+
+
+def _unseen(figure: SetFigure, labels: Classes, lost: Floats, units: NDArray[np.intp], error: float) -> float:
+    """Fall that entities not seen to err, or rows of the rarest class, may still hide."""
+    rows = np.bincount(labels)
+    seen = np.flatnonzero(rows)
+    rarest = labels == int(seen[np.argmin(rows[seen])])
+    found = []
+    for some, weight in ((np.ones(len(labels), np.bool_), 1.0), (rarest, len(seen) * _SHARE[figure])):
+        own = np.unique(units[some], return_inverse=True)[1]
+        hidden = quantile_of(error, max(int(own.max()), 1)) ** 2 * design_effect(lost[some], own, error)
+        found.append(hidden / (some.sum() + hidden) / weight)
+    return float(max(found))

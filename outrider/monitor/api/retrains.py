@@ -145,13 +145,102 @@ class PairedCounts(TypedDict):
     is_numeric: NotRequired[bool]
 
 
+class NamedSliceFigures(TypedDict):
+    """Losses of both models on the rows of a slice that the policy names."""
+
+    name: str
+    max_drop: float
+    pair: PairedFigures
+
+
+class FlagLimitFigures(TypedDict):
+    """Most live records that an assertion may flag."""
+
+    assertion: str
+    max_share: float
+
+
+class PolicyLimits(TypedDict):
+    """Limits that a policy sets."""
+
+    flags: list[FlagLimitFigures]
+    agreement: Literal["same", "close"] | None
+    p99_ms: float | None
+    time_ratio: float | None
+    max_mb: float | None
+    bytes_ratio: float | None
+
+
+class FlagShareFigures(TypedDict):
+    """Share of the common live records that an assertion flags with the candidate."""
+
+    assertion: str
+    rows: int
+    judged: int
+    flagged: int
+    entity_hours: int
+    value: float
+    low: float
+    high: float
+    thinned: int
+
+
+class AgreementFigures(TypedDict):
+    """Verdict on the answers of both to the same live records."""
+
+    word: str
+    value: float
+    low: float
+    high: float
+    rows: int
+    margin: float
+    more: int | None
+
+
+class TimeFigures(TypedDict):
+    """Time of the candidate to answer, live and in turn with the champion."""
+
+    answered: int
+    p99_ms: float | None
+    rounds: int
+    ratio: float | None
+    low: float
+    high: float | None
+
+
+class WeightFigures(TypedDict):
+    """Bytes of both models' weights; None where nobody knows."""
+
+    champion: int | None
+    candidate: int | None
+
+
+class LimitFigures(TypedDict):
+    """Evidence on the limits of a policy."""
+
+    flags: list[FlagShareFigures]
+    agreement: AgreementFigures | None
+    times: TimeFigures | None
+    weights: WeightFigures | None
+
+
 class GatePolicy(TypedDict):
-    """Policy that a verdict followed."""
+    """Policy that a verdict followed. Verdicts of earlier releases hold less."""
 
     max_drop: float
     min_gain: float
     shadow_rows: int
     requires: list[Literal["labels", "suites", "shadow"]]
+    suites: NotRequired[list[str]]
+    tests: NotRequired[list[str]]
+    limits: NotRequired[PolicyLimits]
+    fault: NotRequired[str]
+    file: NotRequired[str]
+    """Empty where the configuration held the policy itself."""
+    digest: NotRequired[str]
+    """SHA-256 of ``text``."""
+    text: NotRequired[str]
+    """The file as it was; JSON of the keys without one."""
 
 
 class GateEvidence(TypedDict, total=False):
@@ -162,6 +251,8 @@ class GateEvidence(TypedDict, total=False):
     fresh: PairedFigures | PairedCounts | None
     shadow: LiveFlags | ShadowFlags | None
     missing: list[str]
+    named: list[NamedSliceFigures]
+    limits: LimitFigures
     policy: GatePolicy
     passed: bool
     undecided: bool

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
@@ -14,6 +15,7 @@ from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.assertions.loss_bounds import Excess, excess, relative_excess
 from outrider.assertions.quality import Asked as AskedLabel
+from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
@@ -28,6 +30,7 @@ from outrider.dataops.improvement.gate import (
     error_of,
 )
 from outrider.dataops.improvement.live_evidence import live_evidence
+from outrider.errors import nearest
 
 from .scoring import AnswerScoring, LossFault
 
@@ -145,6 +148,7 @@ def paired_evidence(
     weights: Mapping[str, AskedLabel] | None = None,
     tries: int = 1,
     slices: Sequence[str | None] = (),
+    parts: int = 1,
     pause: Callable[[], None] = lambda: None,
 ) -> PairedEvidence:
     """Losses of both models on the labelled rows of a dataset.
@@ -157,6 +161,8 @@ def paired_evidence(
         Verdicts that any of the rows has decided, with the one to come.
     slices
         Slice of each row, None for none; the largest ``MOST_SLICES`` are judged.
+    parts
+        Checks of a kind, which share the error of their lower bounds.
     """
     error = error_of(tries)
     nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
@@ -175,11 +181,14 @@ def paired_evidence(
     bound = excess if scores.is_bounded else relative_excess
     names = batch.column("entity")
     beyond = bound(old[known], new[known], entities=names[known], error=error)
+    if parts > 1:
+        low = bound(old[known], new[known], entities=names[known], error=error / parts).low
+        beyond = replace(beyond, low=low)
     mean = float(old[known].mean()) if known.any() else 0.0
-    parts = _slices(slices, known)
+    largest = _slices(slices, known)
     apart = [
-        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(parts)))
-        for part, rows in parts.items()
+        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(largest)))
+        for part, rows in largest.items()
     ]
     if scores.loss == "squared":
         mean, beyond = math.sqrt(mean), _of_roots(beyond)
@@ -189,6 +198,25 @@ def paired_evidence(
         return found
     shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
     return replace(found, champion_share=shares[0], candidate_share=shares[1])
+
+
+def rows_where(batch: Batch, where: Mapping[str, Any]) -> tuple[NDArray[np.intp], str]:
+    """Rows whose attributes have these values, and why there are none."""
+    kept = np.ones(batch.rows, dtype=np.bool_)
+    for name, value in where.items():
+        if not batch.has(f"attrs.{name}"):
+            columns = batch.to_arrow().schema.names
+            known = {each.removeprefix("attrs.") for each in columns if each.startswith("attrs.")}
+            return np.flatnonzero(~kept), f"has attrs.{name}{nearest(name, known)}"
+        texts = text_of(batch, f"attrs.{name}")
+        wanted = value if isinstance(value, str) else typed_texts(pa.array([value]))[0]
+        is_there = np.array([text == wanted for text in texts], dtype=np.bool_)
+        if batch.rows and not is_there.any():
+            known = {text for text in texts if text is not None}
+            return np.flatnonzero(is_there), f"has attrs.{name} = {value!r}{nearest(str(value), known)}"
+        kept &= is_there
+    rows = np.flatnonzero(kept)
+    return rows, "" if len(rows) else f"is of {', '.join(f'{k} = {v!r}' for k, v in where.items())} together"
 
 
 def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

@@ -89,6 +89,8 @@ def _digest(text: str) -> str:
 def _at(name: str, text: str, location: Location) -> str:
     """File and line of a key; of its table where it is not found."""
     tables = [part for part in location if isinstance(part, str)]
+    if not tables:
+        return name
     number = next((part for part in location if isinstance(part, int)), 0)
     found, seen, table = 0, -1, ""
     for line, content in enumerate(text.splitlines(), 1):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
@@ -15,7 +14,6 @@ from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.assertions.loss_bounds import Excess, excess, relative_excess
 from outrider.assertions.quality import Asked as AskedLabel
-from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
@@ -30,7 +28,6 @@ from outrider.dataops.improvement.gate import (
     error_of,
 )
 from outrider.dataops.improvement.live_evidence import live_evidence
-from outrider.errors import nearest
 
 from .scoring import AnswerScoring, LossFault
 
@@ -198,25 +195,6 @@ def paired_evidence(
         return found
     shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
     return replace(found, champion_share=shares[0], candidate_share=shares[1])
-
-
-def rows_where(batch: Batch, where: Mapping[str, Any]) -> tuple[NDArray[np.intp], str]:
-    """Rows whose attributes have these values, and why there are none."""
-    kept = np.ones(batch.rows, dtype=np.bool_)
-    for name, value in where.items():
-        if not batch.has(f"attrs.{name}"):
-            columns = batch.to_arrow().schema.names
-            known = {each.removeprefix("attrs.") for each in columns if each.startswith("attrs.")}
-            return np.flatnonzero(~kept), f"has attrs.{name}{nearest(name, known)}"
-        texts = text_of(batch, f"attrs.{name}")
-        wanted = value if isinstance(value, str) else typed_texts(pa.array([value]))[0]
-        is_there = np.array([text == wanted for text in texts], dtype=np.bool_)
-        if batch.rows and not is_there.any():
-            known = {text for text in texts if text is not None}
-            return np.flatnonzero(is_there), f"has attrs.{name} = {value!r}{nearest(str(value), known)}"
-        kept &= is_there
-    rows = np.flatnonzero(kept)
-    return rows, "" if len(rows) else f"is of {', '.join(f'{k} = {v!r}' for k, v in where.items())} together"
 
 
 def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:

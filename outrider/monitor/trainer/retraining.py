@@ -27,6 +27,7 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.references import name_of, open_if_any
+from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
@@ -45,7 +46,7 @@ from outrider.dataops.model_kinds.torch_models import (
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
-from outrider.errors import ConfigError, NotFound, ValidationRefused, nearest
+from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
@@ -55,7 +56,7 @@ from outrider.user_code import load_callable
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
-from .evidence import paired_evidence, rows_where, shadow_evidence, suite_evidence
+from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
@@ -249,7 +250,7 @@ class Retraining:
         """Version that the policy names, or a sentence on why there is none."""
         try:
             version = open_if_any(connection, reference)
-        except NotFound as error:
+        except (Erased, NotFound) as error:
             missing.append(f"gate.{key} names {reference!r}: {error}")
             return None
         if version is None and reference:

@@ -185,7 +185,7 @@ class FlagShareFigures(TypedDict):
     thinned: int
 
 
-class AgreementFigures(TypedDict):
+class LiveAgreement(TypedDict):
     """Verdict on the answers of both to the same live records."""
 
     word: str
@@ -219,7 +219,7 @@ class LimitFigures(TypedDict):
     """Evidence on the limits of a policy."""
 
     flags: list[FlagShareFigures]
-    agreement: AgreementFigures | None
+    agreement: LiveAgreement | None
     times: TimeFigures | None
     weights: WeightFigures | None
 

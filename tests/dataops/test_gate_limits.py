@@ -25,6 +25,7 @@ from outrider.dataops.improvement.gate_limits import (
     LimitEvidence,
     Limits,
     TimesFound,
+    WrongMore,
     judge_limits,
 )
 from outrider.dataops.improvement.live_evidence import share_flagged
@@ -32,8 +33,15 @@ from outrider.dataops.improvement.live_evidence import share_flagged
 FLAGS = Limits(flags=[FlagLimit("unsure", 0.02)])
 SHARE = FlagShare("unsure", 1000, 1000, 10, 400, 0.01, 0.005, 0.018)
 SAME = AgreementFound("same", 0.001, 0.0, 0.004, 5000, 0.01)
+CLOSE = dataclasses.replace(SAME, word="close")
 TIMES = TimesFound(20_000, 4.0, 41, 1.1, 1.05, 1.15)
 BYTES = BytesFound(10_000_000, 5_000_000)
+
+
+def wrong(low: float, high: float) -> AgreementFound:
+    """Answers that differ, with bounds on how many more of them are wrong."""
+    found = WrongMore(300, (low + high) / 2, low, high)
+    return dataclasses.replace(SAME, word="different", wrong=found)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,7 @@ BYTES = BytesFound(10_000_000, 5_000_000)
 def test_a_limit_is_kept_broken_open_or_without_evidence(
     limits: Limits, found: LimitEvidence, outcome: str, reason: str
 ) -> None:
-    (check,) = judge_limits(limits, found)
+    (check,) = judge_limits(limits, found, max_drop=0.02)
     assert check.outcome == outcome
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(check.reason)
@@ -118,9 +126,9 @@ def test_a_limit_is_kept_broken_open_or_without_evidence(
 
 def test_no_limit_is_skipped_for_want_of_evidence() -> None:
     every = Limits([FlagLimit("a", 0.1), FlagLimit("b", 0.1)], "close", 1.0, 1.0, 1.0, 1.0)
-    checks = list(judge_limits(every, LimitEvidence()))
+    checks = list(judge_limits(every, LimitEvidence(), max_drop=0.02))
     assert [check.outcome for check in checks] == ["failed"] * 6
-    assert list(judge_limits(Limits(), LimitEvidence(flags=[SHARE], times=TIMES))) == []
+    assert list(judge_limits(Limits(), LimitEvidence(flags=[SHARE], times=TIMES), max_drop=0.02)) == []
 
 
 def of_slice(low: float, high: float, *, tries: int = 1) -> NamedSlice:

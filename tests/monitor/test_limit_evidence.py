@@ -33,7 +33,7 @@ def of_bench(bench: Workbench, limits: Limits) -> LimitEvidence:
 
 
 def outcomes(limits: Limits, found: LimitEvidence) -> list[str]:
-    return [check.outcome for check in judge_limits(limits, found)]
+    return [check.outcome for check in judge_limits(limits, found, max_drop=0.02)]
 
 
 def test_shares_of_flags_are_those_of_the_candidate_s_answers(tmp_path: Path) -> None:
@@ -127,6 +127,28 @@ def test_agreement_is_that_of_a_shadow_test_up_to_the_newest_answer(
     finally:
         made.engine.dispose()
         made.journal.close()
+
+
+def test_answers_that_differ_are_held_against_labels(tmp_path: Path) -> None:
+    limits = Limits(agreement="not worse")
+    made = open_stream(tmp_path, wrong={"twin": 0.0, "worse": 0.2})
+    try:
+        made.feed(120)
+        found = {
+            version: gathered(made.settings, made.engine, made.journal, limits, MODEL, version).agreement
+            for version in ("twin", "worse")
+        }
+    finally:
+        made.engine.dispose()
+        made.journal.close()
+    twin, worse = found["twin"], found["worse"]
+    assert twin is not None
+    assert worse is not None
+    assert (twin.word, twin.wrong) == ("same", None)
+    assert worse.wrong is not None
+    assert worse.wrong.records == 600
+    assert 0.1 < worse.wrong.low < 0.8 / 3 < worse.wrong.high < 0.4
+    assert outcomes(limits, LimitEvidence(agreement=worse)) == ["failed"]
 
 
 def test_without_rows_nothing_is_timed(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
     checks += map(judge_named, evidence.named)
     if policy.shadow_rows or evidence.shadow is not None:
         checks.append(judge_shadow(evidence.shadow or ShadowEvidence(), policy.shadow_rows))
-    checks += judge_limits(policy.limits, evidence.limits)
+    checks += judge_limits(policy.limits, evidence.limits, max_drop=policy.max_drop)
     checks += _lacking(policy, evidence) + _unjudged(policy, evidence)
     if not checks:
         reason = "there is no evidence: declare behavior tests, gate.held_out, held_out_share or shadow_rows"

@@ -14,6 +14,7 @@ LEAST_TIMED = 1000
 ENOUGH_TIMED = 10_000
 """Records from which on a slow first pass no longer makes the 99th percentile."""
 MB = 1_000_000
+Alike = Literal["same", "close", "not worse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Limits:
     """Limits that a policy sets; None and nothing where it sets none."""
 
     flags: Sequence[FlagLimit] = ()
-    agreement: Literal["same", "close"] | None = None
+    agreement: Alike | None = None
     p99_ms: float | None = None
     time_ratio: float | None = None
     max_mb: float | None = None
@@ -58,6 +59,19 @@ class FlagShare:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongMore:
+    """Labelled live records that the candidate gets wrong beyond the champion, one of each entity.
+
+    Each bound is one-sided.
+    """
+
+    records: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class AgreementFound:
     """Verdict on the answers of both to the same live records, as of a shadow test."""
 
@@ -69,6 +83,8 @@ class AgreementFound:
     margin: float
     more: int | None = None
     """About so many more records decide; None where nobody knows."""
+    wrong: WrongMore | None = None
+    """Where answers that differ may be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +120,19 @@ class LimitEvidence:
     weights: BytesFound | None = None
 
 
-def judge_limits(limits: Limits, found: LimitEvidence) -> Iterator[Check]:
-    """Checks of all limits that a policy sets."""
+def judge_limits(limits: Limits, found: LimitEvidence, *, max_drop: float) -> Iterator[Check]:
+    """Checks of all limits that a policy sets.
+
+    Parameters
+    ----------
+    max_drop
+        Share of records that the candidate may get wrong beyond the champion.
+    """
     shares = {one.assertion: one for one in found.flags}
     for limit in limits.flags:
         yield _flags(limit, shares.get(limit.assertion))
     if limits.agreement is not None:
-        yield _agreement(limits.agreement, found.agreement)
+        yield _agreement(limits.agreement, max_drop, found.agreement)
     times = found.times or TimesFound()
     if limits.p99_ms is not None:
         yield _p99(limits.p99_ms, times)
@@ -136,17 +158,24 @@ def _flags(limit: FlagLimit, found: FlagShare | None) -> Check:
     return Check(name, is_passed, told, is_open=found.low <= limit.max_share)
 
 
-def _agreement(wanted: Literal["same", "close"], found: AgreementFound | None) -> Check:
+def _agreement(wanted: Alike, max_drop: float, found: AgreementFound | None) -> Check:
     if found is None or not found.rows:
         return Check("agreement", False, "agreement: no live record that both answered can be compared")
-    more = f"; about {found.more} more records may decide" if found.more else ""
     told = (
         f"agreement: the answers are {found.word}, other on {found.value:.2%} of {found.rows} live records "
         f"beyond noise ({found.low:.2%} to {found.high:.2%}): {wanted!r} within {found.margin:.2%} is needed"
     )
+    if wanted == "not worse" and found.wrong is not None:
+        wrong = found.wrong
+        told += (
+            f"; of {wrong.records} labelled ones {wrong.value:+.2%} more are wrong with the candidate "
+            f"({wrong.low:+.2%} to {wrong.high:+.2%}), up to {max_drop:+.2%} is allowed"
+        )
+        return Check("agreement", wrong.high <= max_drop, told, is_open=wrong.low <= max_drop)
     if found.word == "undecided":
+        more = f"; about {found.more} more records may decide" if found.more else ""
         return Check("agreement", False, told + more, is_open=True)
-    return Check("agreement", found.word in ("same", wanted), told)
+    return Check("agreement", found.word == "same" or (found.word == "close" and wanted != "same"), told)
 
 
 def _p99(most: float, found: TimesFound) -> Check:

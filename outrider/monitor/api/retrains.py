@@ -164,7 +164,7 @@ class PolicyLimits(TypedDict):
     """Limits that a policy sets."""
 
     flags: list[FlagLimitFigures]
-    agreement: Literal["same", "close"] | None
+    agreement: Literal["same", "close", "not worse"] | None
     p99_ms: float | None
     time_ratio: float | None
     max_mb: float | None
@@ -185,6 +185,15 @@ class FlagShareFigures(TypedDict):
     thinned: int
 
 
+class WrongFigures(TypedDict):
+    """Labelled live records that the candidate gets wrong beyond the champion, one of each entity."""
+
+    records: int
+    value: float
+    low: float
+    high: float
+
+
 class LiveAgreement(TypedDict):
     """Verdict on the answers of both to the same live records."""
 
@@ -195,6 +204,7 @@ class LiveAgreement(TypedDict):
     rows: int
     margin: float
     more: int | None
+    wrong: WrongFigures | None
 
 
 class TimeFigures(TypedDict):

@@ -85,7 +85,7 @@ class GateSettings(Section):
     tests: Names = Field(default=(), description="behavioral tests that must have been judged")
     shadow_rows: int = Field(default=0, ge=0, description="live rows judged before the verdict")
     shadow_timeout_s: Number = Field(default=30.0, gt=0)
-    agreement: Literal["same", "close"] | None = Field(
+    agreement: Literal["same", "close", "not worse"] | None = Field(
         default=None, description="what its answers to live records must be shown to be to the champion's"
     )
     auto_promote: bool = True

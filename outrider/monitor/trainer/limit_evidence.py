@@ -8,6 +8,8 @@ import numpy as np
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.comparison import one_of_each
+from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.dataops.flags.registered_assertions import kinds_of_active
 from outrider.dataops.flags.shadow_flags import common_records, flagged_by
 from outrider.dataops.improvement import shadow_tests
@@ -20,11 +22,13 @@ from outrider.dataops.improvement.gate_limits import (
     LimitEvidence,
     Limits,
     TimesFound,
+    WrongMore,
 )
 from outrider.dataops.improvement.live_evidence import share_flagged
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import first_answered
 from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.ledger.records import entities_of
 from outrider.dataops.state.database import now_us
 from outrider.errors import nearest
 from outrider.monitor.settings.gate_sections import FrozenPolicy
@@ -32,6 +36,7 @@ from outrider.monitor.stream.answer_costs import read_costs
 
 from .agreement import ComparisonProgress, Follower, deciding_verdict
 from .context import JobContext
+from .shadow_findings import labelled_answers
 from .weights_size import weight_bytes
 
 TIMED_ROWS = 64
@@ -87,7 +92,7 @@ def limit_evidence(
     if limits.flags:
         found = replace(found, flags=_flag_shares(connection, model, limits, champion, candidate))
     if limits.agreement is not None:
-        found = replace(found, agreement=_agreement(context, connection, model, champion, candidate))
+        found = replace(found, agreement=_agreement(context, connection, limits, model, versions))
     if limits.p99_ms is not None or limits.time_ratio is not None:
         times = TimesFound()
         if limits.time_ratio is not None and rows is not None and rows.rows:
@@ -138,9 +143,10 @@ def unknown_assertions(connection: Connection, model: str, limits: Limits) -> li
 
 
 def _agreement(
-    context: JobContext, connection: Connection, model: str, champion: str, candidate: str
+    context: JobContext, connection: Connection, limits: Limits, model: str, versions: tuple[str, str]
 ) -> AgreementFound | None:
     """Verdict on all records that both have answered by now."""
+    champion, candidate = versions
     settings = context.model(model)
     tests = shadow_tests.newest(connection, model, candidate)
     trial = next((test for test in tests if test.champion == champion), None)
@@ -154,10 +160,27 @@ def _agreement(
     while follower.advance(trial, progress):
         context.check_stop()
     margin = 1.0 - settings.shadow.agreement
-    found = deciding_verdict(progress.comparison, margin=margin)
-    if found is None:
+    verdict = deciding_verdict(progress.comparison, margin=margin)
+    if verdict is None:
         return None
-    return AgreementFound(found.word, found.value, found.low, found.high, found.rows, margin, found.more)
+    found = AgreementFound(
+        verdict.word, verdict.value, verdict.low, verdict.high, verdict.rows, margin, verdict.more
+    )
+    if limits.agreement != "not worse" or verdict.word in ("same", "close"):
+        return found
+    return replace(found, wrong=_wrong(connection, trial, progress.seq, settings.target))
+
+
+def _wrong(connection: Connection, trial: Trial, until: int, target: str) -> WrongMore:
+    """Records with a label on which the candidate is wrong more often, one of each entity."""
+    labelled = labelled_answers(connection, trial, until, target)
+    entities = entities_of(connection, trial.model, labelled.keys)
+    names = [entities.get(key) or "" for key in labelled.keys]
+    rows, _ = one_of_each(names, labelled.keys, frozenset())
+    worse = (labelled.champion.astype(np.float64) - labelled.challenger)[rows]
+    # Half of the error: agreement, which makes this needless, has the other.
+    low, high = DifferenceSequence.of(worse, np.ones(len(worse))).interval(1 - SIGNIFICANCE)
+    return WrongMore(len(worse), float(worse.mean()) if len(worse) else 0.0, low, high)
 
 
 def times_in_turn(

@@ -289,6 +289,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.FlagLimitFigures, gate_limits.FlagLimit),
         (retrains.PolicyLimits, gate_limits.Limits),
         (retrains.FlagShareFigures, gate_limits.FlagShare),
+        (retrains.WrongFigures, gate_limits.WrongMore),
         (retrains.LiveAgreement, gate_limits.AgreementFound),
         (retrains.TimeFigures, gate_limits.TimesFound),
         (retrains.WeightFigures, gate_limits.BytesFound),

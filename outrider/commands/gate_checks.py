@@ -1,4 +1,4 @@
-"""Checks of a gate's policy: names that nobody knows, and evidence that can never be there."""
+"""Checks of a gate's policy: unknown names, and evidence out of reach."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -182,28 +182,27 @@ def common(entities: int, hours: int, each: int) -> CommonRecords:
 
 
 def test_bounds_of_a_share_hold_the_truth_whatever_entities_prefer() -> None:
-    """A tenth of the entities is flagged in half of its hours, the others never: 5 % in all."""
+    """A tenth of the entities is flagged in half of its stretches, the others never: 5 % in all."""
     rng = np.random.default_rng(3)
-    found = common(40, 12, 3)
+    found = common(40, 72, 3)
     outside = 0
     for _ in range(200):
         flagged = (found.entity % 10 == 0) & rng.integers(0, 2, (40, 12)).astype(bool)[
-            found.entity - 1, found.hour
+            found.entity - 1, found.hour // 6
         ]
-        _, low, high, hours = share_flagged(found, flagged, error=0.05)
+        _, low, high, stretches = share_flagged(found, flagged, error=0.05)
         outside += not low <= 0.05 <= high
-        assert hours == 480
+        assert stretches == 480
     assert outside <= 20
     assert share_flagged(common(0, 1, 1), np.zeros(0, dtype=bool), error=0.05) == (0.0, 0.0, 1.0, 0)
 
 
-def test_a_storm_of_one_hour_is_one_observation() -> None:
-    found = common(50, 20, 1)
-    storm = CommonRecords(
-        *(np.concatenate([a, np.full(5000, a[0])]) for a in (found.entity, found.hour)),
-        *(np.zeros(6000, dtype=np.uint8),) * 2,
-    )
-    flagged = np.arange(6000) >= 1000
-    value, _, high, hours = share_flagged(storm, flagged, error=0.05)
-    assert (round(value, 4), hours) == (0.001, 1000)
+def test_a_storm_of_one_entity_is_one_observation() -> None:
+    found = common(50, 120, 1)
+    entity, hour = (np.concatenate([of, np.full(5000, of[0])]) for of in (found.entity, found.hour))
+    none = np.zeros(11_000, dtype=np.uint8)
+    storm = CommonRecords(entity, hour, none, none)
+    flagged = np.arange(11_000) >= 6000
+    value, _, high, stretches = share_flagged(storm, flagged, error=0.05)
+    assert (round(value, 4), stretches) == (0.001, 1000)
     assert high < 0.01

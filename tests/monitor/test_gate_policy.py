@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
@@ -133,6 +135,44 @@ def test_a_bad_file_is_told_with_its_line_and_the_service_goes_on(
     assert isinstance(found, FrozenPolicy)
     assert found.fault == str(error.value)
     assert found.shadow_rows == 0
+
+
+KEYS = [*GateSettings.model_fields, "version", "digest", "x"]
+VALUES = [
+    "1",
+    "nan",
+    "-1",
+    "true",
+    "'a'",
+    "[]",
+    "[[]]",
+    "{}",
+    "{x = 1}",
+    "[{name = 'a'}]",
+    "1979-01-01",
+    "9" * 5000,
+]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=50),
+        st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)), max_size=4).map(
+            lambda pairs: "version = 1\n" + "".join(f"{key} = {value}\n" for key, value in pairs)
+        ),
+    )
+)
+def test_whatever_a_file_holds_it_is_a_policy_or_told_with_its_name(
+    tmp_path: Path, content: str | bytes
+) -> None:
+    path = written(tmp_path, content)
+    try:
+        found = read_policy(path, "gate.toml")
+    except ValueError as error:
+        assert all(line.startswith("gate.toml") for line in str(error).splitlines()[:1])
+    else:
+        assert found.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_shares_of_flags_are_those_of_the_candidate_s_answers(tmp_path: Path) ->
     limits = Limits(flags=[FlagLimit("unsure", 0.5), FlagLimit("doubtful", 0.001)])
     with workbench(project(tmp_path)) as bench:
         challenge(bench)
-        for number in range(30):  # half an hour each: fifteen hours of three entities
+        for number in range(30):  # three hours each: fifteen stretches of three entities
             scores = [(UNSURE, UNSURE if n == 0 and number % 5 == 0 else SURE) for n in range(6)]
             block(bench, scores, name=f"{number}.")
-            bench.now_us += 1_800_000_000
+            bench.now_us += 10_800_000_000
             bench.work()
         unsure, doubtful = of_bench(bench, limits).flags
         with bench.engine.connect() as connection:
@@ -51,7 +51,7 @@ def test_shares_of_flags_are_those_of_the_candidate_s_answers(tmp_path: Path) ->
     assert (unsure.rows, unsure.judged, unsure.flagged, unsure.thinned) == (180, 180, 6, 0)
     assert unsure.low < unsure.value < unsure.high
     assert unsure.value == pytest.approx(6 / 180, abs=0.01)
-    assert unsure.entity_hours in (45, 46, 47, 48)
+    assert unsure.stretches in (45, 46, 47, 48)
     assert (doubtful.flagged, doubtful.value) == (0, 0.0)
     assert outcomes(limits, LimitEvidence(flags=[unsure, doubtful])) == ["passed", "undecided"]
 

@@ -368,7 +368,7 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
 
 
 def judge_named(part: NamedSlice) -> Check:
-    """Check that a slice of the policy loses no more than the champion and its margin."""
+    """Check that a named slice loses no more than its margin."""
     allowed = f"up to {_change(part.pair, part.max_drop)} is allowed in slice {part.name}"
     step = part.max_drop or LEAST_EFFECT
     return _judge(part.pair, f"slice {part.name}", most=part.max_drop, step=step, allowed=allowed)

@@ -27,7 +27,7 @@ class FlagLimit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that a policy sets; None and nothing where it sets none."""
+    """Limits that a policy sets, None and nothing for none."""
 
     flags: Sequence[FlagLimit] = ()
     agreement: Alike | None = None
@@ -39,10 +39,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FlagShare:
-    """Share of the common live records that an assertion flags with the candidate.
+    """Share of common live records that an assertion flags.
 
-    ``value``, ``low`` and ``high`` speak of the mean over hours of entities; each bound is one-sided, and all
-    lower ones hold together.
+    With the candidate's answers.
+
+    ``value``, ``low`` and ``high`` speak of the mean over ``stretches`` of six hours of an entity. Each bound
+    is one-sided; all lower ones hold together.
     """
 
     assertion: str
@@ -50,7 +52,7 @@ class FlagShare:
     judged: int
     """Of them, those that it was asked about."""
     flagged: int
-    entity_hours: int
+    stretches: int
     value: float
     low: float
     high: float
@@ -60,9 +62,9 @@ class FlagShare:
 
 @dataclass(frozen=True, slots=True)
 class WrongMore:
-    """Labelled live records that the candidate gets wrong beyond the champion, one of each entity.
+    """Labelled live records that the candidate gets wrong beyond the champion.
 
-    Each bound is one-sided.
+    One of each entity. Each bound is one-sided.
     """
 
     records: int
@@ -73,7 +75,7 @@ class WrongMore:
 
 @dataclass(frozen=True, slots=True)
 class AgreementFound:
-    """Verdict on the answers of both to the same live records, as of a shadow test."""
+    """Verdict on both models' answers to the same live records."""
 
     word: str
     value: float
@@ -89,7 +91,7 @@ class AgreementFound:
 
 @dataclass(frozen=True, slots=True)
 class TimesFound:
-    """Time of the candidate to answer, live and in turn with the champion."""
+    """Candidate's time to answer, live and in turn with the champion."""
 
     answered: int = 0
     p99_ms: float | None = None
@@ -104,7 +106,7 @@ class TimesFound:
 
 @dataclass(frozen=True, slots=True)
 class BytesFound:
-    """Bytes of both models' weights; None where nobody knows."""
+    """Bytes of both models' weights; None where unknown."""
 
     champion: int | None
     candidate: int | None
@@ -150,9 +152,9 @@ def _flags(limit: FlagLimit, found: FlagShare | None) -> Check:
     if found.judged < found.rows:
         storm += f"; only {found.judged} were judged by it"
     told = (
-        f"{name}: {found.flagged} of {found.rows} live records with the candidate; over {found.entity_hours} "
-        f"hours of entities {found.value:.2%}, {found.low:.2%} to {found.high:.2%}{storm}: up to "
-        f"{limit.max_share:.2%} is allowed"
+        f"{name}: {found.flagged} of {found.rows} live records with the candidate; over {found.stretches} "
+        f"stretches of six hours of entities {found.value:.2%}, {found.low:.2%} to {found.high:.2%}{storm}: "
+        f"up to {limit.max_share:.2%} is allowed"
     )
     is_passed = found.high <= limit.max_share and not storm
     return Check(name, is_passed, told, is_open=found.low <= limit.max_share)

@@ -6,6 +6,8 @@ an hour of an entity differs, the less is set on its next one: a fault that last
 than once. Records without an entity may all be of one source, and are taken as one.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,8 @@ from .gate import SIGNIFICANCE, LevelFlags, ShadowEvidence
 
 LEAST_STAKE = 0.1
 """Share of a bet that is set on an hour of an entity whose last hour differed in all records."""
+STRETCH_HOURS = 6
+"""Of an entity, in which a fault may last and is one observation of a share."""
 
 
 def live_evidence(common: CommonRecords) -> ShadowEvidence:
@@ -58,11 +62,11 @@ def live_evidence(common: CommonRecords) -> ShadowEvidence:
 def share_flagged(
     common: CommonRecords, flagged: NDArray[np.bool_], *, error: float
 ) -> tuple[float, float, float, int]:
-    """Share of flagged records over hours of entities, its one-sided bounds, and the hours.
+    """Share of flagged records, its one-sided bounds, and the stretches.
 
-    Bounds hold however often one looks, as long as hours of an entity err apart. (0.0, 0.0, 1.0, 0) without
-    records. No hour counts for less than another, whatever came before it: fewer of what lasts would be a
-    smaller share.
+    What one entity does within ``STRETCH_HOURS`` counts as one observation. Bounds hold however often one
+    looks, as long as these err apart. (0.0, 0.0, 1.0, 0) without records. None counts for less than another,
+    whatever came before it: less of what lasts would be a smaller share.
 
     Examples
     --------
@@ -71,6 +75,7 @@ def share_flagged(
     >>> [round(one, 3) for one in found]
     [0.02, 0.009, 0.037, 500]
     """
+    common = replace(common, hour=common.hour // STRETCH_HOURS)
     values, first = _by_entity_hour(common, flagged.astype(np.float64))
     low, high = mean_bounds(2 * values - 1, np.ones(len(values)), 1 - 2 * error)
     return float(values.mean()) if len(values) else 0.0, (low + 1) / 2, (high + 1) / 2, len(first)

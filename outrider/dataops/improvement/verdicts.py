@@ -81,7 +81,7 @@ class VerdictRow:
 
     @property
     def policy(self) -> str:
-        """File and beginning of the digest of its policy; empty of earlier releases."""
+        """Name and short digest of the policy; empty of earlier releases."""
         policy = self.evidence.get("policy") or {}
         return " ".join(filter(None, (policy.get("file"), policy.get("digest", "")[:12])))
 

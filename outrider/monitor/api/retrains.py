@@ -146,7 +146,7 @@ class PairedCounts(TypedDict):
 
 
 class NamedSliceFigures(TypedDict):
-    """Losses of both models on the rows of a slice that the policy names."""
+    """Losses of both models on a slice that the policy names."""
 
     name: str
     max_drop: float
@@ -172,13 +172,13 @@ class PolicyLimits(TypedDict):
 
 
 class FlagShareFigures(TypedDict):
-    """Share of the common live records that an assertion flags with the candidate."""
+    """Share of common live records that an assertion flags."""
 
     assertion: str
     rows: int
     judged: int
     flagged: int
-    entity_hours: int
+    stretches: int
     value: float
     low: float
     high: float
@@ -186,7 +186,7 @@ class FlagShareFigures(TypedDict):
 
 
 class WrongFigures(TypedDict):
-    """Labelled live records that the candidate gets wrong beyond the champion, one of each entity."""
+    """Labelled live records that the candidate gets wrong beyond the champion."""
 
     records: int
     value: float
@@ -208,7 +208,7 @@ class LiveAgreement(TypedDict):
 
 
 class TimeFigures(TypedDict):
-    """Time of the candidate to answer, live and in turn with the champion."""
+    """Candidate's time to answer, live and in turn with the champion."""
 
     answered: int
     p99_ms: float | None
@@ -219,7 +219,7 @@ class TimeFigures(TypedDict):
 
 
 class WeightFigures(TypedDict):
-    """Bytes of both models' weights; None where nobody knows."""
+    """Bytes of both models' weights; None where unknown."""
 
     champion: int | None
     candidate: int | None

@@ -1,4 +1,4 @@
-"""Explanations of refused settings: the key, what was expected, what came."""
+"""Explanations of refused settings, with key, expectation and value."""
 
 import difflib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Policy of the gate as a file, read once and kept with what is judged by it."""
+"""Policy of the gate as a file, read once."""
 
 import hashlib
 import re
@@ -30,7 +30,7 @@ def with_file(gate: GateSettings, base: Path) -> GateSettings:
 
 
 def frozen(gate: GateSettings) -> FrozenPolicy:
-    """Policy with its digest, that of its keys where no file holds it."""
+    """Policy with its digest; without a file, that of its keys."""
     if isinstance(gate, FrozenPolicy):
         return gate
     text = gate.model_dump_json(exclude={"policy"})
@@ -48,7 +48,7 @@ def read_policy(path: Path, name: str) -> FrozenPolicy:
     text = _read(path, name)
     try:
         raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of numbers too long, too
         raise ValueError(f"{name} is no TOML: {error}") from None
     version = raw.pop("version", None)
     if version != VERSION or isinstance(version, bool):

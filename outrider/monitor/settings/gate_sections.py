@@ -1,4 +1,4 @@
-"""Policy of the promotion gate: ``[models.NAME.gate]``, or a file with the same keys."""
+"""Policy of the gate: ``[models.NAME.gate]``, or a file."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 
 
 class SliceSettings(Section):
-    """Slice on which a challenger must be shown to be no worse, with a margin of its own."""
+    """Slice on which a challenger must be shown to be no worse."""
 
     name: str = Field(min_length=1, description="as verdicts call it")
     where: dict[str, str | int | float | bool] = Field(
@@ -46,7 +46,7 @@ class FlagLimitSettings(Section):
 
 
 class LatencyLimitSettings(Section):
-    """Objectives for the challenger's time per record, as the engine measures it beside the champion."""
+    """Objectives for the challenger's time per record."""
 
     p99_ms: Number | None = Field(
         default=None, gt=0, le=3.6e6, description="within which 99 % of the live records are answered"
@@ -141,7 +141,7 @@ class GateSettings(Section):
 
 
 class FrozenPolicy(GateSettings):
-    """Policy with its origin, as a candidate is judged by it from beginning to end."""
+    """Policy with its origin, kept for all of a candidate's judging."""
 
     file: str = ""
     """Name of the file; empty where the configuration holds the policy itself."""

@@ -46,7 +46,7 @@ TIMED_S = 20.0
 
 
 def asked_policy(policy: FrozenPolicy) -> Policy:
-    """Policy in the form in which the gate decides by it."""
+    """Policy in the form that the gate decides by."""
     return Policy(
         policy.max_drop,
         policy.min_gain,
@@ -114,13 +114,13 @@ def _flag_shares(
     shares = []
     for limit in limits.flags:
         flagged = flagged_by(connection, model, candidate, limit.assertion, common)
-        value, low, high, hours = share_flagged(common, flagged, error=SIGNIFICANCE)
+        value, low, high, stretches = share_flagged(common, flagged, error=SIGNIFICANCE)
         if len(limits.flags) > 1:  # as many chances to be refused by chance
             _, low, _, _ = share_flagged(common, flagged, error=SIGNIFICANCE / len(limits.flags))
         thinned = counts.get(f"thinned:{limit.assertion}", 0)
         rows, count = len(flagged), int(flagged.sum())
         judged = min(rows, counts.get(f"judged:{limit.assertion}", 0))
-        shares.append(FlagShare(limit.assertion, rows, judged, count, hours, value, low, high, thinned))
+        shares.append(FlagShare(limit.assertion, rows, judged, count, stretches, value, low, high, thinned))
     return shares
 
 

@@ -95,7 +95,10 @@ def _told(
 
 @dataclass(frozen=True, slots=True)
 class LabelledAnswers:
-    """Labelled records that both answered, and who is right; none where answers are numbers."""
+    """Labelled records that both answered; none where answers are numbers.
+
+    ``champion`` and ``challenger`` say which answers are right.
+    """
 
     keys: Sequence[str] = ()
     champion: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))

@@ -20,7 +20,7 @@ def bytes_share(context: JobContext, model: str, version: str, champion: str) ->
 
 
 def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> list[int | None]:
-    """Bytes of versions' weights, None where nobody knows.
+    """Bytes of versions' weights, None where unknown.
 
     Files are compared; where a recipe changes weights once they are loaded, or they lie in a model folder,
     all are loaded and what their parameters and buffers take is compared.

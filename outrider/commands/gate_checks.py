@@ -65,7 +65,7 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
     policy = model.gate
     has_fresh = not model.retrain.enabled or model.retrain.held_out_share > 0
     can = {
-        "labels": bool(policy.held_out) or has_fresh,
+        "labels": bool(policy.judging) or has_fresh,
         "suites": bool(model.behavior),
         "shadow": policy.shadow_rows > 0,
     }

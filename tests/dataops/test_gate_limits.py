@@ -140,7 +140,7 @@ def of_slice(low: float, high: float, *, tries: int = 1) -> NamedSlice:
     ("low", "high", "outcome"), [(-0.01, 0.02, "passed"), (-0.01, 0.05, "undecided"), (0.021, 0.05, "failed")]
 )
 def test_a_named_slice_must_be_shown_to_be_no_worse(low: float, high: float, outcome: str) -> None:
-    verdict = decide(Policy(requires=()), Evidence(named=[of_slice(low, high)]))
+    verdict = decide(Policy(), Evidence(named=[of_slice(low, high)]))
     assert verdict.outcome == outcome
     assert "held@1, night (500 rows)" in verdict.reasons[0]
     assert "up to +2.0 points is allowed in slice night" in verdict.reasons[0]

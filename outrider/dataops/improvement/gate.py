@@ -208,6 +208,11 @@ class Evidence:
     """By the slices of the policy."""
     limits: LimitEvidence = field(default_factory=LimitEvidence)
 
+    @property
+    def is_labelled(self) -> bool:
+        """True where rows judge whose labels are known."""
+        return self.held_out is not None or self.fresh is not None or bool(self.named)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -280,7 +285,7 @@ def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
 def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
     """Failed checks for what the policy requires and nobody gathered."""
     there: dict[Part, bool] = {
-        "labels": evidence.held_out is not None or evidence.fresh is not None,
+        "labels": evidence.is_labelled,
         "suites": bool(evidence.suites),
         "shadow": policy.shadow_rows > 0,
     }

@@ -340,15 +340,14 @@ class Retraining:
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
         has_passed = verdict.outcome == "passed"
         # A policy without rows whose labels are known could hardly have refused it.
-        is_labelled = evidence.held_out is not None or evidence.fresh is not None
-        promotes = has_passed and policy.auto_promote and is_labelled and not is_unseen
+        promotes = has_passed and policy.auto_promote and evidence.is_labelled and not is_unseen
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
                 "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
-                if is_labelled
+                if evidence.is_labelled
                 else "no labelled row judged it"
             )
             reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")

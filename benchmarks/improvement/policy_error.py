@@ -22,7 +22,7 @@ from outrider.dataops.improvement.gate import (
     decide,
     error_of,
 )
-from outrider.dataops.improvement.gate_limits import FlagLimit, FlagShare, LimitEvidence, Limits
+from outrider.dataops.improvement.gate_limits import FlagLimit, FlagShare, LimitEvidence, PolicyLimits
 from outrider.dataops.improvement.live_evidence import share_flagged
 
 from .gate_error import errors
@@ -107,13 +107,13 @@ def looks(rng: np.random.Generator, kind: str, limits: int, most: float | None) 
             rows = int(seen.sum())
             shares.append(FlagShare(str(at), rows, rows, int(of[seen].sum()), count, value, low, high))
             allowed.append(FlagLimit(str(at), share))
-        policy = Policy(requires=(), limits=Limits(flags=allowed))
+        policy = Policy(requires=(), limits=PolicyLimits(flags=allowed))
         outcomes.append(decide(policy, Evidence(limits=LimitEvidence(flags=shares))).outcome)
     return outcomes
 
 
 def flags(histories: int = HISTORIES) -> None:
-    """Limits of flags: shares on the border, looked at eight times."""
+    """PolicyLimits of flags: shares on the border, looked at eight times."""
     data = f"50 entities, 2 records of each an hour for 48 hours, {LOOKS} looks, from seed 0"
     for kind, what in (
         ("apart", "records err apart"),

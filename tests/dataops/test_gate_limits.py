@@ -1,4 +1,4 @@
-"""Limits of a policy: what keeps them, what breaks them, and what is not there."""
+"""PolicyLimits of a policy: what keeps them, what breaks them, and what is not there."""
 
 import dataclasses
 
@@ -23,14 +23,14 @@ from outrider.dataops.improvement.gate_limits import (
     FlagLimit,
     FlagShare,
     LimitEvidence,
-    Limits,
+    PolicyLimits,
     TimesFound,
     WrongMore,
     judge_limits,
 )
 from outrider.dataops.improvement.live_evidence import share_flagged
 
-FLAGS = Limits(flags=[FlagLimit("unsure", 0.02)])
+FLAGS = PolicyLimits(flags=[FlagLimit("unsure", 0.02)])
 SHARE = FlagShare("unsure", 1000, 1000, 10, 400, 0.01, 0.005, 0.018)
 SAME = AgreementFound("same", 0.001, 0.0, 0.004, 5000, 0.01)
 CLOSE = dataclasses.replace(SAME, word="close")
@@ -54,67 +54,87 @@ def wrong(low: float, high: float) -> AgreementFound:
         (FLAGS, LimitEvidence(flags=[dataclasses.replace(SHARE, low=0.021, high=0.1)]), "failed", "2.10%"),
         (FLAGS, LimitEvidence(flags=[dataclasses.replace(SHARE, thinned=9)]), "undecided", "9 more flags"),
         (FLAGS, LimitEvidence(flags=[dataclasses.replace(SHARE, judged=9)]), "undecided", "only 9 were"),
-        (Limits(agreement="same"), LimitEvidence(agreement=SAME), "passed", "answers are same"),
-        (Limits(agreement="close"), LimitEvidence(agreement=SAME), "passed", "answers are same"),
-        (Limits(agreement="same"), LimitEvidence(), "failed", "no live record that both answered"),
+        (PolicyLimits(agreement="same"), LimitEvidence(agreement=SAME), "passed", "answers are same"),
+        (PolicyLimits(agreement="close"), LimitEvidence(agreement=SAME), "passed", "answers are same"),
+        (PolicyLimits(agreement="same"), LimitEvidence(), "failed", "no live record that both answered"),
         (
-            Limits(agreement="same"),
+            PolicyLimits(agreement="same"),
             LimitEvidence(agreement=dataclasses.replace(SAME, word="close")),
             "failed",
             "'same' within 1.00% is needed",
         ),
         (
-            Limits(agreement="close"),
+            PolicyLimits(agreement="close"),
             LimitEvidence(agreement=dataclasses.replace(SAME, word="different")),
             "failed",
             "answers are different",
         ),
         (
-            Limits(agreement="close"),
+            PolicyLimits(agreement="close"),
             LimitEvidence(agreement=dataclasses.replace(SAME, word="undecided", more=700)),
             "undecided",
             "about 700 more records",
         ),
         (
-            Limits(p99_ms=5.0),
+            PolicyLimits(p99_ms=5.0),
             LimitEvidence(times=TIMES),
             "passed",
             "99 % of 20000 live records took at most 4",
         ),
-        (Limits(p99_ms=3.0), LimitEvidence(times=TIMES), "failed", "up to 3 ms is allowed"),
+        (PolicyLimits(p99_ms=3.0), LimitEvidence(times=TIMES), "failed", "up to 3 ms is allowed"),
         (
-            Limits(p99_ms=3.0),
+            PolicyLimits(p99_ms=3.0),
             LimitEvidence(times=dataclasses.replace(TIMES, answered=5000)),
             "undecided",
             "up to 3 ms",
         ),
         (
-            Limits(p99_ms=5.0),
+            PolicyLimits(p99_ms=5.0),
             LimitEvidence(times=dataclasses.replace(TIMES, answered=999)),
             "undecided",
             "1000 records tell",
         ),
-        (Limits(p99_ms=5.0), LimitEvidence(), "failed", "answered no live record"),
-        (Limits(time_ratio=1.2), LimitEvidence(times=TIMES), "passed", "1.10 times .* of 41 rounds"),
-        (Limits(time_ratio=1.1), LimitEvidence(times=TIMES), "undecided", r"\(1.05 to 1.15\)"),
-        (Limits(time_ratio=1.0), LimitEvidence(times=TIMES), "failed", "up to 1 is allowed"),
-        (Limits(time_ratio=1.0), LimitEvidence(), "failed", "no labelled row on which both could be timed"),
+        (PolicyLimits(p99_ms=5.0), LimitEvidence(), "failed", "answered no live record"),
+        (PolicyLimits(time_ratio=1.2), LimitEvidence(times=TIMES), "passed", "1.10 times .* of 41 rounds"),
+        (PolicyLimits(time_ratio=1.1), LimitEvidence(times=TIMES), "undecided", r"\(1.05 to 1.15\)"),
+        (PolicyLimits(time_ratio=1.0), LimitEvidence(times=TIMES), "failed", "up to 1 is allowed"),
         (
-            Limits(time_ratio=2.0),
+            PolicyLimits(time_ratio=1.0),
+            LimitEvidence(),
+            "failed",
+            "no labelled row on which both could be timed",
+        ),
+        (
+            PolicyLimits(time_ratio=2.0),
             LimitEvidence(times=TimesFound(rounds=2, ratio=1.0)),
             "undecided",
             r"\(0.00 to any\)",
         ),
-        (Limits(max_mb=5.0, bytes_ratio=0.5), LimitEvidence(weights=BYTES), "passed", "5 MB, up to 5 MB"),
-        (Limits(max_mb=4.9), LimitEvidence(weights=BYTES), "failed", "up to 4.9 MB is allowed"),
-        (Limits(bytes_ratio=0.4), LimitEvidence(weights=BYTES), "failed", "0.5 of the champion's, up to 0.4"),
-        (Limits(max_mb=9.0), LimitEvidence(weights=BytesFound(None, 1)), "passed", "1e-06 MB"),
-        (Limits(bytes_ratio=9.0), LimitEvidence(weights=BytesFound(None, 1)), "failed", "are not known"),
-        (Limits(max_mb=9.0), LimitEvidence(), "failed", "are not known"),
+        (
+            PolicyLimits(max_mb=5.0, bytes_ratio=0.5),
+            LimitEvidence(weights=BYTES),
+            "passed",
+            "5 MB, up to 5 MB",
+        ),
+        (PolicyLimits(max_mb=4.9), LimitEvidence(weights=BYTES), "failed", "up to 4.9 MB is allowed"),
+        (
+            PolicyLimits(bytes_ratio=0.4),
+            LimitEvidence(weights=BYTES),
+            "failed",
+            "0.5 of the champion's, up to 0.4",
+        ),
+        (PolicyLimits(max_mb=9.0), LimitEvidence(weights=BytesFound(None, 1)), "passed", "1e-06 MB"),
+        (
+            PolicyLimits(bytes_ratio=9.0),
+            LimitEvidence(weights=BytesFound(None, 1)),
+            "failed",
+            "are not known",
+        ),
+        (PolicyLimits(max_mb=9.0), LimitEvidence(), "failed", "are not known"),
     ],
 )
 def test_a_limit_is_kept_broken_open_or_without_evidence(
-    limits: Limits, found: LimitEvidence, outcome: str, reason: str
+    limits: PolicyLimits, found: LimitEvidence, outcome: str, reason: str
 ) -> None:
     (check,) = judge_limits(limits, found, max_drop=0.02)
     assert check.outcome == outcome
@@ -125,10 +145,10 @@ def test_a_limit_is_kept_broken_open_or_without_evidence(
 
 
 def test_no_limit_is_skipped_for_want_of_evidence() -> None:
-    every = Limits([FlagLimit("a", 0.1), FlagLimit("b", 0.1)], "close", 1.0, 1.0, 1.0, 1.0)
+    every = PolicyLimits([FlagLimit("a", 0.1), FlagLimit("b", 0.1)], "close", 1.0, 1.0, 1.0, 1.0)
     checks = list(judge_limits(every, LimitEvidence(), max_drop=0.02))
     assert [check.outcome for check in checks] == ["failed"] * 6
-    assert list(judge_limits(Limits(), LimitEvidence(flags=[SHARE], times=TIMES), max_drop=0.02)) == []
+    assert list(judge_limits(PolicyLimits(), LimitEvidence(flags=[SHARE], times=TIMES), max_drop=0.02)) == []
 
 
 def of_slice(low: float, high: float, *, tries: int = 1) -> NamedSlice:

@@ -1,11 +1,13 @@
 """Evidence on a policy's limits, from what the worker stored: flags, agreement, times."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
-from outrider.dataops.improvement.gate_limits import FlagLimit, LimitEvidence, Limits, judge_limits
+from outrider.assertions import Batch
+from outrider.dataops.improvement.gate_limits import FlagLimit, LimitEvidence, PolicyLimits, judge_limits
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.settings.config import Settings
@@ -19,25 +21,33 @@ from .test_live_evidence import SURE, UNSURE, block, project
 from .workbench import Workbench, workbench
 
 
+def silent(batch: Batch) -> dict[str, Any]:
+    return {}
+
+
 def gathered(
-    settings: Settings, engine: Engine, journal: SqliteJournal, limits: Limits, model: str, version: str = "2"
+    settings: Settings,
+    engine: Engine,
+    journal: SqliteJournal,
+    limits: PolicyLimits,
+    model: str,
+    version: str = "2",
 ) -> LimitEvidence:
     context = JobContext(settings, engine, LocalObjects(settings.data_folder / "objects"), journal)
     with engine.connect() as connection:
-        both = (lambda batch: {}, lambda batch: {})
-        return limit_evidence(context, connection, model, limits, ("1", version), both, None)
+        return limit_evidence(context, connection, model, limits, ("1", version), (silent, silent), None)
 
 
-def of_bench(bench: Workbench, limits: Limits) -> LimitEvidence:
+def of_bench(bench: Workbench, limits: PolicyLimits) -> LimitEvidence:
     return gathered(bench.settings, bench.engine, bench.journal, limits, "toy")
 
 
-def outcomes(limits: Limits, found: LimitEvidence) -> list[str]:
+def outcomes(limits: PolicyLimits, found: LimitEvidence) -> list[str]:
     return [check.outcome for check in judge_limits(limits, found, max_drop=0.02)]
 
 
 def test_shares_of_flags_are_those_of_the_candidate_s_answers(tmp_path: Path) -> None:
-    limits = Limits(flags=[FlagLimit("unsure", 0.5), FlagLimit("doubtful", 0.001)])
+    limits = PolicyLimits(flags=[FlagLimit("unsure", 0.5), FlagLimit("doubtful", 0.001)])
     with workbench(project(tmp_path)) as bench:
         challenge(bench)
         for number in range(30):  # three hours each: fifteen stretches of three entities
@@ -57,7 +67,7 @@ def test_shares_of_flags_are_those_of_the_candidate_s_answers(tmp_path: Path) ->
 
 
 def test_a_storm_whose_flags_are_not_kept_is_not_passed(tmp_path: Path) -> None:
-    limits = Limits(flags=[FlagLimit("unsure", 0.999)])
+    limits = PolicyLimits(flags=[FlagLimit("unsure", 0.999)])
     with workbench(project(tmp_path, per_minute=10)) as bench:
         challenge(bench)
         block(bench, [(SURE, UNSURE)] * 200)
@@ -71,10 +81,10 @@ def test_a_storm_whose_flags_are_not_kept_is_not_passed(tmp_path: Path) -> None:
 def test_assertions_that_judge_no_challenger_are_named(tmp_path: Path) -> None:
     with workbench(project(tmp_path)) as bench:
         challenge(bench)
-        limits = Limits(flags=[FlagLimit(name, 0.1) for name in ("unsuer", "test_nudge", "unsure")])
+        limits = PolicyLimits(flags=[FlagLimit(name, 0.1) for name in ("unsuer", "test_nudge", "unsure")])
         with bench.engine.connect() as connection:
             first, second = unknown_assertions(connection, "toy", limits)
-            assert unknown_assertions(connection, "toy", Limits()) == []
+            assert unknown_assertions(connection, "toy", PolicyLimits()) == []
         found = of_bench(bench, limits)
     assert first == "gate.flags names 'unsuer', which is no assertion of the model; nearest: unsure"
     assert second == "gate.flags names 'test_nudge', a live test, which asks the champion alone"
@@ -82,7 +92,7 @@ def test_assertions_that_judge_no_challenger_are_named(tmp_path: Path) -> None:
 
 
 def test_times_of_live_answers_are_the_candidate_s(tmp_path: Path) -> None:
-    limits = Limits(p99_ms=1e6)
+    limits = PolicyLimits(p99_ms=1e6)
     with workbench(project(tmp_path)) as bench:
         challenge(bench)
         block(bench, [(SURE, SURE)] * 40)
@@ -103,7 +113,7 @@ def test_times_of_live_answers_are_the_candidate_s(tmp_path: Path) -> None:
 def test_agreement_is_that_of_a_shadow_test_up_to_the_newest_answer(
     tmp_path: Path, is_followed: bool
 ) -> None:
-    limits = Limits(agreement="close")
+    limits = PolicyLimits(agreement="close")
     made = open_stream(tmp_path, wrong={"twin": 0.0, "worse": 0.1})
     try:
         none = gathered(made.settings, made.engine, made.journal, limits, MODEL, "twin")
@@ -130,7 +140,7 @@ def test_agreement_is_that_of_a_shadow_test_up_to_the_newest_answer(
 
 
 def test_answers_that_differ_are_held_against_labels(tmp_path: Path) -> None:
-    limits = Limits(agreement="not worse")
+    limits = PolicyLimits(agreement="not worse")
     made = open_stream(tmp_path, wrong={"twin": 0.0, "worse": 0.2})
     try:
         made.feed(120)
@@ -153,6 +163,6 @@ def test_answers_that_differ_are_held_against_labels(tmp_path: Path) -> None:
 
 def test_without_rows_nothing_is_timed(tmp_path: Path) -> None:
     with workbench(project(tmp_path)) as bench:
-        found = of_bench(bench, Limits(time_ratio=1.0))
+        found = of_bench(bench, PolicyLimits(time_ratio=1.0))
     assert found.times is not None
     assert found.times.ratio is None

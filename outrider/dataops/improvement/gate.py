@@ -15,7 +15,7 @@ from outrider.assertions.loss_bounds import Excess
 from outrider.errors import nearest
 
 from .gate_check import Check, Outcome
-from .gate_limits import LimitEvidence, Limits, judge_limits
+from .gate_limits import LimitEvidence, PolicyLimits, judge_limits
 
 SIGNIFICANCE = 0.05
 SPENT = 0.04
@@ -49,7 +49,7 @@ class Policy:
     suites: Sequence[str] = ()
     tests: Sequence[str] = ()
     """``suites`` and ``tests``: behavioral ones that must have been judged."""
-    limits: Limits = field(default_factory=Limits)
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
     fault: str = ""
     """Why there is no policy, where its file is none."""
     file: str = ""

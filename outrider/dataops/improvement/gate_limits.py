@@ -1,4 +1,4 @@
-"""Limits of a policy beside the champion: flags, agreement, latency, memory.
+"""PolicyLimits of a policy beside the champion: flags, agreement, latency, memory.
 
 Each must be shown to be kept: what the evidence leaves open is undecided, what is not there refuses.
 """
@@ -26,8 +26,8 @@ class FlagLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits that a policy sets, None and nothing for none."""
+class PolicyLimits:
+    """PolicyLimits that a policy sets, None and nothing for none."""
 
     flags: Sequence[FlagLimit] = ()
     agreement: Alike | None = None
@@ -122,7 +122,7 @@ class LimitEvidence:
     weights: BytesFound | None = None
 
 
-def judge_limits(limits: Limits, found: LimitEvidence, *, max_drop: float) -> Iterator[Check]:
+def judge_limits(limits: PolicyLimits, found: LimitEvidence, *, max_drop: float) -> Iterator[Check]:
     """Checks of all limits that a policy sets.
 
     Parameters
@@ -206,7 +206,7 @@ def _time_ratio(most: float, found: TimesFound) -> Check:
     return Check("latency", is_passed, told, is_open=found.low <= most)
 
 
-def _bytes(limits: Limits, found: BytesFound) -> Check:
+def _bytes(limits: PolicyLimits, found: BytesFound) -> Check:
     if found.candidate is None or (limits.bytes_ratio is not None and not found.champion):
         return Check("memory", False, "memory: the bytes of the weights are not known")
     told = [f"memory: the candidate's weights take {found.candidate / MB:.3g} MB"]

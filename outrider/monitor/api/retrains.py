@@ -160,7 +160,7 @@ class FlagLimitFigures(TypedDict):
     max_share: float
 
 
-class PolicyLimits(TypedDict):
+class LimitsAsked(TypedDict):
     """Limits that a policy sets."""
 
     flags: list[FlagLimitFigures]
@@ -243,7 +243,7 @@ class GatePolicy(TypedDict):
     requires: list[Literal["labels", "suites", "shadow"]]
     suites: NotRequired[list[str]]
     tests: NotRequired[list[str]]
-    limits: NotRequired[PolicyLimits]
+    limits: NotRequired[LimitsAsked]
     fault: NotRequired[str]
     file: NotRequired[str]
     """Empty where the configuration held the policy itself."""

@@ -20,7 +20,7 @@ from outrider.dataops.improvement.gate_limits import (
     FlagLimit,
     FlagShare,
     LimitEvidence,
-    Limits,
+    PolicyLimits,
     TimesFound,
     WrongMore,
 )
@@ -54,7 +54,7 @@ def asked_policy(policy: FrozenPolicy) -> Policy:
         policy.requires,
         suites=policy.suites,
         tests=policy.tests,
-        limits=Limits(
+        limits=PolicyLimits(
             [FlagLimit(one.assertion, one.max_share) for one in policy.flags],
             policy.agreement,
             policy.latency.p99_ms,
@@ -73,7 +73,7 @@ def limit_evidence(
     context: JobContext,
     connection: Connection,
     model: str,
-    limits: Limits,
+    limits: PolicyLimits,
     versions: tuple[str, str],
     both: tuple[Predictor, Predictor],
     rows: Batch | None,
@@ -107,7 +107,7 @@ def limit_evidence(
 
 
 def _flag_shares(
-    connection: Connection, model: str, limits: Limits, champion: str, candidate: str
+    connection: Connection, model: str, limits: PolicyLimits, champion: str, candidate: str
 ) -> list[FlagShare]:
     common = common_records(connection, model, champion, candidate)
     counts = read_counts(connection, model, candidate)
@@ -124,7 +124,7 @@ def _flag_shares(
     return shares
 
 
-def unknown_assertions(connection: Connection, model: str, limits: Limits) -> list[str]:
+def unknown_assertions(connection: Connection, model: str, limits: PolicyLimits) -> list[str]:
     """Sentences on assertions with a limit that judge no challenger."""
     if not limits.flags:
         return []
@@ -143,7 +143,7 @@ def unknown_assertions(connection: Connection, model: str, limits: Limits) -> li
 
 
 def _agreement(
-    context: JobContext, connection: Connection, limits: Limits, model: str, versions: tuple[str, str]
+    context: JobContext, connection: Connection, limits: PolicyLimits, model: str, versions: tuple[str, str]
 ) -> AgreementFound | None:
     """Verdict on all records that both have answered by now."""
     champion, candidate = versions

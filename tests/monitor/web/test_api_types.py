@@ -287,7 +287,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.GatePolicy, gate.Policy),
         (retrains.NamedSliceFigures, gate.NamedSlice),
         (retrains.FlagLimitFigures, gate_limits.FlagLimit),
-        (retrains.PolicyLimits, gate_limits.Limits),
+        (retrains.LimitsAsked, gate_limits.PolicyLimits),
         (retrains.FlagShareFigures, gate_limits.FlagShare),
         (retrains.WrongFigures, gate_limits.WrongMore),
         (retrains.LiveAgreement, gate_limits.AgreementFound),

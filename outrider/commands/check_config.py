@@ -17,12 +17,12 @@ from outrider.errors import ConfigError
 
 from .check_sample import Rehearsal, rehearsed
 from .expectation_checks import expectation_problems
+from .gate_checks import gate_problems
 from .model_checks import (
     base_problem,
     callable_problems,
     challenger_problems,
     dataset_problems,
-    gate_problems,
     redaction_problems,
     registered_problems,
     source_problems,
@@ -79,10 +79,13 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in redaction_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in expectation_problems(settings, name))
         problems += (f"{path}: models.{name}.{problem}" for problem in dataset_problems(settings, name))
-        problems += (f"{path}: models.{name}.{problem}" for problem in gate_problems(settings, model))
-        tests, odd = _incidents(settings, name)
-        offered[name]["suites"] |= tests
+        incidents, odd = _incidents(settings, name)
+        if incidents:
+            offered[name]["suites"][settings.incident_suite(name).name] = len(incidents)
         problems += odd
+        tests = [tuple(test) for test in offered[name].pop("tests")] + incidents
+        found = gate_problems(settings, model, offered[name]["assertions"], tests)
+        problems += (f"{path}: models.{name}.{problem}" for problem in found)
     problems += (f"{path}: {problem}" for problem in (*wrong_shares(settings), *secret_problems(settings)))
     tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()
     problems += tried.problems
@@ -98,17 +101,17 @@ def check_config(
         typer.echo(f"{path}: ok")
 
 
-def _incidents(settings: "Settings", model: str) -> tuple[dict[str, int], list[str]]:
+def _incidents(settings: "Settings", model: str) -> tuple[list[tuple[str, str]], list[str]]:
     """Tests of the file of incidents, which the gate runs once it exists, and what is wrong with it."""
     from outrider.behavioral_tests import load_suite
 
     path = settings.incident_suite(model)
     if not path.is_file() or path in map(settings.path, settings.models[model].behavior):
-        return {}, []
+        return [], []
     try:
-        return {path.name: len(load_suite(path).tests)}, []
+        return [(test.suite, test.name) for test in load_suite(path).tests], []
     except ConfigError as error:
-        return {}, [f"models.{model}: {error}"]
+        return [], [f"models.{model}: {error}"]
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _stored(settings: "Settings", name: str, model: "ModelSettings") -> dict[str
     engine = open_database(settings.database_url)
     try:
         with engine.connect() as connection:
-            for dataset in (dataset_of(name), model.retrain.replay, model.gate.held_out):
+            for dataset in (dataset_of(name), model.retrain.replay, *model.gate.judging):
                 version = open_if_any(connection, dataset)
                 columns |= {} if version is None else version.manifest["columns"]
     except (DatabaseError, NotFound):

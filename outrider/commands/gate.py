@@ -1,7 +1,8 @@
 """``outrider gate``: the verdicts of the promotion gate."""
 
 import textwrap
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -29,10 +30,17 @@ def gate(
         for verdict in verdicts:
             typer.echo(
                 f"{verdict['created']}  {verdict['model']} {verdict['candidate']} against "
-                f"{verdict['champion']}: {verdict['outcome']}"
+                f"{verdict['champion']}: {verdict['outcome']}{_policy(verdict['evidence'])}"
             )
             for reason in verdict["reasons"]:
                 typer.echo(textwrap.indent(reason, "  "))
     evidence = verdicts[0]["evidence"] if verdicts else {}
     if check and not evidence.get("passed"):
         raise typer.Exit(6 if evidence.get("undecided") else 1)
+
+
+def _policy(evidence: Mapping[str, Any]) -> str:
+    """File and beginning of the digest of a verdict's policy."""
+    policy = evidence.get("policy") or {}
+    named = " ".join(filter(None, (policy.get("file"), policy.get("digest", "")[:12])))
+    return f" (policy {named})" if named else ""

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from outrider.monitor.settings.config import Settings
+    from outrider.monitor.settings.gate_sections import GateSettings
     from outrider.monitor.settings.model_sections import ChallengerSettings, ModelSettings, SourceSettings
 
 
@@ -87,6 +90,7 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
     """
     model = settings.models[name]
     named = {"retrain.replay": model.retrain.replay, "gate.held_out": model.gate.held_out}
+    named |= {f"gate.slices.{one.name}.held_out": one.held_out for one in model.gate.slices}
     if not any(named.values()) or not (settings.data_folder / "state.db").is_file():
         return
     import difflib
@@ -109,32 +113,31 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
                     open_version(connection, reference)
                 except (Erased, NotFound) as error:
                     yield f"{where}: {error}"
+            yield from _slice_problems(settings, model.gate, connection)
     except DatabaseError:
         return  # of another release: serve migrates it
     finally:
         engine.dispose()
 
 
-def gate_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
-    """Losses that cannot be taken, and evidence that can never be there."""
-    policy = model.gate
-    if policy.loss.endswith(".py") or ":" in policy.loss:
-        yield from callable_problems(settings, "gate.loss", policy.loss)
-    if policy.loss == "log" and not model.classes:
-        yield "gate.loss: log needs the classes whose probabilities the model tells; declare classes"
-    can = {
-        "labels": bool(policy.held_out) or not model.retrain.enabled or model.retrain.held_out_share > 0,
-        "suites": bool(model.behavior),
-        "shadow": policy.shadow_rows > 0,
-    }
-    ways = {
-        "labels": "gate.held_out or retrain.held_out_share",
-        "suites": "behavior",
-        "shadow": "gate.shadow_rows",
-    }
-    for part in policy.requires:
-        if not can[part]:
-            yield f"gate.requires: {part!r} can never be there, so nothing is promoted; set {ways[part]}"
+def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "Connection") -> Iterator[str]:
+    """Slices of the policy without a row in the dataset that is there."""
+    from outrider.dataops.datasets.references import open_if_any
+    from outrider.dataops.datasets.slices import rows_where
+    from outrider.dataops.datasets.versions import read
+    from outrider.dataops.payloads.objects import LocalObjects
+    from outrider.errors import Erased, NotFound
+
+    for one in policy.slices:
+        try:
+            version = open_if_any(connection, one.held_out or policy.held_out)
+        except (Erased, NotFound):
+            continue  # told above
+        if version is not None and one.where:
+            rows = read(connection, LocalObjects(settings.data_folder / "objects"), version)
+            _, why = rows_where(rows, one.where)
+            if why:
+                yield f"gate.slices.{one.name}: no row of {version.id} {why}"
 
 
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:

@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from outrider.assertions.losses import LOSSES, loss_of_target, losses
-from outrider.monitor.settings.model_sections import GateSettings
+from outrider.monitor.settings.gate_sections import GateSettings
 
 
 def test_logarithmic_losses_are_those_of_scikit_learn() -> None:

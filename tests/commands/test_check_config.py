@@ -308,3 +308,67 @@ def test_arguments_of_expectations_are_checked_by_the_library(tmp_path: Path) ->
         result.exception
     )
     assert "max_valu" in str(result.exception)
+
+
+POLICY = """
+version = 1
+held_out = "held"
+shadow_rows = 100
+suites = ["test_n"]
+tests = ["test_nois", "test_zero"]
+requires = ["shadow"]
+[[flags]]
+assertion = "hihg"
+max_share = 0.1
+[[flags]]
+assertion = "grave"
+max_share = 0.1
+[memory]
+max_mb = 1
+"""
+
+
+def test_names_of_a_policy_that_nobody_has_are_told_with_the_nearest(project: Path) -> None:
+    gate = '\n[models.m.gate]\npolicy = "gate.toml"\n[models.m.judges.tone]\npredictor = "model.py:predict"\n'
+    gate += 'reads = ["inputs.x"]\nanswer = { tone = "string" }\n'
+    (project / "outrider.toml").write_text(CONFIG + gate, encoding="utf-8")
+    (project / "gate.toml").write_text(POLICY, encoding="utf-8")
+    needs = (
+        '\n@assertion(needs=("judge.tone",))\ndef grave(batch):\n    return batch.column("inputs.x") > 5\n'
+    )
+    (project / "checks.py").write_text(CHECKS + needs, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    problems = [line.partition("models.m.")[2] for line in str(told.value).splitlines()]
+    assert problems == [
+        "gate.suites: behavior has no suite 'test_n'; nearest: test_m",
+        "gate.tests: behavior has no test 'test_nois'; nearest: test_noise, test_zero",
+        "gate.flags: no assertion 'hihg' judges records; nearest: high",
+        "gate.flags: grave rests on a judge, which is asked about the champion alone",
+        "gate.memory: nobody knows the bytes of a function, so nothing is promoted; remove it",
+    ]
+
+
+def test_a_broken_policy_is_told_with_its_line(project: Path) -> None:
+    (project / "outrider.toml").write_text(
+        CONFIG + '\n[models.m.gate]\npolicy = "gate.toml"\n', encoding="utf-8"
+    )
+    (project / "gate.toml").write_text("version = 1\nmax_dorp = 1\nmax_drop = nan\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    first, second = str(told.value).splitlines()
+    assert "models.m.gate.policy: gate.toml, line 3: max_drop: " in first + second
+    assert (
+        "models.m.gate.policy: gate.toml, line 2: max_dorp: unknown key; did you mean 'max_drop'?"
+        in first + second
+    )
+
+
+def test_evidence_that_can_never_be_there_is_told(project: Path) -> None:
+    gate = '\n[models.m.gate]\nrequires = ["shadow"]\nlatency = { max_ratio = 1.2 }\n'
+    gate += "[models.m.retrain]\nenabled = true\nheld_out_share = 0.0\n"
+    (project / "outrider.toml").write_text(CONFIG + gate, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    assert "gate.requires: 'shadow' can never be there" in str(told.value)
+    assert "gate.latency.max_ratio: no labelled row to time on" in str(told.value)

@@ -1,5 +1,6 @@
 """Commands against a service on loopback: real HTTP, real key, real trainer thread."""
 
+import dataclasses
 import json
 import os
 import re
@@ -27,6 +28,8 @@ from outrider.cli import app
 from outrider.commands.api import connect
 from outrider.commands.label import parsed
 from outrider.dataops.datasets.quarantine import hold
+from outrider.dataops.improvement import gate
+from outrider.dataops.improvement.verdicts import keep_verdict
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
@@ -394,6 +397,21 @@ def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:
     (project / "odd.parquet").write_text("no")
     with pytest.raises(ConfigError, match=r"odd\.parquet"):
         run("dataset", "import", "train", "odd.parquet", "--model", "m")
+
+
+def test_a_verdict_names_its_policy(project: Path) -> None:
+    settings = load_settings(project / "outrider.toml")
+    engine = open_database(settings.database_url)
+    policy = dataclasses.asdict(gate.Policy(file="gate.toml", digest="0123456789abcdef", text="version = 1"))
+    with write(engine) as connection:
+        keep_verdict(
+            connection, model="m", candidate="2", champion="1", promoted=False, reasons=["failed"],
+            evidence={"policy": policy}, now_us=1,
+        )  # fmt: skip
+    engine.dispose()
+    (verdict,) = run("gate")["gates"]
+    assert verdict["evidence"]["policy"]["text"] == "version = 1"
+    assert "refused (policy gate.toml 0123456789ab)\n" in CliRunner().invoke(app, ["gate"]).output
 
 
 def test_promotion_rollback_verdicts_and_lineage(project: Path) -> None:

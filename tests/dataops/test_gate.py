@@ -10,7 +10,6 @@ from outrider.behavioral_tests import wilson_interval
 from outrider.dataops.improvement.gate import (
     SIGNIFICANCE,
     SPENT,
-    Check,
     Evidence,
     FailureRate,
     LevelFlags,
@@ -24,6 +23,7 @@ from outrider.dataops.improvement.gate import (
     judge_shadow,
     judge_suite,
 )
+from outrider.dataops.improvement.gate_check import Check
 
 
 def pair(champion: int, candidate: int, *, rows: int = 1000, tries: int = 1) -> PairedEvidence:

@@ -101,6 +101,41 @@ def test_challengers_are_named_and_one_that_cannot_be_loaded_is_told(service: Se
     assert service.run_command("reload")["challengers"] == {"toy": []}
 
 
+def test_a_policy_is_taken_up_and_a_broken_one_refuses_candidates_alone(service: Service) -> None:
+    good, policy = service.config.read_text(), service.config.parent / "gate.toml"
+    (service.config.parent / "model_2.py").write_text(MODEL)
+    tables = '[models.toy.challengers.2]\npredictor = "model_2.py:predict"\n'
+    tables += '[models.toy.gate]\npolicy = "gate.toml"\n'
+    policy.write_text("version = 1\nrequires = []\nshadow_rows = 1\n[latency]\np99_ms = 1000000\n")
+    service.config.write_text(f"{good}\n{tables}")
+    assert service.run_command("reload")["loaded"]
+
+    def judged() -> dict[str, Any]:
+        job = service.client.post("/v1/retrains", json={"model": "toy", "candidate": "2"}).json()["id"]
+        wait_until(
+            lambda: service.client.get(f"/v1/retrains/{job}").json()["finished"] is not None, "job", service
+        )
+        found: dict[str, Any] = service.client.get("/v1/gates", params={"model": "toy"}).json()["gates"][0]
+        return found
+
+    service.post(records("beside"))
+    first = judged()  # a few records tell nothing of the slowest
+    assert first["outcome"] == "undecided", first["reasons"]
+    assert first["evidence"]["policy"]["text"] == policy.read_text()
+    policy.write_text("version = 1\nmax_drop = nan\n")
+    done = outrider(service.config.parent, "reload")
+    assert done.returncode == 3
+    assert "models.toy.gate.policy: gate.toml, line 2: max_drop: " in done.stderr
+    trainer = service.processes()["trainer"]
+    os.kill(trainer, signal.SIGKILL)
+    wait_until(lambda: service.processes().get("trainer", trainer) != trainer, "trainer", service)
+    second = judged()
+    assert second["outcome"] == "refused"
+    assert second["reasons"][0].startswith("failed: gate.toml, line 2: max_drop: ")
+    service.config.write_text(good)
+    assert service.run_command("reload")["challengers"] == {"toy": []}
+
+
 def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(service: Service) -> None:
     acknowledged: list[str] = []
     refused: list[int] = []

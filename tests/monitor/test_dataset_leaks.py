@@ -11,6 +11,7 @@ from outrider.dataops.datasets.leak_moves import report_words
 from outrider.dataops.datasets.references import set_tag
 from outrider.dataops.state.database import write
 from outrider.monitor.queries.improvement import list_datasets
+from outrider.monitor.settings.gate_sections import SliceSettings
 from outrider.monitor.trainer import dataset_leaks
 from outrider.monitor.trainer.context import JobContext
 
@@ -96,6 +97,20 @@ def test_a_tag_keeps_the_version_that_judges(context: JobContext) -> None:
     with context.engine.connect() as connection:
         (leak,) = datasets.get(connection, "sign-train").manifest["leaks"]["leaks"]
     assert (leak["rows"], leak["between"]) == (200, ["sign-train", "sign-heldout@1"])
+
+
+def test_datasets_of_slices_judge_too(context: JobContext) -> None:
+    hand_in(context, "sign-night", *records(1, 50, faulty=False, prefix="gate"))
+    assert run(context).status == "done"
+    own = context.settings.models["sign"]
+    gate = own.gate.model_copy(update={"slices": (SliceSettings(name="night", held_out="sign-night"),)})
+    models = {"sign": own.model_copy(update={"gate": gate})}
+    sliced = replace(context, settings=context.settings.model_copy(update={"models": models}))
+    hand_in(sliced, "sign-train", *records(1, 50, faulty=False, prefix="old"))
+    assert run(sliced).status == "done"
+    with context.engine.connect() as connection:
+        (leak,) = datasets.get(connection, "sign-train").manifest["leaks"]["leaks"]
+    assert (leak["rows"], leak["between"]) == (50, ["sign-train", "sign-night@1"])
 
 
 def test_a_table_of_any_other_name_is_held_against_nothing(context: JobContext) -> None:

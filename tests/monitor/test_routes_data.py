@@ -25,7 +25,8 @@ from outrider.dataops.state.database import write
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.model_sections import GateSettings, ModelSettings
+from outrider.monitor.settings.gate_sections import GateSettings
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import LimitSettings, StorageSettings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_until

@@ -107,6 +107,14 @@ def add_revisions(
     insert_rows(connection, AssertionRow, rows)
 
 
+def kinds_of_active(connection: Connection, model: str) -> dict[str, str]:
+    """Kind of each assertion and live test of a model, by name."""
+    query = select(_ASSERTION.c.name, _ASSERTION.c.kind).where(
+        _ASSERTION.c.model == model, _ASSERTION.c.active
+    )
+    return {row.name: row.kind for row in connection.execute(query)}
+
+
 def _by(offered: OfferedRevision) -> str:
     return "" if offered.window is None else offered.window.by
 

@@ -4,7 +4,7 @@ Live tests ask the champion alone: their flags are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -47,6 +47,8 @@ class CommonRecords:
     challenger: Marks
     others: int = 0
     """Further records that the challenger was judged on beside answers of another version."""
+    place: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    """Block and row of each, shape (n, 2)."""
 
 
 def common_records(connection: Connection, model: str, champion: str, challenger: str) -> CommonRecords:
@@ -76,16 +78,16 @@ def common_records(connection: Connection, model: str, champion: str, challenger
             else:
                 others += int(np.count_nonzero(marks & theirs & JUDGED))
         parts += _located(connection, model, known, entities)
-    entity, hour, one, two = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return CommonRecords(entity, hour, one, two, others)
+    entity, hour, one, two, place = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return CommonRecords(entity, hour, one, two, others, place)
 
 
-_Part: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Marks, Marks]
+_Part: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Marks, Marks, NDArray[np.int64]]
 
 
 def _no_records() -> _Part:
     nothing, marks = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8)
-    return nothing, nothing, marks, marks
+    return nothing, nothing, marks, marks, np.zeros((0, 2), dtype=np.int64)
 
 
 def _aligned(one: bytes, two: bytes) -> tuple[Marks, Marks]:
@@ -100,7 +102,7 @@ def _located(
     marks: Mapping[int, tuple[Marks, Marks]],
     entities: dict[str | None, int],
 ) -> Iterator[_Part]:
-    """Entity, hour and marks of the common records of some blocks; ``entities`` get further numbers."""
+    """Common records of some blocks, by column; ``entities`` get further numbers."""
     if not marks:
         return
     query = (
@@ -115,7 +117,19 @@ def _located(
         is_common = row < len(one)
         is_common[is_common] = (one & two & JUDGED)[row[is_common]] > 0
         at = row[is_common]
-        yield entity[is_common], ts_us[is_common] // HOUR_US, one[at], two[at]
+        place = np.stack([np.full(len(at), seq, dtype=np.int64), at], axis=1)
+        yield entity[is_common], ts_us[is_common] // HOUR_US, one[at], two[at], place
+
+
+def flagged_by(
+    connection: Connection, model: str, slot: str, assertion: str, common: CommonRecords
+) -> NDArray[np.bool_]:
+    """Common records with a kept flag of one assertion, shape (n,)."""
+    query = select(_FLAG.c.seq, _FLAG.c.row).where(
+        _FLAG.c.model == model, _FLAG.c.slot == slot, _FLAG.c.assertion == assertion
+    )
+    flagged = {(seq, row) for seq, row in connection.execute(query)}
+    return np.array([(seq, row) in flagged for seq, row in common.place.tolist()], dtype=np.bool_)
 
 
 def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: int) -> dict[str, set[str]]:

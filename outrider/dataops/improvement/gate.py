@@ -12,6 +12,10 @@ from typing import Literal
 
 from outrider.assertions.estimation import Estimate
 from outrider.assertions.loss_bounds import Excess
+from outrider.errors import nearest
+
+from .gate_check import Check, Outcome
+from .gate_limits import LimitEvidence, PolicyLimits, judge_limits
 
 SIGNIFICANCE = 0.05
 SPENT = 0.04
@@ -23,7 +27,6 @@ FRANK = 10
 LEAST_EFFECT = 0.02
 """Gain that rows are asked for to show, where the policy asks for none."""
 Part = Literal["labels", "suites", "shadow"]
-Outcome = Literal["passed", "failed", "undecided"]
 
 
 def error_of(tries: int) -> float:
@@ -43,6 +46,17 @@ class Policy:
     shadow_rows: int = 0
     requires: Sequence[Part] = ("labels",)
     """Evidence without which nothing is promoted."""
+    suites: Sequence[str] = ()
+    tests: Sequence[str] = ()
+    """``suites`` and ``tests``: behavioral ones that must have been judged."""
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    fault: str = ""
+    """Why there is no policy, where its file is none."""
+    file: str = ""
+    digest: str = ""
+    """Of ``text``, SHA-256 in hex."""
+    text: str = ""
+    """As it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +149,18 @@ class PairedEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSlice:
+    """Losses on the rows of a slice that the policy names.
+
+    Upper bounds have the whole error each; the lower ones of all such slices share it.
+    """
+
+    name: str
+    max_drop: float
+    pair: PairedEvidence
+
+
+@dataclass(frozen=True, slots=True)
 class LevelFlags:
     """Live records that one of the two alone flags at a level."""
 
@@ -178,24 +204,14 @@ class Evidence:
     shadow: ShadowEvidence | None = None
     missing: Sequence[str] = ()
     """Evidence that the policy asks for and that could not be gathered, as sentences."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Check of the gate: its result, and a sentence with numbers."""
-
-    name: str
-    passed: bool
-    reason: str
-    is_open: bool = False
-    """Not passed, for lack of evidence."""
-    rows_missing: int = 0
-    """Labelled rows that may close it, about."""
+    named: Sequence[NamedSlice] = ()
+    """By the slices of the policy."""
+    limits: LimitEvidence = field(default_factory=LimitEvidence)
 
     @property
-    def outcome(self) -> Outcome:
-        """Result in a word."""
-        return "passed" if self.passed else "undecided" if self.is_open else "failed"
+    def is_labelled(self) -> bool:
+        """True where rows judge whose labels are known."""
+        return self.held_out is not None or self.fresh is not None or bool(self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +236,8 @@ class Verdict:
 
 def decide(policy: Policy, evidence: Evidence) -> Verdict:
     """Judge a candidate by all evidence, present and lacking."""
+    if policy.fault:
+        return Verdict([Check("policy", False, policy.fault)])
     checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
     checks += [judge_suite(suite) for suite in evidence.suites]
     if evidence.held_out is not None:
@@ -228,9 +246,11 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
         checks.append(judge_fresh(evidence.fresh, policy.min_gain))
     sliced = [pair for pair in (evidence.held_out, evidence.fresh) if pair is not None and pair.slices]
     checks += [judge_slices(pair, policy.max_drop) for pair in sliced]
+    checks += map(judge_named, evidence.named)
     if policy.shadow_rows or evidence.shadow is not None:
         checks.append(judge_shadow(evidence.shadow or ShadowEvidence(), policy.shadow_rows))
-    checks += _lacking(policy, evidence)
+    checks += judge_limits(policy.limits, evidence.limits, max_drop=policy.max_drop)
+    checks += _lacking(policy, evidence) + _unjudged(policy, evidence)
     if not checks:
         reason = "there is no evidence: declare behavior tests, gate.held_out, held_out_share or shadow_rows"
         checks = [Check("evidence", False, reason)]
@@ -258,13 +278,14 @@ def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
         pair and told(pair, passed=passed[name])
         for name, pair in (("held_out", evidence.held_out), ("fresh", evidence.fresh))
     )
-    return replace(evidence, held_out=held_out, fresh=fresh)
+    named = [replace(one, pair=told(one.pair, passed=passed[f"slice {one.name}"])) for one in evidence.named]
+    return replace(evidence, held_out=held_out, fresh=fresh, named=named)
 
 
 def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
     """Failed checks for what the policy requires and nobody gathered."""
     there: dict[Part, bool] = {
-        "labels": evidence.held_out is not None or evidence.fresh is not None,
+        "labels": evidence.is_labelled,
         "suites": bool(evidence.suites),
         "shadow": policy.shadow_rows > 0,
     }
@@ -277,6 +298,19 @@ def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
         Check("evidence", False, f"gate.requires names {part!r}, and there is {reasons[part]}")
         for part in policy.requires
         if not there[part]
+    ]
+
+
+def _unjudged(policy: Policy, evidence: Evidence) -> list[Check]:
+    """Failed checks for suites and tests that the policy names and nobody judged."""
+    there = {"suites": [one.suite for one in evidence.suites], "tests": [one.test for one in evidence.suites]}
+    return [
+        Check(
+            "evidence", False, f"gate.{key} names {name!r}, which was not judged{nearest(name, set(judged))}"
+        )
+        for key, judged in there.items()
+        for name in (policy.suites if key == "suites" else policy.tests)
+        if name not in judged
     ]
 
 
@@ -336,6 +370,13 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
     if _is_surely_worse(pair):
         return Check("fresh", False, reason)
     return replace(check, reason=reason)
+
+
+def judge_named(part: NamedSlice) -> Check:
+    """Check that a named slice loses no more than its margin."""
+    allowed = f"up to {_change(part.pair, part.max_drop)} is allowed in slice {part.name}"
+    step = part.max_drop or LEAST_EFFECT
+    return _judge(part.pair, f"slice {part.name}", most=part.max_drop, step=step, allowed=allowed)
 
 
 def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:

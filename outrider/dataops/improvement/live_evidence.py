@@ -6,6 +6,8 @@ an hour of an entity differs, the less is set on its next one: a fault that last
 than once. Records without an entity may all be of one source, and are taken as one.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,8 @@ from .gate import SIGNIFICANCE, LevelFlags, ShadowEvidence
 
 LEAST_STAKE = 0.1
 """Share of a bet that is set on an hour of an entity whose last hour differed in all records."""
+STRETCH_HOURS = 6
+"""Of an entity, in which a fault may last and is one observation of a share."""
 
 
 def live_evidence(common: CommonRecords) -> ShadowEvidence:
@@ -36,15 +40,11 @@ def live_evidence(common: CommonRecords) -> ShadowEvidence:
     True
     """
     champion, candidate = (marks & FLAGGED > 0 for marks in (common.champion, common.challenger))
-    more = candidate.astype(np.float64) - champion
-    hour = common.hour - common.hour.min(initial=0)
-    unit = common.entity * (hour.max(initial=0) + 1) + hour
-    _, first, at = np.unique(unit, return_index=True, return_inverse=True)
-    values = np.bincount(at, more) / np.bincount(at)
+    values, first = _by_entity_hour(common, candidate.astype(np.float64) - champion)
     stake = _stakes(values, common.entity[first])
     low, high = mean_bounds(values, stake, 1 - 2 * SIGNIFICANCE)
     return ShadowEvidence(
-        rows=len(more),
+        rows=len(champion),
         champion_flagged=int(champion.sum()),
         candidate_flagged=int(candidate.sum()),
         only_champion=int((champion & ~candidate).sum()),
@@ -57,6 +57,38 @@ def live_evidence(common: CommonRecords) -> ShadowEvidence:
         levels=_levels(common),
         others=common.others,
     )
+
+
+def share_flagged(
+    common: CommonRecords, flagged: NDArray[np.bool_], *, error: float
+) -> tuple[float, float, float, int]:
+    """Share of flagged records, its one-sided bounds, and the stretches.
+
+    What one entity does within ``STRETCH_HOURS`` counts as one observation. Bounds hold however often one
+    looks, as long as these err apart. (0.0, 0.0, 1.0, 0) without records. None counts for less than another,
+    whatever came before it: less of what lasts would be a smaller share.
+
+    Examples
+    --------
+    >>> n, none = np.arange(1000), np.zeros(1000, dtype=np.uint8)
+    >>> found = share_flagged(CommonRecords(n // 2 + 1, n // 100, none, none), n % 50 == 0, error=0.05)
+    >>> [round(one, 3) for one in found]
+    [0.02, 0.009, 0.037, 500]
+    """
+    common = replace(common, hour=common.hour // STRETCH_HOURS)
+    values, first = _by_entity_hour(common, flagged.astype(np.float64))
+    low, high = mean_bounds(2 * values - 1, np.ones(len(values)), 1 - 2 * error)
+    return float(values.mean()) if len(values) else 0.0, (low + 1) / 2, (high + 1) / 2, len(first)
+
+
+def _by_entity_hour(
+    common: CommonRecords, of_records: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Mean of records by hour of an entity, in the order of both, and a record of each."""
+    hour = common.hour - common.hour.min(initial=0)
+    unit = common.entity * (hour.max(initial=0) + 1) + hour
+    _, first, at = np.unique(unit, return_index=True, return_inverse=True)
+    return np.bincount(at, of_records) / np.bincount(at), first
 
 
 def _stakes(values: NDArray[np.float64], entity: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -66,7 +66,24 @@ class VerdictRow:
             word = "failed" if live["low"] > 0 else "passed"
             sides = live["difference"], live["low"], live["high"]
             found.append(ShownBounds("live records flagged", *sides, 0.0, word))
+        named = ((one["pair"], one["max_drop"]) for one in self.evidence.get("named", ()))
+        found += [
+            _shown(pair["dataset"], pair["excess"], most)
+            for pair, most in named
+            if not pair["fault"] and pair["excess"]["rows"]
+        ]
+        most_flagged = {
+            one["assertion"]: one["max_share"] for one in policy.get("limits", {}).get("flags", ())
+        }
+        shares = self.evidence.get("limits", {}).get("flags", ())
+        found += [_shown(one["assertion"], one, most_flagged[one["assertion"]]) for one in shares]
         return found
+
+    @property
+    def policy(self) -> str:
+        """Name and short digest of the policy; empty of earlier releases."""
+        policy = self.evidence.get("policy") or {}
+        return " ".join(filter(None, (policy.get("file"), policy.get("digest", "")[:12])))
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:

@@ -20,6 +20,16 @@ def known_digests(connection: Connection, model: str, ids: Sequence[str]) -> dic
     return known
 
 
+def entities_of(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, str | None]:
+    """Entities of the registered ids, None where a record names none."""
+    found: dict[str, str | None] = {}
+    for start in range(0, len(ids), _CHUNK):
+        part = ids[start : start + _CHUNK]
+        query = select(_RECORD.c.id, _RECORD.c.entity).where(_RECORD.c.model == model, _RECORD.c.id.in_(part))
+        found.update((row.id, row.entity) for row in connection.execute(query))
+    return found
+
+
 def registered_weights(
     connection: Connection, model: str, *, first: int, last: int
 ) -> dict[tuple[int, int], float]:

@@ -300,7 +300,7 @@ def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
     """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
     if not source.startswith(BEHAVIORAL):
         return
-    judged_on = {name_of(own.gate.held_out or "") for own in settings.models.values()}
+    judged_on = {name_of(one) for own in settings.models.values() for one in own.gate.judging}
     if part != "train" or name in judged_on:
         detail = (
             f"failed cases are learned from; {name!r} is held out to judge candidates: name another dataset"

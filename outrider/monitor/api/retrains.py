@@ -145,13 +145,112 @@ class PairedCounts(TypedDict):
     is_numeric: NotRequired[bool]
 
 
+class NamedSliceFigures(TypedDict):
+    """Losses of both models on a slice that the policy names."""
+
+    name: str
+    max_drop: float
+    pair: PairedFigures
+
+
+class FlagLimitFigures(TypedDict):
+    """Most live records that an assertion may flag."""
+
+    assertion: str
+    max_share: float
+
+
+class LimitsAsked(TypedDict):
+    """Limits that a policy sets."""
+
+    flags: list[FlagLimitFigures]
+    agreement: Literal["same", "close", "not worse"] | None
+    p99_ms: float | None
+    time_ratio: float | None
+    max_mb: float | None
+    bytes_ratio: float | None
+
+
+class FlagShareFigures(TypedDict):
+    """Share of common live records that an assertion flags."""
+
+    assertion: str
+    rows: int
+    judged: int
+    flagged: int
+    stretches: int
+    value: float
+    low: float
+    high: float
+    thinned: int
+
+
+class WrongFigures(TypedDict):
+    """Labelled live records that the candidate gets wrong beyond the champion."""
+
+    records: int
+    value: float
+    low: float
+    high: float
+
+
+class LiveAgreement(TypedDict):
+    """Verdict on the answers of both to the same live records."""
+
+    word: str
+    value: float
+    low: float
+    high: float
+    rows: int
+    margin: float
+    more: int | None
+    wrong: WrongFigures | None
+
+
+class TimeFigures(TypedDict):
+    """Candidate's time to answer, live and in turn with the champion."""
+
+    answered: int
+    p99_ms: float | None
+    rounds: int
+    ratio: float | None
+    low: float
+    high: float | None
+
+
+class WeightFigures(TypedDict):
+    """Bytes of both models' weights; None where unknown."""
+
+    champion: int | None
+    candidate: int | None
+
+
+class LimitFigures(TypedDict):
+    """Evidence on the limits of a policy."""
+
+    flags: list[FlagShareFigures]
+    agreement: LiveAgreement | None
+    times: TimeFigures | None
+    weights: WeightFigures | None
+
+
 class GatePolicy(TypedDict):
-    """Policy that a verdict followed."""
+    """Policy that a verdict followed. Verdicts of earlier releases hold less."""
 
     max_drop: float
     min_gain: float
     shadow_rows: int
     requires: list[Literal["labels", "suites", "shadow"]]
+    suites: NotRequired[list[str]]
+    tests: NotRequired[list[str]]
+    limits: NotRequired[LimitsAsked]
+    fault: NotRequired[str]
+    file: NotRequired[str]
+    """Empty where the configuration held the policy itself."""
+    digest: NotRequired[str]
+    """SHA-256 of ``text``."""
+    text: NotRequired[str]
+    """The file as it was; JSON of the keys without one."""
 
 
 class GateEvidence(TypedDict, total=False):
@@ -162,6 +261,8 @@ class GateEvidence(TypedDict, total=False):
     fresh: PairedFigures | PairedCounts | None
     shadow: LiveFlags | ShadowFlags | None
     missing: list[str]
+    named: list[NamedSliceFigures]
+    limits: LimitFigures
     policy: GatePolicy
     passed: bool
     undecided: bool

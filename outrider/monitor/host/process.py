@@ -73,6 +73,8 @@ class ModelCode:
         self.assertions: dict[str, Assertion] = {}
         self.live: dict[str, Metamorphic] = {}
         self.suites: dict[str, int] = {}
+        self.tests: list[tuple[str, str]] = []
+        """Suite and name of each behavioral test."""
         self.errors: list[str] = []
         self.assertions |= _own_assertions(model)
         for file in model.assertions:
@@ -90,6 +92,7 @@ class ModelCode:
                     self.errors.append(
                         f"{file}: test {test.name} of suite {test.suite} stands in {first} too; rename one"
                     )
+            self.tests += [(test.suite, test.name) for test in tests]
             for test in tests:
                 if isinstance(test, Metamorphic) and test.is_live and self._is_free(test.name, file):
                     self.live[test.name] = test
@@ -142,7 +145,13 @@ class ModelCode:
             }
             for test in self.live.values()
         ]
-        return {"assertions": judges, "live": live, "suites": self.suites, "errors": self.errors}
+        return {
+            "assertions": judges,
+            "live": live,
+            "suites": self.suites,
+            "tests": self.tests,
+            "errors": self.errors,
+        }
 
 
 def _own_assertions(model: ModelSettings) -> dict[str, Assertion]:

@@ -3,19 +3,19 @@
 Precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file > default.
 """
 
-import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import get_args
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from outrider.errors import ConfigError
 
 from . import sections
+from .explanations import explain
+from .gate_policy import with_file
 from .model_sections import ModelSettings
 from .reload import accepted_copy
 
@@ -149,14 +149,16 @@ def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = Non
     try:
         settings = Settings(**raw, base=path.resolve().parent)
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{path}: {line}" for line in _explain(error))) from error
+        raise ConfigError("\n".join(f"{path}: {line}" for _, line in explain(error, Settings))) from error
     if (left := settings.left_incidents()) is not None:
         name = left.relative_to(settings.base)
         raise ConfigError(
             f"{path}: {name} holds cases of incidents, but since models were added or removed it is no "
             f'model\'s: write incident_suite = "{name}" under the model that it is of'
         )
-    return settings
+    gates = {name: with_file(own.gate, settings.base) for name, own in settings.models.items()}
+    named = {name: own.model_copy(update={"gate": gates[name]}) for name, own in settings.models.items()}
+    return settings.model_copy(update={"models": named})
 
 
 def accepted_settings(path: Path) -> Settings:
@@ -176,33 +178,6 @@ def accepted_settings(path: Path) -> Settings:
         if not copy.is_file():
             raise
         return load_settings(path, copy=copy)
-
-
-def _explain(error: ValidationError) -> list[str]:
-    lines = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "(file)"
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(problem["loc"][-1]), _known_keys(problem["loc"]), n=1)
-            message = "unknown key" + (
-                f"; did you mean {near[0]!r}?" if near else "; see docs/configuration.md"
-            )
-        elif problem["type"] not in ("missing", "value_error"):
-            message += f", got {problem['input']!r}"
-        lines.append(f"{key}: {message}")
-    return lines
-
-
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """Keys that may stand where ``location`` points."""
-    section: type[BaseModel] = Settings
-    for part in location[:-1]:
-        if isinstance(part, str) and part in section.model_fields:
-            kinds = [section.model_fields[part].annotation, *get_args(section.model_fields[part].annotation)]
-            found = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-            section = found[0] if found else section
-    return sorted(set(section.model_fields) - {"base"})
 
 
 def find_config(explicit: Path | None = None) -> Path:

@@ -15,15 +15,12 @@ from outrider.dataops.payloads.roots import parse_roots
 from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
 from outrider.errors import ConfigError
 
+from .gate_sections import GateSettings
 from .sections import Section
 
 _SLOTS = ("champion", "backfill", "live.", "judge.")
 """Cursors that are no challenger's."""
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
-
-
-_LOSSES = ("error", "absolute", "squared", "token_f1", "log")
-"""Those of :mod:`outrider.assertions.losses`, which loads what a section must not."""
 
 
 class LabelSettings(Section):
@@ -80,34 +77,6 @@ class RetrainSettings(Section):
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
     seed: int = Field(default=0, ge=0)
-
-
-class GateSettings(Section):
-    """Conditions for a challenger to become champion."""
-
-    held_out: str | None = Field(default=None, description="dataset on which it may not be worse")
-    max_drop: float = Field(default=0.02, ge=0, le=1, description="loss beyond the champion's allowed on it")
-    min_gain: float = Field(default=0.0, ge=-1, le=1, description="needed gain on held-out flagged rows")
-    loss: str = Field(
-        default="auto",
-        description="error, absolute, squared, token_f1, log, file.py:callable, or auto by the target",
-    )
-    scores: str | None = Field(default=None, description="output with the probabilities, for log")
-    scorer_deadline_s: float = Field(default=60.0, gt=0, description="for a loss of one's own")
-    requires: tuple[Literal["labels", "suites", "shadow"], ...] = Field(
-        default=("labels",), description="evidence without which nothing is promoted"
-    )
-    shadow_rows: int = Field(default=0, ge=0, description="live rows judged before the verdict")
-    shadow_timeout_s: float = Field(default=30.0, gt=0)
-    auto_promote: bool = True
-
-    @field_validator("loss")
-    @classmethod
-    def _known_loss(cls, loss: str) -> str:
-        known = ("auto", *_LOSSES)
-        if loss not in known and not re.fullmatch(r".+\.py:\w+", loss):
-            raise ValueError(f"one of {', '.join(known)}, or file.py:callable, expected, got {loss!r}")
-        return loss
 
 
 class JudgeSettings(Section):

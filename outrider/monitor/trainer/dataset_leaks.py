@@ -46,7 +46,8 @@ def settled(
             rows = _rows(context, connection, before, part=part, without=fresh.keys.tolist())
             among[f"{before.id} {name}"] = rows
     own = (*learned, *judged)
-    for reference, among in ((settings.retrain.replay, learned), (settings.gate.held_out, judged)):
+    named: list[tuple[str | None, dict[str, Rows]]] = [(settings.retrain.replay, learned)]
+    for reference, among in (*named, *((one, judged) for one in settings.gate.judging)):
         if (version := open_if_any(connection, reference)) is not None:
             among[version.id] = _rows(context, connection, version)
     found = settle(
@@ -94,18 +95,21 @@ def imported_leaks(
 
     They are named: what becomes of the table is up to its sender.
     """
-    other, part = None, None
+    others: Sequence[str | None] = ()
+    part = None
     if dataset == name_of(settings.retrain.replay or ""):
-        other, part = settings.gate.held_out, "held_out"
-    elif dataset == name_of(settings.gate.held_out or ""):
-        other, part = settings.retrain.replay, "train"
-    beside = {} if name_of(other or "") == dataset else _newest(context, connection, other)
+        others, part = settings.gate.judging, "held_out"
+    elif dataset in map(name_of, settings.gate.judging):
+        others, part = (settings.retrain.replay,), "train"
+    beside: dict[str, Batch] = {}
+    for other in others:
+        beside |= {} if name_of(other or "") == dataset else _newest(context, connection, other)
     collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
     if collected is not None:
         rows = datasets.read(connection, context.objects, collected, part=part)
         beside[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
-    own, *others = sides({dataset: batch} | beside, settings.declared_inputs)
-    leaks = [leak for side in others for leak in find_leaks(own, side)]
+    own, *rest = sides({dataset: batch} | beside, settings.declared_inputs)
+    leaks = [leak for side in rest for leak in find_leaks(own, side)]
     return {"leaks": leaks, "repeats": find_repeats(own), "moved": {}}
 
 

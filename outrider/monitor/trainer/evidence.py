@@ -145,6 +145,7 @@ def paired_evidence(
     weights: Mapping[str, AskedLabel] | None = None,
     tries: int = 1,
     slices: Sequence[str | None] = (),
+    parts: int = 1,
     pause: Callable[[], None] = lambda: None,
 ) -> PairedEvidence:
     """Losses of both models on the labelled rows of a dataset.
@@ -157,6 +158,8 @@ def paired_evidence(
         Verdicts that any of the rows has decided, with the one to come.
     slices
         Slice of each row, None for none; the largest ``MOST_SLICES`` are judged.
+    parts
+        Checks of a kind, which share the error of their lower bounds.
     """
     error = error_of(tries)
     nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
@@ -175,11 +178,14 @@ def paired_evidence(
     bound = excess if scores.is_bounded else relative_excess
     names = batch.column("entity")
     beyond = bound(old[known], new[known], entities=names[known], error=error)
+    if parts > 1:
+        low = bound(old[known], new[known], entities=names[known], error=error / parts).low
+        beyond = replace(beyond, low=low)
     mean = float(old[known].mean()) if known.any() else 0.0
-    parts = _slices(slices, known)
+    largest = _slices(slices, known)
     apart = [
-        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(parts)))
-        for part, rows in parts.items()
+        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(largest)))
+        for part, rows in largest.items()
     ]
     if scores.loss == "squared":
         mean, beyond = math.sqrt(mean), _of_roots(beyond)

@@ -31,6 +31,7 @@ from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.logs import set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import Settings, find_config, load_settings
+from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
 
 from .champion_suites_job import ChampionSuites
@@ -163,6 +164,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = load_settings(path)
         set_up("trainer", settings.server.log_format)
+        for name, own in settings.models.items():
+            if isinstance(own.gate, FrozenPolicy) and own.gate.fault:
+                log.warning("%s: no candidate passes until its policy is mended: %s", name, own.gate.fault)
         hooks = endpoints(settings)
         context = open_context(settings, stop)
     except (ConfigError, JournalUnreadable) as error:

@@ -26,7 +26,8 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
-from outrider.dataops.datasets.references import open_if_any
+from outrider.dataops.datasets.references import name_of, open_if_any
+from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs, suite_outcomes
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
@@ -45,8 +46,10 @@ from outrider.dataops.model_kinds.torch_models import (
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
-from outrider.errors import ConfigError, NotFound, ValidationRefused
+from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
+from outrider.monitor.settings.gate_policy import frozen
+from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
 from outrider.user_code import load_callable
@@ -54,6 +57,7 @@ from outrider.user_code import load_callable
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
 
@@ -73,7 +77,11 @@ class Retraining:
         self.device = pick_device(context.settings.worker.device)
         self.judged_by: list[tuple[Version, list[str]]] = []
         """Dataset versions of the evidence, and the keys of their rows."""
+        self.asked: Batch | None = None
+        """First rows of the evidence."""
         self.result: dict[str, Any] = dict(job.result)
+        kept = self.result.get("policy")
+        self.policy = FrozenPolicy.model_validate(kept) if kept else frozen(self.settings.gate)
         self.result.setdefault("seconds", {})
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
@@ -89,6 +97,7 @@ class Retraining:
         if "candidate" not in self.result:
             with self._stage("train"):
                 self._train()
+        self.result["policy"] = self.policy.model_dump(mode="json")  # whatever becomes of its file
         with self._stage("shadow"):
             self._wait_for_shadow()
         is_judged = False
@@ -180,7 +189,7 @@ class Retraining:
 
     def _wait_for_shadow(self) -> None:
         """Until enough live records are judged; traffic that does not come is told to the gate."""
-        policy = self.settings.gate
+        policy = self.policy
         deadline = time.monotonic() + policy.shadow_timeout_s
         while policy.shadow_rows and time.monotonic() < deadline:
             with self.context.engine.connect() as connection:
@@ -193,16 +202,23 @@ class Retraining:
 
     def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
-        context, settings = self.context, self.settings
-        candidate = self.result["candidate"]
+        context = self.context
+        candidate, asked = self.result["candidate"], asked_policy(self.policy)
         missing: list[str] = []
-        self.judged_by = []
+        self.judged_by, self.asked = [], None
         with context.engine.connect() as connection:
             champion = self._champion(connection).version
+            if self.policy.fault:
+                return gate.Evidence(), {champion: [], candidate: []}
             both = self._predictor(connection, champion), self._predictor(connection, candidate)
             held_out, held_batch = self._held_out(connection, both, missing)
             fresh = self._fresh(connection, both)
+            named = self._named(connection, both, missing)
             shadow = shadow_evidence(connection, self.job.model, champion, candidate)
+            missing += unknown_assertions(connection, self.job.model, asked.limits)
+            limits = limit_evidence(
+                context, connection, self.job.model, asked.limits, (champion, candidate), both, self.asked
+            )
         comparison = compare_all(
             model_suites(context.settings, self.job.model),
             *both,
@@ -215,21 +231,55 @@ class Retraining:
             champion: [row.champion for row in comparison.rows if row.champion is not None],
             candidate: [row.challenger for row in comparison.rows if row.challenger is not None],
         }
-        live = shadow if settings.gate.shadow_rows else None
-        return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown]), outcomes
+        live = shadow if self.policy.shadow_rows else None
+        return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown], named, limits), outcomes
 
     def _held_out(
         self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
     ) -> tuple[gate.PairedEvidence | None, Batch | None]:
         """Evidence on the dataset that the policy names, and its rows."""
-        name = self.settings.gate.held_out
-        version = open_if_any(connection, name)
+        version = self._judging(connection, "held_out", self.policy.held_out, missing)
         if version is None:
-            if name:
-                missing.append(f"gate.held_out names dataset {name!r}, which has no version; import it")
             return None, None
         batch = datasets.read(connection, self.context.objects, version)
         return self._paired(connection, version, version.id, batch, both), batch
+
+    def _judging(
+        self, connection: Connection, key: str, reference: str | None, missing: list[str]
+    ) -> Version | None:
+        """Version that the policy names, or a sentence on why there is none."""
+        try:
+            version = open_if_any(connection, reference)
+        except (Erased, NotFound) as error:
+            missing.append(f"gate.{key} names {reference!r}: {error}")
+            return None
+        if version is None and reference:
+            near = nearest(name_of(reference), {one.dataset for one in datasets.all_versions(connection)})
+            missing.append(f"gate.{key} names dataset {reference!r}, which has no version; import it{near}")
+        return version
+
+    def _named(
+        self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
+    ) -> list[gate.NamedSlice]:
+        """Evidence on the slices that the policy names."""
+        found = []
+        for part in self.policy.slices:
+            key = f"slices.{part.name}"
+            own = part.held_out or self.policy.held_out
+            version = self._judging(connection, key, own, missing)
+            if version is None:
+                continue
+            batch = datasets.read(connection, self.context.objects, version)
+            rows, why = rows_where(batch, part.where)
+            if why:
+                missing.append(f"gate.{key}: no row of {version.id} {why}")
+                continue
+            name = f"{version.id}, {part.name}"
+            parts = len(self.policy.slices)
+            pair = self._paired(connection, version, name, batch.take(rows), both, parts=parts)
+            margin = self.policy.max_drop if part.max_drop is None else part.max_drop
+            found.append(gate.NamedSlice(part.name, margin, pair))
+        return found
 
     def _fresh(self, connection: Connection, both: tuple[Predictor, Predictor]) -> gate.PairedEvidence | None:
         """Evidence on the held-out rows of the dataset that was learned from."""
@@ -250,12 +300,15 @@ class Retraining:
         batch: Batch,
         both: tuple[Predictor, Predictor],
         weights: Mapping[str, Asked] | None = None,
+        *,
+        parts: int = 1,
     ) -> gate.PairedEvidence:
-        policy, settings = self.settings.gate, self.settings
+        policy, settings = self.policy, self.settings
         keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
         tries = tries_of(connection, self.job.model, keys)
         chosen = np.flatnonzero(rows_to_judge_by(tries))
         judged = batch.take(chosen)
+        self.asked = judged if self.asked is None else self.asked
         self.judged_by.append((version, [keys[row] for row in chosen]))
         scoring = AnswerScoring(
             policy.loss,
@@ -272,37 +325,37 @@ class Retraining:
             scoring=scoring,
             weights=weights,
             tries=1 + int(tries[chosen].max(initial=0)),
-            slices=text_of(judged, f"attrs.{settings.slice_by}") if settings.slice_by else (),
+            slices=text_of(judged, f"attrs.{settings.slice_by}") if settings.slice_by and parts == 1 else (),
+            parts=parts,
             pause=self.context.check_stop,
         )
         return dataclasses.replace(found, worn=batch.rows - len(chosen))
 
     def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
         """Write the verdict; False without one, where the champion or the judging rows are others by now."""
-        policy = self.settings.gate
-        asked = gate.Policy(policy.max_drop, policy.min_gain, policy.shadow_rows, policy.requires)
+        policy, asked = self.policy, asked_policy(self.policy)
         verdict = gate.decide(asked, evidence)
         candidate, now = str(self.result["candidate"]), now_us()
         # What was not trained on what went wrong has nothing to show but live traffic.
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
         has_passed = verdict.outcome == "passed"
         # A policy without rows whose labels are known could hardly have refused it.
-        is_labelled = evidence.held_out is not None or evidence.fresh is not None
-        promotes = has_passed and policy.auto_promote and is_labelled and not is_unseen
+        promotes = has_passed and policy.auto_promote and evidence.is_labelled and not is_unseen
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
                 "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
-                if is_labelled
+                if evidence.is_labelled
                 else "no labelled row judged it"
             )
             reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
         if verdict.outcome == "undecided":
+            is_of_rows = any(check.rows_missing for check in verdict.checks)
             reasons.append(
-                f"once more rows are labelled, `outrider retrain {self.job.model} --candidate {candidate}` "
-                "asks again"
+                f"once {'more rows are labelled' if is_of_rows else 'more records came'}, "
+                f"`outrider retrain {self.job.model} --candidate {candidate}` asks again"
             )
         found = {"passed": has_passed, "undecided": verdict.outcome == "undecided"}
         self.result |= {"promoted": promotes, "reasons": reasons} | found
@@ -323,8 +376,7 @@ class Retraining:
                 return True
             for version, seen in outcomes.items():
                 suite_outcomes.keep(connection, self.job.model, version, seen, source="gate", now_us=now)
-            for _, keys in self.judged_by:
-                count_try(connection, self.job.model, keys)
+            count_try(connection, self.job.model, [key for _, keys in self.judged_by for key in keys])
             kept_as = keep_verdict(
                 connection,
                 model=self.job.model,

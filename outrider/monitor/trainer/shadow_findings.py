@@ -1,9 +1,11 @@
 """Shadow test findings: labels, flags, behavioral tests, cost, size."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions.matching import is_numeric, matches
@@ -91,14 +93,27 @@ def _told(
     }
 
 
-def _labels(connection: Connection, trial: Trial, until: int, target: str) -> DiscordantPairs:
-    """Labelled records that one of the two gets wrong.
+@dataclass(frozen=True, slots=True)
+class LabelledAnswers:
+    """Labelled records that both answered; none where answers are numbers.
+
+    ``champion`` and ``challenger`` say which answers are right.
+    """
+
+    keys: Sequence[str] = ()
+    champion: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    challenger: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+
+def labelled_answers(connection: Connection, trial: Trial, until: int, target: str) -> LabelledAnswers:
+    """Labelled records that both answered up to a block.
 
     Labels that were bought where the champion looked doubtful hold more of its errors than traffic does: of
     those asked for, only what was drawn uniformly counts.
     """
     drawn = evenly_drawn(connection, trial.model)
     truth = newest_labels(connection, trial.model, after=trial.after_seq, until=until, limit=MOST_LABELS)
+    keys: list[str] = []
     values: list[Any] = []
     answers: tuple[list[Any], list[Any]] = [], []
     for seq, labels in truth.items():
@@ -107,13 +122,20 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
             for version in (trial.champion, trial.version)
         )
         known = [key for key in labels if key in one and key in other and drawn.get(key, True)]
+        keys += known
         values += [read_typed(labels[key]) for key in known]
         answers[0].extend(one[key] for key in known)
         answers[1].extend(other[key] for key in known)
-    if is_numeric(answers[0]) or is_numeric(answers[1]):
-        return DiscordantPairs(0, 0, 0)  # near or far, but neither right nor wrong
-    old, new = (matches(each, values) for each in answers)
-    return DiscordantPairs(len(values), int((new & ~old).sum()), int((old & ~new).sum()))
+    if not keys or is_numeric(answers[0]) or is_numeric(answers[1]):
+        return LabelledAnswers()  # near or far, but neither right nor wrong
+    return LabelledAnswers(keys, *(matches(each, values) for each in answers))
+
+
+def _labels(connection: Connection, trial: Trial, until: int, target: str) -> DiscordantPairs:
+    """Labelled records that one of the two gets wrong."""
+    found = labelled_answers(connection, trial, until, target)
+    old, new = found.champion, found.challenger
+    return DiscordantPairs(len(found.keys), int((new & ~old).sum()), int((old & ~new).sum()))
 
 
 def _outputs(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
-"""Bytes of a version's weights, beside another's."""
+"""Bytes of versions' weights."""
 
 import logging
+from collections.abc import Sequence
 
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
@@ -13,24 +14,27 @@ log = logging.getLogger(__name__)
 
 
 def bytes_share(context: JobContext, model: str, version: str, champion: str) -> float | None:
-    """Ratio of a version's weight bytes to the champion's, or None.
+    """Ratio of a version's weight bytes to the champion's, or None."""
+    one, other = weight_bytes(context, model, (version, champion))
+    return one / other if one is not None and other else None
+
+
+def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> list[int | None]:
+    """Bytes of versions' weights, None where unknown.
 
     Files are compared; where a recipe changes weights once they are loaded, or they lie in a model folder,
-    both are loaded and what their parameters and buffers take is compared.
+    all are loaded and what their parameters and buffers take is compared.
     """
     try:
         with context.engine.connect() as connection:
-            both = [models.get(connection, model, each) for each in (version, champion)]
-        sources = [stored_source(context.settings, each) for each in both]
+            found = [models.get(connection, model, each) for each in versions]
+        sources = [stored_source(context.settings, each) for each in found]
         if any(source is not None and (source.recipe or source.kind == "hf") for source in sources):
-            sizes = [_held(context, each) for each in both]
-        else:
-            sizes = [None if each.weights is None else context.objects.size(each.weights) for each in both]
+            return [_held(context, each) for each in found]
+        return [None if each.weights is None else context.objects.size(each.weights) for each in found]
     except (OutriderError, OSError, RuntimeError) as error:
-        log.warning("bytes of %s@%s are not known: %s", model, version, error)
-        return None
-    one, other = sizes
-    return one / other if one is not None and other else None
+        log.warning("bytes of %s's versions %s are not known: %s", model, ", ".join(versions), error)
+        return [None] * len(versions)
 
 
 def _held(context: JobContext, found: Model) -> int | None:

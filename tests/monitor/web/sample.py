@@ -1,6 +1,7 @@
 """A small service's worth of data: digits, faulty cameras, flags, labels, two judged candidates."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -361,7 +362,9 @@ def _evidence(passed: bool) -> dict[str, Any]:
         ),
         shadow=gate.ShadowEvidence(220, 90, 80, 15, 5, 40, 44, -0.045, -0.14, 0.06),
     )
-    policy = dataclasses.asdict(gate.Policy(shadow_rows=200))
+    text = "version = 1\nshadow_rows = 200\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    policy = dataclasses.asdict(gate.Policy(shadow_rows=200, file="gate.toml", digest=digest, text=text))
     return dataclasses.asdict(evidence) | {"policy": policy, "passed": True, "undecided": False}
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from outrider.assertions.loss_bounds import Excess
-from outrider.dataops.improvement import gate, recommendation
+from outrider.dataops.improvement import gate, gate_limits, recommendation
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api import retrains
@@ -287,6 +287,15 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.ExcessFigures, Excess),
         (retrains.SliceFigures, gate.SliceEvidence),
         (retrains.GatePolicy, gate.Policy),
+        (retrains.NamedSliceFigures, gate.NamedSlice),
+        (retrains.FlagLimitFigures, gate_limits.FlagLimit),
+        (retrains.LimitsAsked, gate_limits.PolicyLimits),
+        (retrains.FlagShareFigures, gate_limits.FlagShare),
+        (retrains.WrongFigures, gate_limits.WrongMore),
+        (retrains.LiveAgreement, gate_limits.AgreementFound),
+        (retrains.TimeFigures, gate_limits.TimesFound),
+        (retrains.WeightFigures, gate_limits.BytesFound),
+        (retrains.LimitFigures, gate_limits.LimitEvidence),
         (retrains.LiveFlags, gate.ShadowEvidence),
         (retrains.FlagsAtLevel, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),

@@ -1,5 +1,6 @@
 """The behavioral matrix and its drill-down, as pages and as JSON."""
 
+import hashlib
 import re
 from html import unescape
 from io import BytesIO
@@ -141,6 +142,12 @@ def test_the_gates_page_leads_to_the_failing_cases(app: FastAPI) -> None:
     html = get(app, f"/m/{MODEL}/retrains").text
     assert f'href="{MATRIX}/2/test_digits/inv_shift"' in html
     assert "failed: robustness: inv_shift (INV, suite test_digits)" in html
+
+
+def test_the_gates_page_names_the_policy_of_a_verdict(app: FastAPI) -> None:
+    digest = hashlib.sha256(b"version = 1\nshadow_rows = 200\n").hexdigest()
+    html = get(app, f"/m/{MODEL}/retrains").text
+    assert f'policy <code title="SHA-256 {digest}">gate.toml {digest[:12]}</code>' in html
 
 
 def test_without_outcomes_the_page_says_how_to_get_some(app: FastAPI) -> None:

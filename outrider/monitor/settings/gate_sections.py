@@ -1,0 +1,153 @@
+"""Policy of the gate: ``[models.NAME.gate]``, or a file."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from .sections import Section
+
+_LOSSES = ("error", "absolute", "squared", "token_f1", "log")
+"""Those of :mod:`outrider.assertions.losses`, which loads what a section must not."""
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"a number expected, got {str(value).lower()}")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_no_truth)]
+Names = tuple[str, ...]
+
+
+class SliceSettings(Section):
+    """Slice on which a challenger must be shown to be no worse."""
+
+    name: str = Field(min_length=1, description="as verdicts call it")
+    where: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="values of attributes; without, all rows of its own held_out"
+    )
+    held_out: str | None = Field(default=None, description="dataset of its own; default the policy's")
+    max_drop: Number | None = Field(default=None, ge=0, le=1, description="default the policy's")
+
+    @model_validator(mode="after")
+    def _names_rows(self) -> "SliceSettings":
+        if not self.where and self.held_out is None:
+            raise ValueError(f"{self.name}: where or held_out expected, which say what rows it has")
+        return self
+
+
+class FlagLimitSettings(Section):
+    """Most live records that an assertion may flag with the challenger."""
+
+    assertion: str
+    max_share: Number = Field(gt=0, lt=1, description="of the live records that both were judged on")
+
+
+class LatencyLimitSettings(Section):
+    """Objectives for the challenger's time per record."""
+
+    p99_ms: Number | None = Field(
+        default=None, gt=0, le=3.6e6, description="within which 99 % of the live records are answered"
+    )
+    max_ratio: Number | None = Field(
+        default=None, gt=0, le=1000, description="of its time to the champion's on the same rows, in turn"
+    )
+
+
+class MemoryLimitSettings(Section):
+    """Objectives for the bytes of the challenger's weights."""
+
+    max_mb: Number | None = Field(default=None, gt=0, le=1e9, description="millions of bytes")
+    max_ratio: Number | None = Field(default=None, gt=0, le=1e6, description="of its bytes to the champion's")
+
+
+class GateSettings(Section):
+    """Conditions for a challenger to become champion."""
+
+    policy: str | None = Field(
+        default=None, description="TOML file with the other keys of this table, which then stay away"
+    )
+    held_out: str | None = Field(default=None, description="dataset on which it may not be worse")
+    max_drop: Number = Field(default=0.02, ge=0, le=1, description="loss beyond the champion's allowed on it")
+    min_gain: Number = Field(default=0.0, ge=-1, le=1, description="needed gain on held-out flagged rows")
+    loss: str = Field(
+        default="auto",
+        description="error, absolute, squared, token_f1, log, file.py:callable, or auto by the target",
+    )
+    scores: str | None = Field(default=None, description="output with the probabilities, for log")
+    scorer_deadline_s: Number = Field(default=60.0, gt=0, description="for a loss of one's own")
+    requires: tuple[Literal["labels", "suites", "shadow"], ...] = Field(
+        default=("labels",), description="evidence without which nothing is promoted"
+    )
+    suites: Names = Field(default=(), description="suites of which a test must have been judged")
+    tests: Names = Field(default=(), description="behavioral tests that must have been judged")
+    shadow_rows: int = Field(default=0, ge=0, description="live rows judged before the verdict")
+    shadow_timeout_s: Number = Field(default=30.0, gt=0)
+    agreement: Literal["same", "close", "not worse"] | None = Field(
+        default=None, description="what its answers to live records must be shown to be to the champion's"
+    )
+    auto_promote: bool = True
+    slices: tuple[SliceSettings, ...] = ()
+    flags: tuple[FlagLimitSettings, ...] = ()
+    latency: LatencyLimitSettings = LatencyLimitSettings()
+    memory: MemoryLimitSettings = MemoryLimitSettings()
+
+    @property
+    def judging(self) -> Names:
+        """References of all datasets that candidates are judged on."""
+        named = (self.held_out, *(one.held_out for one in self.slices))
+        return tuple(dict.fromkeys(one for one in named if one))
+
+    @field_validator("loss")
+    @classmethod
+    def _known_loss(cls, loss: str) -> str:
+        known = ("auto", *_LOSSES)
+        if loss not in known and not re.fullmatch(r".+\.py:\w+", loss):
+            raise ValueError(f"one of {', '.join(known)}, or file.py:callable, expected, got {loss!r}")
+        return loss
+
+    @field_validator("policy")
+    @classmethod
+    def _is_toml(cls, policy: str | None) -> str | None:
+        if policy is not None and not policy.endswith(".toml"):
+            raise ValueError(f"a file NAME.toml expected, got {policy!r}")
+        return policy
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "GateSettings":
+        beside = sorted(self.model_fields_set - {"policy"})
+        if self.policy is not None and beside:
+            raise ValueError(
+                f"policy and {', '.join(beside)} exclude each other: with a file, all of the policy stands "
+                f"in it; move {'them' if len(beside) > 1 else 'it'} to {self.policy}"
+            )
+        live = {"agreement": self.agreement, "flags": self.flags, "latency.p99_ms": self.latency.p99_ms}
+        of_live = [key for key, value in live.items() if value]
+        if of_live and not self.shadow_rows:
+            raise ValueError(f"{', '.join(of_live)}: set shadow_rows, without live records nothing passes")
+        names = [one.name for one in self.slices]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"slices: a name for each expected, got {', '.join(twice)} twice")
+        for one in self.slices:
+            if one.held_out is None and self.held_out is None:
+                raise ValueError(f"slices: {one.name} needs held_out, of its own or of the policy")
+        limited = [one.assertion for one in self.flags]
+        if len(set(limited)) < len(limited):
+            raise ValueError("flags: one limit for each assertion expected")
+        return self
+
+
+class FrozenPolicy(GateSettings):
+    """Policy with its origin, kept for all of a candidate's judging."""
+
+    file: str = ""
+    """Name of the file; empty where the configuration holds the policy itself."""
+    digest: str = ""
+    """SHA-256 of ``text``, in hex."""
+    text: str = ""
+    """The file; JSON of the keys without one."""
+    fault: str = ""
+    """Why the file is none, with its line; then it refuses."""

@@ -104,18 +104,26 @@ def _token_loss(answer: str | None, label: str | None) -> float:
 
 
 def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:
-    shares = _probabilities(answers)
-    if shares.ndim != 2 or shares.shape[1] != len(classes):
-        raise ValueError(f"probabilities of shape (rows, {len(classes)}) expected, got {shares.shape}")
+    shares = probabilities(answers, classes)
     places = class_numbers(labels, classes)
     chosen = shares[np.arange(len(places)), places]
     found = -np.log(np.clip(np.where(np.isfinite(chosen), chosen, 0.0), _LEAST, 1.0))
     return np.where(places < 0, np.nan, found)
 
 
-def _probabilities(answers: ArrayLike | pa.Array) -> Floats:
+def probabilities(answers: ArrayLike | pa.Array, classes: Classes) -> Floats:
+    """Probabilities by class, shape (rows, classes).
+
+    Raises
+    ------
+    ValueError
+        If answers have no probability for each class.
+    """
     values: Sequence[Any] = _values(answers)
     try:
-        return np.array(values, dtype=np.float64)
+        shares = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        return np.empty((len(values), 0))
+        shares = np.empty((len(values), 0))
+    if shares.ndim != 2 or shares.shape[1] != len(classes):
+        raise ValueError(f"probabilities of shape (rows, {len(classes)}) expected, got {shares.shape}")
+    return shares

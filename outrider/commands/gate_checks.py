@@ -36,8 +36,8 @@ def gate_problems(
         return
     if policy.loss.endswith(".py") or ":" in policy.loss:
         yield from callable_problems(settings, "gate.loss", policy.loss)
-    if policy.loss == "log" and not model.classes:
-        yield "gate.loss: log needs the classes whose probabilities the model tells; declare classes"
+    if policy.loss in ("log", "average_precision") and not model.classes:
+        yield f"gate.loss: {policy.loss} needs the classes of the model's probabilities; declare classes"
     yield from _unknown(policy, assertions, list(tests))
     yield from _never_there(model)
 

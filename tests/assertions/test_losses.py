@@ -3,6 +3,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from outrider.assertions.losses import LOSSES, loss_of_target, losses
+from outrider.assertions.set_figures import SET_FIGURES
 from outrider.monitor.settings.gate_sections import GateSettings
 
 
@@ -45,6 +46,6 @@ def test_losses_of_numbers_and_classes() -> None:
 
 
 def test_settings_know_the_losses() -> None:
-    assert [GateSettings(loss=loss).loss for loss in ("auto", *LOSSES, "own.py:mine")]
+    assert [GateSettings(loss=loss).loss for loss in ("auto", *LOSSES, *SET_FIGURES, "own.py:mine")]
     with pytest.raises(ValueError, match=r"one of auto, error, absolute, squared, token_f1, log"):
         GateSettings(loss="mae")

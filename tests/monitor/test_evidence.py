@@ -112,6 +112,38 @@ def test_answers_that_are_no_number_refuse_the_candidate_and_leave_rows_out_of_t
     assert pair.fault == "the candidate has no output 'price'; it has 'cost'"
 
 
+@pytest.mark.parametrize("loss", ["macro_f1", "average_precision"])
+def test_figures_of_all_rows_are_held_against_the_champions(loss: str) -> None:
+    rng = np.random.default_rng(1)
+    labels = rng.choice(3, 1_500, p=[0.6, 0.3, 0.1])
+    sure = np.eye(3)[labels] * 0.6 + rng.random((1_500, 3)) * 0.4
+    blind = rng.random((1_500, 3))
+    columns = {"id": [f"r{row}" for row in range(1_500)], "label.label": labels}
+    batch = Batch.from_columns(columns, model="m")
+    scoring = AnswerScoring(loss, classes=(0, 1, 2), scores="probs")
+
+    def model(probs: Any) -> Any:
+        return lambda _: {"label": probs.argmax(axis=1), "probs": probs}
+
+    worse = paired_evidence("held", batch, model(sure), model(blind), scoring=scoring)
+    assert worse.loss.startswith("1 - ")
+    assert not worse.is_relative
+    assert worse.champion_loss < 0.05 < worse.excess.low
+    same = paired_evidence("held", batch, model(sure), model(sure), scoring=scoring)
+    assert same.excess.value == 0.0 < same.excess.high < 0.05
+    one = Batch.from_columns({"id": ["a"], "label.label": [1]}, model="m")
+    assert paired_evidence("held", one, model(sure[:1]), model(sure[:1]), scoring=scoring).excess.high == 1.0
+    lost = np.where(rng.random((1_500, 3)) < 0.01, np.nan, sure)
+    found = paired_evidence(
+        "held", batch, model(sure), lambda _: {"label": labels, "probs": lost}, scoring=scoring
+    )
+    assert bool(found.fault) == (loss == "average_precision")
+    without = AnswerScoring(loss, scores="nothing")
+    assert bool(paired_evidence("held", batch, model(sure), model(sure), scoring=without).fault) == bool(
+        found.fault
+    )
+
+
 def test_rows_of_few_entities_decide_less_than_as_many_of_their_own() -> None:
     def outcome(entities: int | None) -> str:
         batch = prices(2000, entities=entities)

@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from .sections import Section
 
-_LOSSES = ("error", "absolute", "squared", "token_f1", "log")
-"""Those of :mod:`outrider.assertions.losses`, which loads what a section must not."""
+_LOSSES = ("error", "absolute", "squared", "token_f1", "log", "macro_f1", "average_precision")
+"""Those of :mod:`outrider.assertions.losses` and ``set_figures``, which load what a section must not."""
 
 
 def _no_truth(value: Any) -> Any:
@@ -74,9 +74,12 @@ class GateSettings(Section):
     min_gain: Number = Field(default=0.0, ge=-1, le=1, description="needed gain on held-out flagged rows")
     loss: str = Field(
         default="auto",
-        description="error, absolute, squared, token_f1, log, file.py:callable, or auto by the target",
+        description="error, absolute, squared, token_f1, log, macro_f1, average_precision, file.py:callable, "
+        "or auto by the target",
     )
-    scores: str | None = Field(default=None, description="output with the probabilities, for log")
+    scores: str | None = Field(
+        default=None, description="output with the probabilities, for log and average_precision"
+    )
     scorer_deadline_s: Number = Field(default=60.0, gt=0, description="for a loss of one's own")
     requires: tuple[Literal["labels", "suites", "shadow"], ...] = Field(
         default=("labels",), description="evidence without which nothing is promoted"

@@ -1,6 +1,5 @@
 """Candidate's evidence for the gate: suites, held-out and fresh rows, traffic."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.assertions.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.loss_bounds import Excess
 from outrider.assertions.quality import Asked as AskedLabel
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
@@ -170,30 +169,28 @@ def paired_evidence(
         scores = scoring.of(batch, champion(batch), candidate(batch), pause=pause)
     except LossFault as fault:
         return replace(found, fault=str(fault))
-    old, new = scores.champion, scores.candidate
-    known = np.isfinite(old)
+    known, names = scores.known, batch.column("entity")
     found = replace(found, loss=scores.title, left_out=int((~known).sum()))
-    if lost := int(np.isinf(new[known]).sum()):
+    if lost := scores.unanswered:
         return replace(found, fault=f"the candidate's answer to {lost} rows is no number: {scores.title}")
-    bound = excess if scores.is_bounded else relative_excess
-    names = batch.column("entity")
-    beyond = bound(old[known], new[known], entities=names[known], error=error)
+    beyond = scores.excess(known, names, error)
     if parts > 1:
-        low = bound(old[known], new[known], entities=names[known], error=error / parts).low
-        beyond = replace(beyond, low=low)
-    mean = float(old[known].mean()) if known.any() else 0.0
+        beyond = replace(beyond, low=scores.excess(known, names, error / parts).low)
     largest = _slices(slices, known)
-    apart = [
-        SliceEvidence(part, bound(old[rows], new[rows], entities=names[rows], error=error / len(largest)))
-        for part, rows in largest.items()
-    ]
-    if scores.loss == "squared":
-        mean, beyond = math.sqrt(mean), _of_roots(beyond)
-        apart = [replace(one, excess=_of_roots(one.excess)) for one in apart]
-    found = replace(found, champion_loss=mean, excess=beyond, is_relative=not scores.is_bounded, slices=apart)
+    found = replace(
+        found,
+        champion_loss=scores.champion_loss(known),
+        excess=beyond,
+        is_relative=not scores.is_bounded,
+        slices=[
+            SliceEvidence(part, scores.excess(rows, names, error / len(largest)))
+            for part, rows in largest.items()
+        ],
+    )
     if scores.loss != "error":
         return found
-    shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in (old, new)]
+    both = scores.champion, scores.candidate
+    shares = [_weighted_share(batch, losses == 0.0, weights or {}) for losses in both]
     return replace(found, champion_share=shares[0], candidate_share=shares[1])
 
 
@@ -204,12 +201,6 @@ def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str,
     names = np.array(slices, dtype=object)
     sizes = Counter(name for name in names[known].tolist() if name is not None)
     return {name: known & (names == name) for name, _ in sizes.most_common(MOST_SLICES)}
-
-
-def _of_roots(found: Excess) -> Excess:
-    """Excess of the roots of two means."""
-    value, low, high = (math.sqrt(1.0 + share) - 1.0 for share in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
 
 
 def _weighted_share(

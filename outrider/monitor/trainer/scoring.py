@@ -1,9 +1,10 @@
 """Losses of champion and candidate as the policy declares them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,17 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import from_values
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, loss_of_target, losses
+from outrider.assertions.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.losses import BOUNDED, LOSSES, Loss, loss_of_target, losses, probabilities
+from outrider.assertions.matching import class_numbers
+from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
 from outrider.errors import OutriderError, ValidationRefused
 
 from .checks_process import scored
 
+Rows: TypeAlias = NDArray[np.bool_]
 TITLES: Mapping[str, str] = {
     "error": "error rate",
     "absolute": "mean absolute error",
     "squared": "root mean squared error",
     "token_f1": "1 - token F1",
     "log": "log-loss",
+    "macro_f1": "1 - macro-F1",
+    "average_precision": "1 - average precision",
 }
 
 
@@ -47,6 +54,74 @@ class RowLosses:
         """True where losses lie between 0 and 1."""
         return self.loss in BOUNDED
 
+    @property
+    def known(self) -> Rows:
+        """Rows whose label and champion's answer can be judged."""
+        return np.isfinite(self.champion)
+
+    @property
+    def unanswered(self) -> int:
+        """Known rows to which the candidate's answer cannot be judged."""
+        return int(np.isinf(self.candidate[self.known]).sum())
+
+    def champion_loss(self, rows: Rows) -> float:
+        """Champion's loss on some rows."""
+        mean = float(self.champion[rows].mean()) if rows.any() else 0.0
+        return math.sqrt(mean) if self.loss == "squared" else mean
+
+    def excess(self, rows: Rows, entities: NDArray[Any], error: float) -> Excess:
+        """Candidate's loss beyond the champion's on some rows."""
+        bound = excess if self.is_bounded else relative_excess
+        found = bound(self.champion[rows], self.candidate[rows], entities=entities[rows], error=error)
+        return _of_roots(found) if self.loss == "squared" else found
+
+
+@dataclass(frozen=True, slots=True)
+class SetAnswers:
+    """Answers of both, judged by a figure of all rows."""
+
+    loss: SetFigure
+    champion: NDArray[Any]
+    candidate: NDArray[Any]
+    """Class numbers, or scores of the classes, as of :func:`~outrider.assertions.set_figures.set_excess`."""
+    labels: NDArray[np.intp]
+    classes: int
+    is_bounded: bool = True
+
+    @property
+    def title(self) -> str:
+        """Name of the loss, which is 1 less the figure."""
+        return TITLES[self.loss]
+
+    @property
+    def known(self) -> Rows:
+        """Rows with a known class and a judgeable answer of the champion."""
+        return (self.labels >= 0) & _is_finite(self.champion)
+
+    @property
+    def unanswered(self) -> int:
+        """Known rows to which the candidate's scores are no numbers."""
+        return int((~_is_finite(self.candidate[self.known])).sum())
+
+    def champion_loss(self, rows: Rows) -> float:
+        """Champion's loss on some rows."""
+        said, labels = self.champion[rows], self.labels[rows]
+        if self.loss == "macro_f1":
+            return 1.0 - macro_f1(said, labels, self.classes)
+        return 1.0 - average_precision(said, labels)
+
+    def excess(self, rows: Rows, entities: NDArray[Any], error: float) -> Excess:
+        """Candidate's loss beyond the champion's on some rows."""
+        return set_excess(
+            self.loss,
+            self.champion[rows],
+            self.candidate[rows],
+            self.labels[rows],
+            classes=self.classes,
+            entities=entities[rows],
+            error=error,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerScoring:
@@ -55,9 +130,10 @@ class AnswerScoring:
     Attributes
     ----------
     loss
-        One of :data:`~outrider.assertions.losses.LOSSES`, ``auto``, or ``file.py:callable`` in ``folder``.
+        One of :data:`~outrider.assertions.losses.LOSSES` or
+        :data:`~outrider.assertions.set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable`` in ``folder``.
     scores
-        Output that holds the probabilities of the classes, for ``log``.
+        Output that holds the probabilities of the classes, for ``log`` and ``average_precision``.
     """
 
     loss: str = "auto"
@@ -74,7 +150,7 @@ class AnswerScoring:
         candidate: Mapping[str, Any],
         *,
         pause: Callable[[], None] = lambda: None,
-    ) -> RowLosses:
+    ) -> RowLosses | SetAnswers:
         """Losses of two models' outputs.
 
         Raises
@@ -83,26 +159,46 @@ class AnswerScoring:
             If an output is missing, or the user's scorer gives no losses.
         """
         labels, output = batch.arrow(f"label.{self.target}"), self.target
-        if self.loss == "log":
+        if self.loss in ("log", "average_precision"):
             output = self.scores or self.target
         said = [_output(one, output, who) for one, who in ((champion, "champion"), (candidate, "candidate"))]
         try:
-            if self.loss != "auto" and self.loss not in LOSSES:
+            if self.loss not in ("auto", *LOSSES, *SET_FIGURES):
                 columns = {"label": labels, "champion": said[0], "candidate": said[1]}
                 table = pa.table({name: _column(values) for name, values in columns.items()})
                 both = scored(self.loss, self.folder, table, deadline_s=self.deadline_s, pause=pause)
                 return RowLosses(self.loss, both[0], both[1])
+            if self.loss in SET_FIGURES:
+                return self._as_set(self.loss, labels, said)
             loss = self._loss(labels, said)
             old, new = (losses(loss, answers, labels, classes=self.classes) for answers in said)
         except (ValidationRefused, ValueError) as error:
             raise LossFault(f"gate.loss = {self.loss!r}: {error}") from error
         return RowLosses(loss, old, new)
 
+    def _as_set(self, figure: SetFigure, labels: pa.Array, said: Sequence[Any]) -> SetAnswers:
+        named = {value for value in labels.to_pylist() if value is not None}
+        classes = self.classes or sorted(named, key=str)
+        truth = class_numbers(labels, classes)
+        read: Callable[[Any, Any], NDArray[Any]] = class_numbers if figure == "macro_f1" else probabilities
+        old, new = (read(answers, classes) for answers in said)
+        return SetAnswers(figure, old, new, truth, len(classes))
+
     def _loss(self, labels: pa.Array, said: Sequence[Any]) -> Loss:
         if self.loss in LOSSES:
             return self.loss
         kinds = {loss_of_target(labels, answers, self.classes) for answers in said}
         return "absolute" if "absolute" in kinds else "error"
+
+
+def _is_finite(answers: NDArray[Any]) -> Rows:
+    return np.asarray(np.isfinite(answers).all(axis=tuple(range(1, answers.ndim))))
+
+
+def _of_roots(found: Excess) -> Excess:
+    """Excess of the roots of two means."""
+    value, low, high = (math.sqrt(1.0 + share) - 1.0 for share in (found.value, found.low, found.high))
+    return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
 
 
 def _output(outputs: Mapping[str, Any], name: str, who: str) -> Any:

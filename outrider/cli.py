@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "report": "Show a model in one place: challengers beside the champion, flags, suites.",
     "retrain": "Fine-tune a challenger and run the promotion gate.",
     "gate": "Show the verdicts of the promotion gate.",
+    "watch": "Show the watch over a new champion beside the former one.",
     "promote": "Make a version the champion.",
     "rollback": "Make a former champion champion again.",
     "history": "Show changes of the champion with actor and reason.",

@@ -238,7 +238,7 @@ DECLARED = {
     "assertions.md": {"70 %": "split", "30 %": "split"},
     "configuration.md": {"80 %": "limit"},
     "demo.md": {"5 %": "setup", "45 %": "setup", "30 %": "criterion"},
-    "gate.md": {"5 %": "level", "2 %": "setup"},
+    "gate.md": {"5 %": "level", "2 %": "setup", "85 %": "setup", "90 %": "setup", "1 %": "criterion"},
     "gpu.md": {"10 %": "target"},
     "live-tests.md": {
         "5 %": "tolerance", "7.5 %": "simulated rate", "10 %": "simulated rate", "20 %": "simulated rate",

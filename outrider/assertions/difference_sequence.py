@@ -158,7 +158,9 @@ class DifferenceSequence:
         return counts.reshape(-1, len(VALUES)), weights_of(classes)
 
 
-def mean_bounds(values: Floats, stake: Floats, confidence: float = 0.95) -> tuple[float, float]:
+def mean_bounds(
+    values: Floats, stake: Floats, confidence: float = 0.95, *, bets: Floats = UNIT_BETS
+) -> tuple[float, float]:
     """Bounds of the mean of values in [-1, 1].
 
     They hold at all times together, as those of :meth:`DifferenceSequence.interval` of records of weight 1;
@@ -168,6 +170,8 @@ def mean_bounds(values: Floats, stake: Floats, confidence: float = 0.95) -> tupl
     ----------
     stake
         Share of each bet that is set on a value, in [0, 1], chosen before it is seen, shape (n,).
+    bets
+        Of those of ``UNIT_BETS``: a few near mean by variance prove a mean of that size with fewer values.
 
     Raises
     ------
@@ -190,7 +194,7 @@ def mean_bounds(values: Floats, stake: Floats, confidence: float = 0.95) -> tupl
     if not stake.any():
         return -1.0, 1.0
     (values, stake), counts = np.unique(np.stack([values, stake]), axis=1, return_counts=True)
-    cells = counts.astype(np.float64), stake, stake[:, None] * UNIT_BETS
+    cells = counts.astype(np.float64), stake, stake[:, None] * bets
     return _lower(values, *cells, confidence, -1.0), -_lower(-values, *cells, confidence, -1.0)
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from outrider.dataops.models.registry import Model
     from outrider.monitor.settings.config import Settings
 
-IN_USE = ("champion", "challenger")
-
 
 def trunk_facts(path: Path) -> dict[str, str]:
     """Line of facts per champion and challenger with a base version.
@@ -32,11 +30,12 @@ def trunk_facts(path: Path) -> dict[str, str]:
 def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str, str]]:
     from outrider.dataops.model_kinds.shares import shared_bytes
     from outrider.dataops.model_kinds.source import Source
+    from outrider.dataops.models.registry import IN_SERVICE
 
     known = {found.id: found for found in versions}
     for found in versions:
         base = Source.from_json(found.source).adapted_from if found.source else None
-        if found.status not in IN_USE or base is None:
+        if found.status not in IN_SERVICE or base is None:
             continue
         own, others = _weights(settings, found), _weights(settings, known[base]) if base in known else None
         if own is None or others is None:

@@ -109,6 +109,15 @@ ALERTS: tuple[Alert, ...] = (
         "Its flags stand on the assertion's page: mute it there, or resolve it.",
     ),
     Alert(
+        "OutriderVersionMismatch",
+        "outrider_version_mismatch_ratio > 0.01",
+        "10m",
+        "warning",
+        "{{ $value | humanizePercentage }} of the records of {{ $labels.model }} state another version",
+        "Production runs another version than the champion: its incident names them. Roll the champion out, "
+        "or promote the version that runs.",
+    ),
+    Alert(
         "OutriderLiveTestFails",
         "outrider_live_test_alarm == 1",
         "0m",

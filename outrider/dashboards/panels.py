@@ -462,6 +462,19 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
+                "Records of another version",
+                "Share of the last ten minutes that states another version than the champion's.",
+                ((f"max by (model) (outrider_version_mismatch_ratio{{{MODEL}}})", "{{model}}"),),
+                unit="percentunit",
+                width=6,
+            ),
+            Panel(
+                "Watches over champions",
+                "That ended, by outcome.",
+                ((grouped("sum", "model, outcome", "outrider_watches_total"), "{{model}} {{outcome}}"),),
+                width=6,
+            ),
+            Panel(
                 "Retrain time by stage",
                 "Mean of all jobs.",
                 (

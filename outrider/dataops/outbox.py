@@ -23,6 +23,7 @@ EVENTS = (
     "gate.waiting",
     "model.promoted",
     "model.rolled_back",
+    "rollback.proposed",
     "incident.opened",
     "incident.resolved",
     "shadow.ended",

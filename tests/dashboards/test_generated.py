@@ -149,6 +149,12 @@ CASES = {
             'outrider_incidents_open{model="m",level="warning"}': "1x60",
         },
     ),
+    "OutriderVersionMismatch": Case(
+        {'outrider_version_mismatch_ratio{model="m"}': "0x3 0.3x20"},
+        "16m",
+        {"model": "m"},
+        {'outrider_version_mismatch_ratio{model="m"}': "0x10 1x8 0x10 0.005x60"},
+    ),
     "OutriderLiveTestFails": Case(
         {'outrider_live_test_alarm{model="m",test="t"}': "0x3 1x10"},
         "8m",

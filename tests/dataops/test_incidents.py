@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, text
 from outrider.dataops.flags import incidents, stored_incidents
 from outrider.dataops.flags.incidents import Figures, IncidentBook, IncidentRule, is_onset
 from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
+from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
@@ -288,3 +289,140 @@ def test_a_new_process_goes_on_where_the_old_one_ended(engine: Engine) -> None:
     with engine.connect() as connection:
         assert not second.book.is_due(connection, now_us=second.now_us)
         assert second.book.is_due(connection, now_us=second.now_us + 301_000_000)
+
+
+# ---- another version than the champion's ---------------------------------------------------------------
+
+
+class Versions(Traffic):
+    """Minutes of records by the version that they state; version 2 is champion."""
+
+    def __init__(self, engine: Engine, changed_us: int = START_US) -> None:
+        super().__init__(engine)
+        self.named: set[str] = set()
+        self.point("2", changed_us)
+
+    def point(self, version: str, at_us: int) -> None:
+        with write(self.engine) as connection:
+            connection.execute(text("UPDATE model_version SET status = 'retired'"))
+            connection.execute(
+                text(
+                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+                    " VALUES ('m', :v, 'champion', '', 0, :at, '')"
+                    " ON CONFLICT DO UPDATE SET status = 'champion', changed_us = :at"
+                ),
+                {"v": version, "at": at_us},
+            )
+
+    def state(self, **counts: int) -> None:
+        """One more minute; ``v1=5`` are five records of version 1, ``none`` say none."""
+        self.seq += 1
+        self.now_us += 60_000_000
+        effects = Effects(
+            "m", "champion", self.seq, received_us=self.now_us, received={self.seq: self.now_us}
+        )
+        versions = [name for name, n in counts.items() for _ in range(n)]
+        for row, name in enumerate(versions):
+            version = None if name == "none" else name.removeprefix("v")
+            key = f"r{self.seq}-{row}"
+            append(effects.records, ("m", key, self.seq, row, 0, row, version, None, "a", "0", 1.0, False))
+        with write(self.engine) as connection:
+            found = count_flags(connection, effects, FlagBudget())
+            apply(connection, effects)
+            count_versions(connection, effects, self.named)
+            self.book.follow(connection, found, now_us=self.now_us)
+
+    def found(self) -> list[tuple[str, str, str]]:
+        rows = [row for row in self.incidents() if row.kind == incidents.VERSION]
+        return [(row.status, row.assertion, row.note) for row in sorted(rows, key=lambda row: row.opened_us)]
+
+
+def test_another_version_for_ten_minutes_is_one_incident_and_passes(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for _ in range(10):
+        traffic.state(v1=30, v2=70, none=5)
+        assert traffic.found() == []
+    traffic.state(v1=30, v2=70)
+    note = "of 1000 records that state a version 30.0% version 1; version 2 is champion"
+    assert traffic.found() == [("open", "version mismatch", note)]
+    for _ in range(3):
+        traffic.state(v1=30, v2=70)
+    assert len(traffic.found()) == 1
+    for _ in range(10):
+        traffic.state(v2=70)
+    assert traffic.found() == [("resolved", "version mismatch", f"{note}; records state version 2")]
+    opened = [data for event, data in traffic.told() if event == "incident.opened"]
+    assert opened[0]["versions"] == {"1": 300, "2": 700}
+
+
+def test_ten_minutes_count_from_the_change_of_the_champion(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for _ in range(20):
+        traffic.state(v2=100)
+    traffic.point("3", traffic.now_us)  # and takes nine minutes to roll out
+    for _ in range(9):
+        traffic.state(v2=100)
+    for _ in range(20):
+        traffic.state(v3=100)
+    assert traffic.found() == []
+
+
+def test_another_promotion_ends_it_and_the_time_begins_anew(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for _ in range(12):
+        traffic.state(v1=100)
+    assert [status for status, *_ in traffic.found()] == ["open"]
+    traffic.point("1", traffic.now_us)
+    traffic.state(v1=100)
+    assert traffic.found()[0][0] == "resolved"
+    assert traffic.found()[0][2].endswith("version 1 became champion")
+
+
+def test_what_a_client_held_back_and_a_trace_of_another_version_are_none(engine: Engine) -> None:
+    traffic = Versions(engine)
+    traffic.state(v2=100)
+    traffic.state(v1=5000)  # an hour of records of before, at once
+    for _ in range(25):
+        traffic.state(v1=1, v2=1000)
+    assert traffic.found() == []
+
+
+def test_sparse_records_are_seen_and_records_without_a_version_are_not(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for minute in range(15):
+        traffic.state(**({"v1": 1} if minute % 5 == 0 else {"none": 3}))
+    assert [status for status, *_ in traffic.found()] == ["open"]
+    quiet = Versions(engine, changed_us=traffic.now_us)
+    quiet.seq, quiet.now_us = traffic.seq, traffic.now_us
+    for _ in range(15):
+        quiet.state(none=10)
+    assert [status for status, *_ in quiet.found()] == ["resolved"]
+
+
+def test_invented_versions_are_counted_as_one(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for minute in range(12):
+        traffic.state(**{f"v{minute}-{n}": 1 for n in range(200)})
+    with engine.connect() as connection:
+        kept = connection.execute(text("SELECT count(DISTINCT version) FROM version_count")).scalar()
+    assert kept == 21
+    assert "(others)" in traffic.found()[0][2]
+
+
+def test_a_champion_from_a_clock_that_was_ahead_hides_nothing(engine: Engine) -> None:
+    traffic = Versions(engine, changed_us=START_US + 86_400_000_000)
+    for _ in range(12):
+        traffic.state(v1=10)
+    assert [status for status, *_ in traffic.found()] == ["open"]
+    traffic.quiet(400)
+    traffic.quiet(700)
+    assert [status for status, *_ in traffic.found()] == ["resolved"]
+
+
+def test_counts_of_versions_are_kept_for_an_hour(engine: Engine) -> None:
+    traffic = Versions(engine)
+    for _ in range(70):
+        traffic.state(v2=1)
+    with engine.connect() as connection:
+        kept = connection.execute(text("SELECT count(*) FROM version_count")).scalar()
+    assert kept == 61

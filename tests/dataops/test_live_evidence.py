@@ -19,8 +19,9 @@ from benchmarks.improvement.live_evidence import (
 from outrider.assertions.bets import UNIT_BETS
 from outrider.assertions.difference_sequence import DifferenceSequence, mean_bounds
 from outrider.dataops.flags.shadow_flags import CommonRecords
+from outrider.dataops.improvement.entity_hours import LEAST_STAKE
 from outrider.dataops.improvement.gate import ShadowEvidence, judge_shadow
-from outrider.dataops.improvement.live_evidence import LEAST_STAKE, live_evidence
+from outrider.dataops.improvement.live_evidence import live_evidence
 from outrider.dataops.ledger.flag_marks import JUDGED, LEVEL_BITS
 from tests.soak import examples
 

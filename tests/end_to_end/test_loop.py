@@ -27,7 +27,7 @@ def test_a_trainer_killed_while_it_trains_ends_in_one_verdict_and_one_dataset_ve
         "sign-heldout@1",
         "sign-train@1",
     ]
-    assert versions(loop) == {"1": "retired", "2": "champion"}
+    assert versions(loop) == {"1": "former", "2": "champion"}
 
 
 def test_the_dataset_version_holds_exactly_the_flagged_and_labelled_records(loop: Loop) -> None:

@@ -38,6 +38,7 @@ from tests.monitor.test_trainer import (
     registered_twin,
     run,
 )
+from tests.monitor.test_watches import served, share
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
 EVERYTHING = (WebhookTarget("http://receiver.example", EVENTS),)
@@ -118,6 +119,12 @@ def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, 
         clock[0] += 61_000_000
         watch.look()
         found |= payloads(made.engine)
+    with served(tmp_path / "watch") as watched:
+        watched.promote("2")
+        for seed in range(6):
+            watched.serve(share(0.3, seed=seed))
+            watched.watch.look()
+        found["rollback.proposed"] = payloads(watched.bench.engine)["rollback.proposed"]
     page = documented()
     assert set(found) == set(EVENTS) == set(page)
     for event, (example, fields) in page.items():

@@ -22,7 +22,7 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.erased import ErasedVersions, erase_rows
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
-from outrider.dataops.improvement import jobs, suite_outcomes
+from outrider.dataops.improvement import jobs, suite_outcomes, watches
 from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import list_verdicts
@@ -218,6 +218,8 @@ def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(cont
         assert champion is not None
         assert (champion.version, champion.replaced) == ("3", "1")
         assert models.get(connection, "sign", "2").status == "refused"
+        assert models.get(connection, "sign", "1").status == "former"
+        assert [(row.version, row.former) for row in watches.running(connection)] == [("3", "1")]
         version = datasets.get(connection, "sign-flagged")
         rows = datasets.provenance(connection, version)
         verdicts = connection.execute(
@@ -308,6 +310,21 @@ def test_a_challenger_that_is_there_already_is_put_before_the_gate_and_nothing_i
         assert (job.status, found.status) == ("done", "challenger"), job.result
         assert "live traffic has not judged it" in job.result["reasons"][-1]
         assert "retrain.requested" not in events(context)
+
+
+def test_what_a_watch_rolled_back_is_never_promoted_by_itself(context: JobContext) -> None:
+    imported(context)
+    flagged_and_labelled(context)
+    with write(context.engine) as connection:
+        row = {"model": "sign", "version": "2", "began_us": 1, "former": "1", "after_seq": 0, "records": 9}
+        row |= {"ended_us": 2, "outcome": "rolled_back", "findings": {"by": "watch"}}
+        connection.execute(insert(tables.table_of(improvement_tables.Watch)).values(row))
+    add_job(context)
+    job = run(context)
+    assert (job.result["candidate"], job.result["passed"], job.result["promoted"]) == ("2", True, False)
+    assert job.result["reasons"][-1] == (
+        "a watch rolled it back before; `outrider promote sign 2` promotes it"
+    )
 
 
 def registered_twin(context: JobContext) -> None:

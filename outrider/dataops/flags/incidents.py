@@ -12,6 +12,8 @@ that a sender invents, are one more incident together.
 
 Clocks have incidents too: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
+
+One more tells of records that state another version than the champion's; see `version_mismatch`.
 """
 
 from collections import Counter as Tally
@@ -29,12 +31,14 @@ from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, tabl
 from .live_rates import Alarm, LiveRateView, proof
 from .rate_limit import MINUTE_US, NewFlags, minute_of
 from .stored_incidents import IncidentRow, resolve
+from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versions, stated_versions
 
 CHAMPION = "champion"
 LIVE = "live_test"
 FLOOD = "flood"
 EVENT_TIME = "event_time"
 CLOCK = "clock"
+VERSION = "version_mismatch"
 _CLOCK_ID = "inc_clock_"
 _HOUR_US = 3_600_000_000
 MOST_FOLDED, MOST_LOOKED = 100, 500
@@ -125,6 +129,8 @@ class IncidentBook:
     steps: Callable[[], Sequence[Step]] = lambda: ()
     """Every step of the service's clock that the journal knows."""
     _usual: dict[tuple[str, str, int], Figures] = field(default_factory=dict)
+    _versions_us: int = -1
+    """Minute in which stated versions were last looked at."""
 
     def follow(
         self,
@@ -157,6 +163,9 @@ class IncidentBook:
         rows = connection.execute(self._unresolved()).all()
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
         self._follow_clocks(connection, rows, ahead, now_us, seq)
+        if minute_of(now_us) != self._versions_us:
+            self._versions_us = minute_of(now_us)
+            self._follow_versions(connection, [row for row in rows if row.kind == VERSION], now_us)
         onsets = _Onsets(self._recent(connection, groups, now_us))
         unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
         quiet = self._follow_flags(connection, groups, unresolved, onsets, now_us)
@@ -214,6 +223,8 @@ class IncidentBook:
             if row.kind == LIVE
             else self._is_steady(row, now_us, seq)
             if row.kind == CLOCK
+            else minute_of(now_us) != self._versions_us
+            if row.kind == VERSION
             else self._is_over(row, now_us)
             for row in rows
         )
@@ -224,6 +235,7 @@ class IncidentBook:
         The clock was set ``by_us`` at block ``seq``. What is not over yet lasts as long as it would have; the
         border is told once for all models.
         """
+        forget_versions(connection, self.model)
         own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.status != "resolved")
         connection.execute(update(_INCIDENT).where(own).values(last_flag_us=_INCIDENT.c.last_flag_us + by_us))
         muted = own & (_INCIDENT.c.muted_until_us > 0)
@@ -276,6 +288,37 @@ class IncidentBook:
             return
         values = {"flags": standing.flags + ahead, "last_flag_us": max(now_us, standing.last_flag_us)}
         connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == standing.id).values(values))
+
+    def _follow_versions(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        found = stated_versions(connection, self.model, now_us=now_us)
+        standing = False
+        for row in rows:
+            is_silenced = row.status == "muted" and row.muted_until_us <= now_us
+            if why := self._mismatch_ended(row, found, now_us) or ("muted until then" if is_silenced else ""):
+                self._resolve(connection, row, now_us, why=why)
+            elif found is not None:
+                standing = True
+                last_us = now_us if found.share >= LEAST_SHARE else row.last_flag_us
+                values = {
+                    "flags": max(row.flags, found.others),
+                    "last_flag_us": max(last_us, row.last_flag_us),
+                }
+                connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(values))
+        if found is not None and not standing and found.is_lasting(now_us):
+            note = found.sentence
+            new = self._new("version mismatch", "", VERSION, "warning", found.others, "", now_us, note)
+            self._tell(connection, new, {"champion": found.champion, "versions": found.by_version})
+        forget_versions(connection, self.model, before_us=now_us - KEPT_US)
+
+    def _mismatch_ended(self, row: Row[Any], found: StatedVersions | None, now_us: int) -> str:
+        """Reason that records state the champion's version again; empty while they do not."""
+        if found is None:
+            return "there is no champion any more"
+        if row.opened_us < found.changed_us <= now_us:
+            return f"version {found.champion} became champion"
+        if found.records:
+            return f"records state version {found.champion}" if found.share < LEAST_SHARE else ""
+        return f"quiet for {self.rule.quiet_s:g} s" if self._is_over(row, now_us) else ""
 
     def _is_steady(self, row: Row[Any], now_us: int, seq: int) -> bool:
         """True where the clock has run for an hour behind its last step, and this model has passed that."""

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, select, tuple_
 
 from outrider.dataops.ledger.backfill import CHAMPION
-from outrider.dataops.ledger.flag_marks import JUDGED, Marks
+from outrider.dataops.ledger.flag_marks import FLAGGED, JUDGED, Marks
 from outrider.dataops.ledger.sketches import HOUR_US
 from outrider.dataops.state.tables import Answer, AssertionRow, Flag, JudgedBlock, Record, table_of
 
@@ -51,11 +51,24 @@ class CommonRecords:
     """Block and row of each, shape (n, 2)."""
 
 
-def common_records(connection: Connection, model: str, champion: str, challenger: str) -> CommonRecords:
+def common_records(
+    connection: Connection,
+    model: str,
+    champion: str,
+    challenger: str,
+    *,
+    after: int = 0,
+    until: int | None = None,
+) -> CommonRecords:
     """Records judged of both, with their marks.
 
     Flags are counted before storms were thinned. Blocks of releases without marks are left out, and so are
     records that were erased since.
+
+    Parameters
+    ----------
+    after, until
+        Of blocks behind ``after`` up to ``until`` alone.
     """
     parts = [_no_records()]
     entities: dict[str | None, int] = {None: 0}
@@ -68,6 +81,8 @@ def common_records(connection: Connection, model: str, champion: str, challenger
         other.c.seq == own.c.seq,
         other.c.slot == challenger,
         other.c.version == challenger,
+        own.c.seq > after,
+        *([] if until is None else [own.c.seq <= until]),
     )
     for blocks in connection.execute(query.order_by(own.c.seq)).partitions(_BLOCKS):
         known: dict[int, tuple[Marks, Marks]] = {}
@@ -80,6 +95,23 @@ def common_records(connection: Connection, model: str, champion: str, challenger
         parts += _located(connection, model, known, entities)
     entity, hour, one, two, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     return CommonRecords(entity, hour, one, two, others, place)
+
+
+def flagged_of_one(connection: Connection, model: str, champion: str, challenger: str, seq: int) -> set[int]:
+    """Rows of a block on which one slot alone is flagged."""
+    query = select(_JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
+        _JUDGED_BLOCK.c.model == model,
+        _JUDGED_BLOCK.c.seq == seq,
+        tuple_(_JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.version).in_(
+            [(CHAMPION, champion), (challenger, challenger)]
+        ),
+    )
+    found = {row.slot: row.marks for row in connection.execute(query)}
+    if len(found) < 2:
+        return set()
+    marks, theirs = _aligned(found[CHAMPION], found[challenger])
+    is_apart = (marks & theirs & JUDGED > 0) & ((marks & FLAGGED > 0) != (theirs & FLAGGED > 0))
+    return set(np.flatnonzero(is_apart).tolist())
 
 
 _Part: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Marks, Marks, NDArray[np.int64]]

@@ -21,7 +21,8 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``flood``, ``live_test``, ``event_time`` or ``clock``."""
+    """``flags``, ``flood``, ``live_test``, ``event_time``, ``clock`` or
+    ``version_mismatch``."""
     status: str
     opened_us: int
     last_flag_us: int

@@ -1,12 +1,8 @@
 """Live evidence for the gate: flags of two versions on common records.
 
-A record counts once, however many assertions fire on it. What one entity does within an hour counts as one
-observation: the mean over its records of [only the candidate is flagged] - [only the champion is]. The more
-an hour of an entity differs, the less is set on its next one: a fault that lasts for hours counts little more
-than once. Records without an entity may all be of one source, and are taken as one.
+A record counts once, however many assertions fire on it: [only the candidate is flagged] - [only the
+champion is], by entity and hour.
 """
-
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +11,9 @@ from outrider.assertions.difference_sequence import mean_bounds
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.ledger.flag_marks import FLAGGED, LEVEL_BITS
 
+from .entity_hours import EntityHours
 from .gate import SIGNIFICANCE, LevelFlags, ShadowEvidence
 
-LEAST_STAKE = 0.1
-"""Share of a bet that is set on an hour of an entity whose last hour differed in all records."""
 STRETCH_HOURS = 6
 """Of an entity, in which a fault may last and is one observation of a share."""
 
@@ -40,18 +35,18 @@ def live_evidence(common: CommonRecords) -> ShadowEvidence:
     True
     """
     champion, candidate = (marks & FLAGGED > 0 for marks in (common.champion, common.challenger))
-    values, first = _by_entity_hour(common, candidate.astype(np.float64) - champion)
-    stake = _stakes(values, common.entity[first])
-    low, high = mean_bounds(values, stake, 1 - 2 * SIGNIFICANCE)
+    more = candidate.astype(np.float64) - champion
+    hours = EntityHours.of(common.entity, common.hour, more)
+    low, high = hours.bounds(SIGNIFICANCE)
     return ShadowEvidence(
         rows=len(champion),
         champion_flagged=int(champion.sum()),
         candidate_flagged=int(candidate.sum()),
         only_champion=int((champion & ~candidate).sum()),
         only_candidate=int((candidate & ~champion).sum()),
-        entities=len(set(common.entity[first].tolist()) - {0}),
-        entity_hours=len(first),
-        difference=float(np.average(values, weights=stake)) if len(values) else 0.0,
+        entities=hours.entities,
+        entity_hours=len(hours.value),
+        difference=hours.difference,
         low=low,
         high=high,
         levels=_levels(common),
@@ -75,28 +70,10 @@ def share_flagged(
     >>> [round(one, 3) for one in found]
     [0.02, 0.009, 0.037, 500]
     """
-    common = replace(common, hour=common.hour // STRETCH_HOURS)
-    values, first = _by_entity_hour(common, flagged.astype(np.float64))
+    stretches = EntityHours.of(common.entity, common.hour // STRETCH_HOURS, flagged.astype(np.float64))
+    values = stretches.value
     low, high = mean_bounds(2 * values - 1, np.ones(len(values)), 1 - 2 * error)
-    return float(values.mean()) if len(values) else 0.0, (low + 1) / 2, (high + 1) / 2, len(first)
-
-
-def _by_entity_hour(
-    common: CommonRecords, of_records: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Mean of records by hour of an entity, in the order of both, and a record of each."""
-    hour = common.hour - common.hour.min(initial=0)
-    unit = common.entity * (hour.max(initial=0) + 1) + hour
-    _, first, at = np.unique(unit, return_index=True, return_inverse=True)
-    return np.bincount(at, of_records) / np.bincount(at), first
-
-
-def _stakes(values: NDArray[np.float64], entity: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Stake on each observation by the one before it of the same entity. In the order of both."""
-    stake = np.ones(len(values))
-    is_next = entity[1:] == entity[:-1]
-    stake[1:][is_next] = np.maximum(1 - np.abs(values[:-1][is_next]), LEAST_STAKE)
-    return stake
+    return float(values.mean()) if len(values) else 0.0, (low + 1) / 2, (high + 1) / 2, len(values)
 
 
 def _levels(common: CommonRecords) -> tuple[LevelFlags, ...]:

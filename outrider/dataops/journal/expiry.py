@@ -56,7 +56,8 @@ def needed_from(connection: Connection, model: str, *, slots: Collection[str]) -
         endpoint. Those of challengers that have gone count for nothing.
     """
     cursors, checkpoints, versions = table_of(Cursor), table_of(WindowCheckpoint), table_of(ModelVersion)
-    query = select(versions.c.version).where(versions.c.model == model, versions.c.status == "challenger")
+    beside = versions.c.model == model, versions.c.status.in_(("challenger", "former"))
+    query = select(versions.c.version).where(*beside)
     living = {CHAMPION, *slots, *connection.execute(query).scalars()}
     gaps = [gap.at_seq for gap in open_gaps(connection) if gap.model == model]
     if gaps:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
 from outrider.assertions.matching import is_numeric, matches
@@ -145,6 +145,12 @@ def newest_labels(
         seq: {record: value for record, value in labels.items() if value is not None}
         for seq, labels in found.items()
     }
+
+
+def newest_label(connection: Connection, model: str, *, after: int) -> int:
+    """Block of a model's newest label behind ``after``; 0 for none."""
+    query = select(func.max(_LABEL.c.seq)).where(_LABEL.c.model == model, _LABEL.c.seq > after)
+    return int(connection.scalar(query) or 0)
 
 
 def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str], bool] | None:

@@ -1,10 +1,12 @@
 """Stored answers of model versions, one Arrow batch for each journal block."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
+from outrider.assertions.typed_text import read_typed, typed_texts
 from outrider.dataops.state.tables import Answer, table_of
 
 _ANSWER = table_of(Answer)
@@ -21,6 +23,16 @@ def read_answer(connection: Connection, model: str, version: str | None, seq: in
         )
     )
     return None if payload is None else Batch.from_ipc(payload)
+
+
+def read_values(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
+    """Answers of a version's replica to block ``seq``, by record."""
+    answer = read_answer(connection, model, version, seq)
+    if answer is None:
+        return {}
+    name = f"outputs.{target}"
+    predicted = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
+    return dict(zip(answer.keys.tolist(), map(read_typed, predicted), strict=True))
 
 
 def read_answers(

@@ -15,7 +15,9 @@ from .champion_history import Action, former_champions, note_change
 from .lineage import Kind, add_edges, node_id
 
 _MODEL = table_of(ModelVersion)
-IN_SERVICE = ("champion", "challenger")
+FORMER = "former"
+"""Status of a replaced champion that still answers beside the new one, while that is watched."""
+IN_SERVICE = ("champion", "challenger", FORMER)
 """Status of versions that answer."""
 NAMED = "named in the configuration"
 """Note of versions that the configuration names; those of others say what made them."""

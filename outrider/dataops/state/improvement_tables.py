@@ -221,7 +221,7 @@ class ModelVersion(SQLModel, table=True):
     model: str = Field(primary_key=True)
     version: str = Field(primary_key=True)
     status: str
-    """``challenger``, ``champion``, ``retired``, ``refused`` or ``failed``."""
+    """``challenger``, ``champion``, ``former``, ``retired``, ``refused`` or ``failed``."""
     weights: str | None = None
     """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
     source: str | None = None
@@ -265,6 +265,28 @@ class ShadowTest(SQLModel, table=True):
     ended_us: int | None = None
     recommendation: str = ""
     """``promote``, ``keep`` or ``undecided``; empty while it runs."""
+    findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+
+
+class Watch(SQLModel, table=True):
+    """Watch over a new champion, beside the former one."""
+
+    __tablename__ = "watch"
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    """The new champion."""
+    began_us: int = Field(primary_key=True)
+    former: str
+    after_seq: int
+    """Journal block behind which records are compared."""
+    until_seq: int | None = None
+    """Last block that the former champion answers; None while it does."""
+    records: int = 0
+    """That both have answered."""
+    proposed_us: int | None = None
+    ended_us: int | None = None
+    outcome: str = ""
+    """``kept``, ``proposed``, ``rolled_back`` or ``superseded``; empty while it runs."""
     findings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
 
 

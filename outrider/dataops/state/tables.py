@@ -278,6 +278,17 @@ class RecordCount(SQLModel, table=True):
     records: int
 
 
+class VersionCount(SQLModel, table=True):
+    """Records of the last hour by stated version and minute of receipt."""
+
+    __tablename__ = "version_count"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    minute_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    records: int
+
+
 class Review(SQLModel, table=True):
     """Review of a flag by a person: was the model wrong?."""
 
@@ -304,7 +315,8 @@ class Incident(SQLModel, table=True):
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
     """``flags``: they became many; ``flood``: so did their incidents; ``live_test``: its failure rate is
     proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
-    service's own was set (of no model)."""
+    service's own was set (of no model); ``version_mismatch``: records state another version than the
+    champion's."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int

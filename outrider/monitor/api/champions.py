@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
+from outrider.dataops.improvement import watches
 from outrider.dataops.improvement.promotion import ASKED_FOR, promote_for
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
@@ -94,6 +95,7 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
     def promote(model: str, body: PromoteRequest, request: Request) -> Declared[ModelFacts]:
         """Make a version champion: one that passed the gate, was champion before, or is forced."""
         with write(engine) as connection:
+            before, now = models.champion(connection, model), now_us()
             found = promote_for(
                 connection,
                 model,
@@ -101,9 +103,11 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
                 by=visitor_of(request).name,
                 reason=body.reason,
                 is_forced=body.force,
-                now_us=now_us(),
+                now_us=now,
                 targets=targets,
             )
+            records = settings.models[model].watch.records if model in settings.models else 0
+            watches.follow_promotion(connection, before, found, records=records, now_us=now)
             return model_facts(found)
 
     @router.post("/models/{model}/rollback", tags=["models"])
@@ -111,15 +115,18 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
         """Make the version that the champion replaced champion again, or another former champion."""
         asked = body or RollbackRequest()
         with write(engine) as connection:
+            now = now_us()
             found = models.rollback(
                 connection,
                 model,
-                now_us=now_us(),
+                now_us=now,
                 reason=asked.reason.strip() or ASKED_FOR,
                 by=visitor_of(request).name,
                 to=asked.to,
                 targets=targets,
             )
+            for watch in watches.running(connection, model):
+                watches.close(connection, watch, champion=found.version, now_us=now)
             return model_facts(found)
 
 

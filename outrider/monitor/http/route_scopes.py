@@ -60,6 +60,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/models/{model}/history": "read",
     "GET /v1/models/{model}/versions/champion": "read",
     "GET /v1/models/{model}/versions/{version}": "read",
+    "GET /v1/models/{model}/watch": "read",
     "GET /v1/models/{model}/versions/{version}/weights": "read",
     "GET /v1/overlaps": "read",
     "GET /v1/overview": "read",

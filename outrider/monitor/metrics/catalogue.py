@@ -466,6 +466,16 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         labels=("model", "version", "figure"), enums={"figure": ("raw", "beyond", "low", "high")},
     ),
     _spec(
+        _LOOP, "counter", "outrider_watches_total", "watches",
+        "Watches over new champions ended, by outcome.", labels=("model", "outcome"),
+        enums={"outcome": ("kept", "proposed", "rolled_back", "superseded")},
+    ),
+    _spec(
+        _LOOP, "gauge", "outrider_version_mismatch_ratio", "ratio",
+        "Records of the last ten minutes that state another version than the champion's, of those that "
+        "state one and came since it is champion.", labels=("model",),
+    ),
+    _spec(
         _LOOP, "counter", "outrider_shadow_tests_total", "tests",
         "Shadow tests ended, by recommendation.", labels=("model", "recommendation"),
         enums={"recommendation": ("promote", "keep", "undecided")},

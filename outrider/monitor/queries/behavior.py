@@ -25,7 +25,7 @@ STATUSES = ("failed", "error", "regression", "passed", "skipped", "alarm")
 _LIVE = table_of(LiveRate)
 _VERDICT = table_of(GateVerdict)
 _VERSION = table_of(ModelVersion)
-_ORDER = {"champion": 0, "challenger": 1}
+_ORDER = {"champion": 0, "challenger": 1, "former": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,9 @@ def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
                 against if against != version else None,
             )
         )
-    return tuple(sorted(found, key=lambda each: (_ORDER.get(each.status, 2), -each.at_us, each.version)))
+    return tuple(
+        sorted(found, key=lambda each: (_ORDER.get(each.status, len(_ORDER)), -each.at_us, each.version))
+    )
 
 
 def _judged_against(connection: Connection, model: str) -> dict[str, str]:

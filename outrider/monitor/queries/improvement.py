@@ -13,10 +13,13 @@ from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.quarantine import QuarantinedRow
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.versions import Version
+from outrider.dataops.improvement import watches
 from outrider.dataops.models.lineage import trace
 from outrider.dataops.state.improvement_tables import DatasetVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
+
+from .watches import WatchFigures, watch_json
 
 dataset = table_of(DatasetVersion)
 
@@ -50,6 +53,12 @@ class DatasetView:
     """True where its Data Docs are kept."""
     erased: int = 0
     """Rows that were erased from it."""
+
+
+def list_watches(engine: Engine, model: str, *, limit: int = 3) -> list[WatchFigures]:
+    """Newest watches over champions."""
+    with engine.connect() as connection:
+        return [watch_json(watch) for watch in watches.newest(connection, model, limit=limit)]
 
 
 def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[DatasetView, ...]:

@@ -19,6 +19,7 @@ from outrider.dataops.flags.quality import (
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
 from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
+from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, table_of
@@ -303,11 +304,11 @@ def _versions(
                 records=judged.get("records", 0),
                 flags=sum(value for name, value in judged.items() if name.startswith("flags:")),
                 lag_blocks=lag,
-                left_out=out.get(row.version, "") if row.status in ("champion", "challenger") else "",
+                left_out=out.get(row.version, "") if row.status in IN_SERVICE else "",
             )
         )
-    order = {"champion": 0, "challenger": 1}
-    return tuple(sorted(views, key=lambda view: order.get(view.status, 2)))
+    order = {status: place for place, status in enumerate(IN_SERVICE)}
+    return tuple(sorted(views, key=lambda view: order.get(view.status, len(order))))
 
 
 def _accuracy(labelled: Sequence[LabelledRecord]) -> dict[str, dict[str, Rate]]:

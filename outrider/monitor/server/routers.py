@@ -24,6 +24,7 @@ from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
@@ -63,6 +64,7 @@ def all_routers(
         erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),
+        watch_routes(engine, settings),
         comparison_routes(comparisons),
         judge_routes(engine, settings),
         pause_routes(engine, settings),

@@ -79,6 +79,23 @@ class RetrainSettings(Section):
     seed: int = Field(default=0, ge=0)
 
 
+class WatchSettings(Section):
+    """Watch over a new champion, beside the former one."""
+
+    records: int = Field(
+        default=10_000, ge=0, description="live records that the former champion answers on; 0 is no watch"
+    )
+    hours: float = Field(
+        default=168.0, gt=0, le=8760, description="time after which the watch ends; labels count until then"
+    )
+    error: float = Field(
+        default=0.01, gt=0, le=0.1, description="chance that a watch proposes to roll back an equal champion"
+    )
+    auto_rollback: bool = Field(
+        default=False, description="roll back a champion that is proven to be worse, instead of proposing it"
+    )
+
+
 class JudgeSettings(Section):
     """LLM judge of records; its answer is a column for assertions."""
 
@@ -416,6 +433,7 @@ class ModelSettings(SourceSettings):
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
     gate: GateSettings = GateSettings()
+    watch: WatchSettings = WatchSettings()
 
     @field_validator("incident_suite")
     @classmethod

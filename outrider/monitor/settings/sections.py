@@ -179,6 +179,7 @@ class WebhookSettings(Section):
         "gate.waiting",
         "model.promoted",
         "model.rolled_back",
+        "rollback.proposed",
         "incident.opened",
         "incident.resolved",
         "shadow.ended",

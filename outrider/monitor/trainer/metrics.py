@@ -10,17 +10,18 @@ from sqlalchemy.exc import OperationalError
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.flags.stored_incidents import count_incidents
-from outrider.dataops.improvement import jobs, shadow_tests
+from outrider.dataops.flags.version_mismatch import stated_versions
+from outrider.dataops.improvement import jobs, shadow_tests, watches
 from outrider.dataops.improvement.suite_outcomes import count_by_role
 from outrider.dataops.improvement.verdicts import count_verdicts
 from outrider.dataops.labels.queue import count_waiting
-from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.outbox import count_events
-from outrider.dataops.state.database import REST_S, DatabaseChanges
+from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us
 from outrider.monitor.metrics.catalogue import OTHER
 from outrider.monitor.metrics.registry import Metrics
 
 log = logging.getLogger(__name__)
+_ROLES = ("champion", "challenger")
 _STATUSES = ("passed", "failed", "skipped", "error")
 _LEVELS = ("info", "warning", "critical")
 
@@ -45,6 +46,7 @@ class LoopMetrics:
             self._jobs(connection)
             self._verdicts(connection)
             self._shadow_tests(connection)
+            self._watches(connection)
             self._suites(connection)
             self._datasets(connection)
             self._labels(connection)
@@ -100,11 +102,21 @@ class LoopMetrics:
             for figure, value in (figures | {"low": beyond["low"], "high": beyond["high"]}).items():
                 gauge.labels(model=trial.model, version=trial.version, figure=figure).set(value)
 
+    def _watches(self, connection: Connection) -> None:
+        for model, outcome, count in watches.count_ended(connection):
+            self._advance("outrider_watches_total", count, model=model, outcome=outcome)
+        for model in self._metrics.models:
+            for outcome in watches.OUTCOMES:
+                self._metrics.counter("outrider_watches_total").labels(model=model, outcome=outcome)
+            stated = stated_versions(connection, model, now_us=now_us())
+            share = 0.0 if stated is None else stated.share
+            self._metrics.gauge("outrider_version_mismatch_ratio").labels(model=model).set(share)
+
     def _suites(self, connection: Connection) -> None:
         found = count_by_role(connection)
         self._suite_models |= {model for model, _, _ in found}
         gauge = self._metrics.gauge("outrider_suite_tests")
-        for key in product(self._suite_models, IN_SERVICE, _STATUSES):  # a challenger that has gone has none
+        for key in product(self._suite_models, _ROLES, _STATUSES):  # a challenger that has gone has none
             model, role, status = key
             gauge.labels(model=model, role=role, status=status).set(found.get(key, 0))
 

@@ -39,6 +39,7 @@ from .compaction import Compactor
 from .context import JobContext, Stopping
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
+from .watches import Watches
 from .webhooks import deliver_until, endpoints
 
 log = logging.getLogger(__name__)
@@ -177,7 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
     metrics = new_metrics(models=tuple(settings.models))
     observer = threading.Thread(target=LoopMetrics(metrics, context.engine).observe_until, args=(stop,))
     observer.start()
-    watch = threading.Thread(target=ShadowTests(context).look_until, args=(stop,), name="shadow tests")
+    shadow = threading.Thread(target=ShadowTests(context).look_until, args=(stop,), name="shadow tests")
+    shadow.start()
+    watch = threading.Thread(target=Watches(context).look_until, args=(stop,), name="watches")
     watch.start()
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
@@ -194,6 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
         champions.close()
         delivery.join(timeout=5.0)
         observer.join(timeout=5.0)
+        shadow.join(timeout=5.0)
         watch.join(timeout=5.0)
         if sender is not None:
             sender.close()

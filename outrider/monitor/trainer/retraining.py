@@ -29,7 +29,7 @@ from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
-from outrider.dataops.improvement import gate, jobs, suite_outcomes
+from outrider.dataops.improvement import gate, jobs, suite_outcomes, watches
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
@@ -340,11 +340,17 @@ class Retraining:
         is_unseen = "candidate" in self.job.params and not policy.shadow_rows
         has_passed = verdict.outcome == "passed"
         # A policy without rows whose labels are known could hardly have refused it.
-        promotes = has_passed and policy.auto_promote and evidence.is_labelled and not is_unseen
+        with self.context.engine.connect() as connection:
+            is_returning = watches.was_rolled_back(connection, self.job.model, candidate)
+        promotes = (
+            has_passed and policy.auto_promote and evidence.is_labelled and not (is_unseen or is_returning)
+        )
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
-                "gate.shadow_rows is 0: live traffic has not judged it"
+                "a watch rolled it back before"
+                if is_returning
+                else "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
                 if evidence.is_labelled
@@ -390,7 +396,8 @@ class Retraining:
             if request is not None:
                 queue_labels(connection, request)
             if promotes:
-                models.promote(
+                before = self._champion(connection)
+                promoted = models.promote(
                     connection,
                     self.job.model,
                     candidate,
@@ -400,6 +407,8 @@ class Retraining:
                     verdict=kept_as,
                     targets=self.context.targets,
                 )
+                records = self.settings.watch.records
+                watches.follow_promotion(connection, before, promoted, records=records, now_us=now)
             else:
                 self._tell(connection, verdict, reasons, now)
             status = {"passed": "done", "failed": "refused", "undecided": "undecided"}[verdict.outcome]

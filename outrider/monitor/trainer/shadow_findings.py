@@ -1,6 +1,6 @@
 """Shadow test findings: labels, flags, behavioral tests, cost, size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions.matching import is_numeric, matches
-from outrider.assertions.typed_text import read_typed, typed_texts
+from outrider.assertions.typed_text import read_typed
 from outrider.assertions.verdict import MeasureVerdict
 from outrider.assertions.verdict_sentence import verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
@@ -17,7 +17,7 @@ from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowT
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.improvement.suite_outcomes import list_outcomes
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
-from outrider.dataops.ledger.answers import read_answer
+from outrider.dataops.ledger.answers import read_values
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
@@ -118,7 +118,7 @@ def labelled_answers(connection: Connection, trial: Trial, until: int, target: s
     answers: tuple[list[Any], list[Any]] = [], []
     for seq, labels in truth.items():
         one, other = (
-            _outputs(connection, trial.model, version, seq, target)
+            read_values(connection, trial.model, version, seq, target)
             for version in (trial.champion, trial.version)
         )
         known = [key for key in labels if key in one and key in other and drawn.get(key, True)]
@@ -136,15 +136,6 @@ def _labels(connection: Connection, trial: Trial, until: int, target: str) -> Di
     found = labelled_answers(connection, trial, until, target)
     old, new = found.champion, found.challenger
     return DiscordantPairs(len(found.keys), int((new & ~old).sum()), int((old & ~new).sum()))
-
-
-def _outputs(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
-    answer = read_answer(connection, model, version, seq)
-    if answer is None:
-        return {}
-    name = f"outputs.{target}"
-    predicted = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
-    return dict(zip(answer.keys.tolist(), map(read_typed, predicted), strict=True))
 
 
 def _flags(connection: Connection, stretch: ShadowStretch, progress: ComparisonProgress) -> DiscordantPairs:

@@ -49,6 +49,23 @@ def bounds_chart(looks: Sequence[Mapping[str, Any]], margin: float) -> BoundsCha
     return BoundsChart(" ".join(high + low), " ".join(line), top, _y(margin, top), looks[-1]["records"])
 
 
+def worse_chart(looks: Sequence[Mapping[str, Any]]) -> BoundsChart | None:
+    """Chart of signed differences around zero, None without any."""
+    if not looks:
+        return None
+    late = looks[len(looks) // 3 :]
+    reach = min(1.0, max(0.02, *[1.2 * max(abs(look["low"]), abs(look["high"])) for look in late[-5:]]))
+    points = [(look, _x(at, looks)) for at, look in enumerate(looks)]
+
+    def place(share: float) -> float:
+        return _y((max(-reach, min(share, reach)) + reach) / 2, reach)
+
+    high = [f"{x},{place(look['high'])}" for look, x in points]
+    low = [f"{x},{place(look['low'])}" for look, x in reversed(points)]
+    line = [f"{x},{place(look['value'])}" for look, x in points]
+    return BoundsChart(" ".join(high + low), " ".join(line), reach, place(0.0), looks[-1]["records"])
+
+
 def _x(at: int, looks: Sequence[Mapping[str, Any]]) -> float:
     """Place of a look: by the root of its records, so that the beginning is seen, too."""
     share = float(looks[at]["records"] / max(1, looks[-1]["records"]))

@@ -47,6 +47,7 @@ from outrider.monitor.settings.reload import ConfigState
 
 from .access_pages import access_pages
 from .agreement_page import read_agreement
+from .bounds_chart import worse_chart
 from .comparison_pages import comparison_pages
 from .fairness_page import read_fairness
 from .forms import PageForms
@@ -124,6 +125,7 @@ class WebPage:
             "o": view,
             "champion": champion,
             "challengers": challengers,
+            "watch": next(iter(improvement.list_watches(self._engine, model, limit=1)), None),
             "accuracy_all": accuracy,
             "accuracy_version": version,
             "incidents": current,
@@ -271,6 +273,8 @@ class WebPage:
             "older": older,
             "is_newest": before_us is None,
             "champions": stories.champion_line(self._engine, model, now_us=now_us()),
+            "watches": improvement.list_watches(self._engine, model) if before_us is None else [],
+            "chart": worse_chart,
         }
         return self._frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
 

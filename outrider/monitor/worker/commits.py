@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
+from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
@@ -42,6 +43,8 @@ class Commits:
         settings = context.settings
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._checkpointed: dict[tuple[str, str], float] = {}
+        self._named: dict[str, set[str]] = {}
+        """Versions that records of each model state, as far as they are counted by name."""
 
     @contextmanager
     def transaction(
@@ -112,6 +115,8 @@ class Commits:
             if effects.step_us and effects.slot == CHAMPION:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
+            if effects.slot == CHAMPION:
+                count_versions(connection, effects, self._named.setdefault(model, set()))
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:

@@ -84,7 +84,7 @@ class RegistryFollower:
         for name, versions in self._context.versions.items():
             here = [row for row in found if row.model == name]
             champion = next((row.version for row in here if row.status == "champion"), None)
-            challengers = [row.version for row in here if row.status == "challenger"]
+            challengers = [row.version for row in here if row.status != "champion"]
             versions.keep(champion, sorted(v for v in challengers if (name, v) not in over))
 
     def update_slots(self) -> list[tuple[str, str]]:

@@ -17,6 +17,8 @@ from sqlmodel import SQLModel
 from outrider.assertions import Batch
 from outrider.assertions.loss_bounds import Excess
 from outrider.dataops.improvement import gate
+from outrider.dataops.improvement.paired_labels import LabelledPairs
+from outrider.dataops.improvement.watch_evidence import labels_sentence, look_at_labels
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
 from outrider.dataops.state import improvement_tables, tables
@@ -88,7 +90,31 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
         _minutes(connection)
         _incidents(connection, _us(start))
         add_outcomes(connection, MODEL, _us(start))
+        _watch(connection, _us(start))
     return Sample(engine, journal, start, total)
+
+
+def _watch(connection: Connection, start_us: int) -> None:
+    """A watch whose labels prove the new champion worse."""
+    n = np.arange(1200)
+    worse = np.where(n % 9 == 0, 1.0, np.where(n % 23 == 0, -1.0, 0.0))
+    looks = []
+    for seen in (300, 600, 1200):
+        pairs = LabelledPairs(n[:seen] % 60 + 1, n[:seen] // 60, worse[:seen], seen - 200, seen - 90)
+        found = look_at_labels(pairs, error=0.01)
+        looks.append({"records": seen, "value": found.difference, "low": found.low, "high": found.high})
+    nothing = look_at_labels(LabelledPairs(n[:0], n[:0], worse[:0]), error=0.01)
+    told = labels_sentence("2", HOSTILE, found, is_numeric=False)
+    add(
+        connection, improvement_tables.Watch, model=MODEL, version="2", former=HOSTILE, began_us=start_us,
+        after_seq=1, records=2400, proposed_us=start_us + 60, outcome="",
+        findings={
+            "records": 0, "labelled": 1200, "left_out": {"requested": 3, "flagged": 8}, "proven": [told],
+            "sentences": {"flags": "no record was judged of both yet", "labels": told},
+            "labels": dataclasses.asdict(found), "flags": dataclasses.asdict(nothing),
+            "labels_looks": looks, "flags_looks": [],
+        },
+    )  # fmt: skip
 
 
 def _block(

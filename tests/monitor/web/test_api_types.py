@@ -11,10 +11,12 @@ import pytest
 
 from outrider.assertions.loss_bounds import Excess
 from outrider.dataops.improvement import gate, gate_limits, recommendation
+from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.api import retrains
 from outrider.monitor.queries import model_report
+from outrider.monitor.queries import watches as queries
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.comparison_reports import report
@@ -65,6 +67,7 @@ GETS = {
     "/v1/models/{model}/versions/champion": "/v1/models/digits/versions/champion",
     "/v1/models/{model}/versions/{version}": "/v1/models/digits/versions/1",
     "/v1/models/{model}/versions/{version}/weights": "",
+    "/v1/models/{model}/watch": "/v1/models/digits/watch",
     "/v1/lineage/{model}": "/v1/lineage/digits",
     "/v1/datasets": "/v1/datasets",
     "/v1/datasets/{name}/tags": "/v1/datasets/digits-flagged/tags",
@@ -299,6 +302,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.LiveFlags, gate.ShadowEvidence),
         (retrains.FlagsAtLevel, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),
+        (queries.WatchLookFigures, WatchLook),
     ],
 )
 def test_types_that_repeat_a_row_name_its_fields(declared: type, row: Any) -> None:

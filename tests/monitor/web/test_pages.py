@@ -65,6 +65,23 @@ def test_verdicts_draw_their_bounds_around_what_is_allowed(app: FastAPI) -> None
     ]
 
 
+def test_a_watch_says_one_sentence_and_draws_its_bounds_around_zero(app: FastAPI) -> None:
+    html = get(app, f"/m/{MODEL}/retrains").text
+    card = html[html.index('id="watch"') : html.index("Gate verdicts")]
+    assert HOSTILE not in card
+    told = re.findall(r"<p>(Version 2 .*?) <span", card)
+    assert told == [
+        "Version 2 is watched beside version &lt;script&gt;alert(1)&lt;/script&gt;/../x: it is proven to be "
+        "worse (2,400 records, 1,200 labelled); `outrider rollback digits`."
+    ]
+    (points,) = re.findall(r'<polyline points="([^"]+)"', card)
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    assert len(heights) == 3
+    assert max(heights) < 45  # above the line of no difference
+    assert "proven to be worse" in card
+    assert 'retrains#watch">Why</a>' in get(app, f"/m/{MODEL}").text
+
+
 def test_filters_and_paging_meet_every_flag_once(app: FastAPI) -> None:
     seen: list[str] = []
     address = f"/m/{MODEL}/flags?assertion=margin_is_wide&level=warning"

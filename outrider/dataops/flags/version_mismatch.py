@@ -1,0 +1,132 @@
+"""Records that state another version than the champion's, by minute of receipt.
+
+A promotion takes time to roll out, and what a client held back comes late: a mismatch is one that has gone on
+for ten minutes, in each two minutes with records, since the champion became one.
+"""
+
+from collections import Counter as Tally
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.state.improvement_tables import ModelVersion
+from outrider.dataops.state.rows import add_to_rows
+from outrider.dataops.state.tables import VersionCount, table_of
+
+from .rate_limit import MINUTE_US, minute_of
+
+WINDOW_US = 10 * MINUTE_US
+STRETCH_US = 2 * MINUTE_US
+KEPT_US = 60 * MINUTE_US
+LEAST_SHARE = 0.01
+"""Smaller shares of the records are none."""
+MOST_NAMED = 20
+OTHERS = "(others)"
+_COUNT, _VERSION = table_of(VersionCount), table_of(ModelVersion)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedVersions:
+    """Versions that records of the last ten minutes state."""
+
+    champion: str
+    changed_us: int
+    """When it became champion."""
+    by_version: dict[str, int]
+    since_us: int | None
+    """First minute from which on each two minutes with records had some of other versions; None for none."""
+
+    @property
+    def records(self) -> int:
+        """Records that state a version."""
+        return sum(self.by_version.values())
+
+    @property
+    def others(self) -> int:
+        """Records that state another version than the champion."""
+        return self.records - self.by_version.get(self.champion, 0)
+
+    @property
+    def share(self) -> float:
+        """Share of records of other versions; 0.0 without records."""
+        return self.others / self.records if self.records else 0.0
+
+    def is_lasting(self, now_us: int) -> bool:
+        """True for a mismatch that has gone on for ten minutes."""
+        return self.since_us is not None and self.since_us <= now_us - WINDOW_US and self.share >= LEAST_SHARE
+
+    @property
+    def sentence(self) -> str:
+        """Versions with their shares."""
+        shares = Tally(self.by_version).most_common()
+        told = ", ".join(
+            f"{n / self.records:.1%} version {name}" for name, n in shares if name != self.champion
+        )
+        return f"of {self.records} records that state a version {told}; version {self.champion} is champion"
+
+
+def count_versions(connection: Connection, effects: Effects, named: set[str]) -> None:
+    """Count the records of a unit by stated version.
+
+    Parameters
+    ----------
+    named
+        Versions that are counted by name; what a sender invents beyond ``MOST_NAMED`` is one.
+    """
+    tally: Tally[tuple[int, str]] = Tally()
+    for seq, version in effects.records.select("seq", "version"):
+        if version is None:
+            continue
+        if version not in named and len(named) < MOST_NAMED:
+            named.add(version)
+        received = effects.received.get(seq, effects.received_us)
+        tally[minute_of(received), version if version in named else OTHERS] += 1
+    rows = [(effects.model, minute, version, n) for (minute, version), n in tally.items()]
+    add_to_rows(connection, VersionCount, rows)
+
+
+def forget_versions(connection: Connection, model: str, *, before_us: int | None = None) -> None:
+    """Drop counts of minutes before a time; without one, of all."""
+    own = [_COUNT.c.model == model, *([] if before_us is None else [_COUNT.c.minute_us < before_us])]
+    connection.execute(delete(_COUNT).where(*own))
+
+
+def stated_versions(connection: Connection, model: str, *, now_us: int) -> StatedVersions | None:
+    """Versions that records state; None without a champion."""
+    pointer = connection.execute(
+        select(_VERSION.c.version, _VERSION.c.changed_us).where(
+            _VERSION.c.model == model, _VERSION.c.status == "champion"
+        )
+    ).first()
+    if pointer is None:
+        return None
+    # The minute in which it changed holds records of before; a clock that was set back since says nothing.
+    changed_us = pointer.changed_us if pointer.changed_us <= now_us else 0
+    begin = max(now_us - KEPT_US, minute_of(changed_us) + MINUTE_US if changed_us else 0)
+    query = select(_COUNT).where(
+        _COUNT.c.model == model, _COUNT.c.minute_us >= begin, _COUNT.c.minute_us <= now_us
+    )
+    rows = connection.execute(query).all()
+    recent: Tally[str] = Tally()
+    for row in rows:
+        if row.minute_us > now_us - WINDOW_US:
+            recent[row.version] += row.records
+    since = _since(rows, pointer.version, now_us)
+    return StatedVersions(pointer.version, pointer.changed_us, dict(recent), since)
+
+
+def _since(rows: Any, champion: str, now_us: int) -> int | None:
+    """First minute of the stretches up to now that all hold records of other versions."""
+    stretches: dict[int, list[tuple[int, bool, int]]] = {}
+    for row in rows:
+        place = (now_us - row.minute_us) // STRETCH_US
+        stretches.setdefault(place, []).append((row.minute_us, row.version != champion, row.records))
+    since = None
+    for place in sorted(stretches):
+        others = sum(n for _, is_other, n in stretches[place] if is_other)
+        if others < LEAST_SHARE * sum(n for _, _, n in stretches[place]):
+            break
+        since = min(minute for minute, is_other, _ in stretches[place] if is_other)
+    return since

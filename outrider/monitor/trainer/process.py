@@ -39,6 +39,7 @@ from .compaction import Compactor
 from .context import JobContext, Stopping
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
+from .triggers import Triggers
 from .watches import Watches
 from .webhooks import deliver_until, endpoints
 
@@ -182,6 +183,8 @@ def main(arguments: list[str] | None = None) -> int:
     shadow.start()
     watch = threading.Thread(target=Watches(context).look_until, args=(stop,), name="watches")
     watch.start()
+    triggers = threading.Thread(target=Triggers(context).look_until, args=(stop,), name="triggers")
+    triggers.start()
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
     compactor = Compactor(context.engine, context.objects)
@@ -199,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         observer.join(timeout=5.0)
         shadow.join(timeout=5.0)
         watch.join(timeout=5.0)
+        triggers.join(timeout=5.0)
         if sender is not None:
             sender.close()
         context.engine.dispose()

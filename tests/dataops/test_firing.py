@@ -298,10 +298,9 @@ def test_never_two_open_runs_nor_more_than_the_budget(
     folder: Path = tmp_path_factory.mktemp("firing")
     engine = migrated(folder / "state.db")
     guards = RunGuards(cooldown_s=600, daily_budget=budget, failures=failures)
-    now, number = 100 * DAY_US, 0
-    for what, status, seconds in steps:
+    now = 100 * DAY_US
+    for number, (what, status, seconds) in enumerate(steps):
         now += seconds * 1_000_000
-        number += 1
         with write(engine) as connection:
             if what in ("incident", "schedule", "alert"):
                 name = {"incident": "incidents", "schedule": "schedule", "alert": "alerts"}[what]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
 from outrider.dataops.improvement import alerts, jobs, trigger_log
+from outrider.dataops.improvement.alerts import AlertKey
 from outrider.dataops.improvement.firing import note_manual, note_unused, preview, settle
 from outrider.dataops.improvement.trigger_inputs import read_history
 from outrider.dataops.improvement.trigger_log import MOST_KEPT, EvaluationRow
@@ -206,9 +207,8 @@ def test_a_flood_of_invented_alerts_leaves_a_bounded_log_and_table(engine: Engin
             reason = ("not_listed", "resolved")[number % 2]
             unused = Evaluation("alerts", "quiet", reason, f"alert {number}")
             note_unused(connection, "m", unused, now_us=number)
-            alerts.note_firing(
-                connection, "m", fingerprint=f"{number:x}", starts_us=1, name="Drift", now_us=number
-            )
+            key = AlertKey("m", f"{number:x}", 1)
+            alerts.note_firing(connection, key, name="Drift", now_us=number)
     look(engine, "inc_1", now=1)
     assert len(logged(engine, "alerts")) == MOST_KEPT
     assert [row.outcome for row in logged(engine, "incidents")] == ["fired"], "of others nothing was lost"
@@ -219,21 +219,22 @@ def test_a_flood_of_invented_alerts_leaves_a_bounded_log_and_table(engine: Engin
 
 
 def test_alerts_fire_until_they_are_resolved_or_not_heard_of_for_a_day(engine: Engine) -> None:
-    key = {"fingerprint": "ab", "starts_us": 5}
+    key = AlertKey("m", "ab", 5)
 
     def firing(now: int) -> list[str]:
         with engine.connect() as connection:
             return [one.id for one in alerts.firing_alerts(connection, "m", ["Drift"], now_us=now)]
 
     with write(engine) as connection:
-        assert alerts.note_firing(connection, "m", **key, name="Drift", now_us=10)  # type: ignore[arg-type]
-        assert not alerts.note_firing(connection, "m", **key, name="Drift", now_us=20)  # type: ignore[arg-type]
-        alerts.note_firing(connection, "m", fingerprint="cd", starts_us=5, name="Other", now_us=20)
+        alerts.note_firing(connection, key, name="Drift", now_us=10)
+        alerts.note_firing(connection, key, name="Drift", now_us=20)
+        alerts.note_firing(connection, AlertKey("m", "cd", 5), name="Other", now_us=20)
     assert firing(30) == ["ab@5"]
     assert firing(20 + DAY_US) == []
     with write(engine) as connection:
-        alerts.note_resolved(connection, "m", fingerprint="ab", starts_us=5, now_us=40)
-    assert firing(50) == []
+        alerts.note_resolved(connection, key, now_us=40)
+        alerts.note_firing(connection, key, name="Drift", now_us=45)
+    assert firing(50) == [], "a late repeat does not begin it anew"
 
 
 def test_a_message_is_taken_once(engine: Engine) -> None:

@@ -51,7 +51,7 @@ def flagged_and_labelled(engine: Engine, *names: str) -> None:
 
 def trigger(engine: Engine, now_us: int) -> str | None:
     with write(engine) as connection:
-        return settle_labels(connection, SCOPE, GUARDS, threshold=2, now_us=now_us)
+        return settle_labels(connection, SCOPE, GUARDS, threshold=2, now_us=now_us)[1]
 
 
 def test_enough_labelled_flags_make_one_job_and_its_dataset_one_event(engine: Engine) -> None:

@@ -136,15 +136,14 @@ def test_a_resolved_alert_ends_and_one_that_nobody_posted_before_starts_nothing(
 
 
 def test_what_is_of_no_use_is_named_and_holds_up_nothing_else(door: Door) -> None:
-    body = copy.deepcopy(POSTED)
-    nameless = copy.deepcopy(POSTED["alerts"][0])  # type: ignore[index]
+    body, nameless = posted(), posted()["alerts"][0]
     del nameless["labels"]["model"]
-    body["alerts"] = [  # type: ignore[index]
+    body["alerts"] = [
         nameless,
         posted(labels={"model": "chrn"})["alerts"][0],
         posted(labels={"model": "other"})["alerts"][0],
         posted(labels={"alertname": "Drift"})["alerts"][0],
-        POSTED["alerts"][0],  # type: ignore[index]
+        posted()["alerts"][0],
     ]
     answer = door.post(body).json()
     assert answer["accepted"] == 1
@@ -189,8 +188,8 @@ def test_what_is_no_notification_is_refused(door: Door, body: bytes) -> None:
 
 
 def test_too_many_alerts_at_once_are_refused(door: Door) -> None:
-    body = copy.deepcopy(POSTED)
-    body["alerts"] = [POSTED["alerts"][0]] * 501  # type: ignore[index]
+    body = posted()
+    body["alerts"] = body["alerts"] * 501
     assert door.post(body).status_code == 422
 
 

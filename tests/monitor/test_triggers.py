@@ -12,6 +12,7 @@ import pytest
 
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.improvement import alerts, jobs, suite_outcomes, trigger_log
+from outrider.dataops.improvement.alerts import AlertKey
 from outrider.dataops.improvement.trigger_log import EvaluationRow
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.outbox import EVENTS, WebhookTarget
@@ -242,17 +243,15 @@ def test_an_alert_starts_one_run_unless_it_was_resolved(tmp_path: Path) -> None:
         made.serve(0, 5)
         for mark, name in (("ab", "Drift"), ("cd", "Other")):
             with write(made.bench.engine) as connection:
-                alerts.note_firing(
-                    connection, "toy", fingerprint=mark, starts_us=1, name=name, now_us=made.now
-                )
+                alerts.note_firing(connection, AlertKey("toy", mark, 1), name=name, now_us=made.now)
         made.look()
         made.end()
         made.look(after_s=60)
         assert made.fired() == ["alerts"]
         with write(made.bench.engine) as connection:
-            key = {"fingerprint": "ef", "starts_us": 1}
-            alerts.note_firing(connection, "toy", **key, name="Drift", now_us=made.now)  # type: ignore[arg-type]
-            alerts.note_resolved(connection, "toy", **key, now_us=made.now)  # type: ignore[arg-type]
+            key = AlertKey("toy", "ef", 1)
+            alerts.note_firing(connection, key, name="Drift", now_us=made.now)
+            alerts.note_resolved(connection, key, now_us=made.now)
         made.look(after_s=60)
         assert made.fired() == ["alerts"]
 

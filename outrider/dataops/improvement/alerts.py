@@ -4,8 +4,9 @@ An alert is one by fingerprint and start, however often it is posted. Both table
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.state.improvement_tables import AlertRow, TakenMessage
@@ -22,26 +23,39 @@ _ALERT, _MESSAGE = table_of(AlertRow), table_of(TakenMessage)
 _KEY = ("model", "fingerprint", "starts_us")
 
 
-def note_firing(
-    connection: Connection, model: str, *, fingerprint: str, starts_us: int, name: str, now_us: int
-) -> bool:
-    """Note that an alert fires; False for one that is known and still fires."""
-    key = _ALERT.c.model == model, _ALERT.c.fingerprint == fingerprint, _ALERT.c.starts_us == starts_us
-    known = connection.execute(select(_ALERT.c.resolved_us).where(*key)).first()
-    values = {"model": model, "fingerprint": fingerprint, "starts_us": starts_us, "name": name}
-    query = insert(_ALERT).values(values | {"received_us": now_us})
+@dataclass(frozen=True, slots=True)
+class AlertKey:
+    """Identity of an alert, however often it is posted."""
+
+    model: str
+    fingerprint: str
+    starts_us: int
+
+    @property
+    def row(self) -> ColumnElement[bool]:
+        """Condition on its row."""
+        return and_(
+            _ALERT.c.model == self.model,
+            _ALERT.c.fingerprint == self.fingerprint,
+            _ALERT.c.starts_us == self.starts_us,
+        )
+
+
+def note_firing(connection: Connection, key: AlertKey, *, name: str, now_us: int) -> None:
+    """Note that an alert fires; one that was resolved stays so."""
+    query = insert(_ALERT).values(asdict(key) | {"name": name, "received_us": now_us})
     connection.execute(query.on_conflict_do_update(index_elements=_KEY, set_={"received_us": now_us}))
-    if known is None:
-        _prune(connection, model)
-    return known is None
+    own = _ALERT.c.model == key.model
+    newest = select(_ALERT.c.received_us).where(own).order_by(_ALERT.c.received_us.desc())
+    oldest = newest.offset(MOST_ALERTS).limit(1).scalar_subquery()
+    connection.execute(delete(_ALERT).where(own, _ALERT.c.received_us <= oldest, ~key.row))
 
 
-def note_resolved(
-    connection: Connection, model: str, *, fingerprint: str, starts_us: int, now_us: int
-) -> None:
+def note_resolved(connection: Connection, key: AlertKey, *, now_us: int) -> None:
     """Note that an alert is over."""
-    key = _ALERT.c.model == model, _ALERT.c.fingerprint == fingerprint, _ALERT.c.starts_us == starts_us
-    connection.execute(update(_ALERT).where(*key, _ALERT.c.resolved_us.is_(None)).values(resolved_us=now_us))
+    connection.execute(
+        update(_ALERT).where(key.row, _ALERT.c.resolved_us.is_(None)).values(resolved_us=now_us)
+    )
 
 
 def firing_alerts(
@@ -63,12 +77,3 @@ def take_message(connection: Connection, message: str, *, now_us: int) -> bool:
     connection.execute(delete(_MESSAGE).where(_MESSAGE.c.at_us < now_us - MESSAGES_US))
     query = insert(_MESSAGE).values(id=message, at_us=now_us).on_conflict_do_nothing()
     return connection.execute(query).rowcount > 0
-
-
-def _prune(connection: Connection, model: str) -> None:
-    own = _ALERT.c.model == model
-    newest = select(_ALERT.c.received_us).where(own).order_by(_ALERT.c.received_us.desc())
-    oldest = newest.offset(MOST_ALERTS).limit(1).scalar_subquery()
-    count = connection.scalar(select(func.count()).where(own))
-    if count is not None and count > MOST_ALERTS:
-        connection.execute(delete(_ALERT).where(own, _ALERT.c.received_us <= oldest))

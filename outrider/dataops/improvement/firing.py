@@ -91,7 +91,9 @@ def settle_labels(
     now_us: int,
     command: str = "",
     targets: Sequence[WebhookTarget] = (),
-) -> str | None:
+    known: tuple[str, float | None] | None = None,
+    times: int = 1,
+) -> tuple[Evaluation, str | None]:
     """Evaluate the trigger of labels, in the transaction that commits them.
 
     Counting is the dear part: labels are counted only where all guards allow a run.
@@ -100,24 +102,37 @@ def settle_labels(
     ----------
     threshold
         Labels that the dataset does not hold, of new records, corrected and withdrawn ones, that start a run.
+    known
+        Reason and score that the log was told of just now: it is not told again.
 
     Returns
     -------
-    str or None
-        The job's id.
+    tuple
+        Evaluation, and id of the job that it started.
     """
     history = read_history(connection, scope.model, now_us=now_us)
     if guards.is_automatic and (stop := held(guards, history, now_us=now_us)) is not None:
         reason, why = stop
         told = f"labels are not counted; held: {why}"
         found = Evaluation("labelled_flags", "held", reason, told, None, float(threshold))
-        remember(connection, scope.model, found, TriggerMemory({}), now_us=now_us)
-        return None
+        if (reason, None) != known:
+            remember(connection, scope.model, found, TriggerMemory({}), now_us=now_us, times=times)
+        return found, None
     state = {} if guards.is_automatic else recall(connection, scope.model, "labelled_flags").state
     count = count_new(connection, scope)
     signal = labels_signal(count, threshold, state, is_once=not guards.is_automatic)
-    found = settle(connection, scope.model, signal, guards, now_us=now_us, command=command, targets=targets)
-    return found[1]
+    if guards.is_automatic and not signal.is_due and (signal.reason, signal.score) == known:
+        return decide(signal, guards, history, now_us=now_us), None
+    return settle(
+        connection,
+        scope.model,
+        signal,
+        guards,
+        now_us=now_us,
+        command=command,
+        targets=targets,
+        times=times,
+    )
 
 
 def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us: int) -> None:

@@ -14,7 +14,7 @@ from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, tabl
 from .jobs import ENDED, KIND
 from .suite_outcomes import list_regressions
 from .trigger_signals import Corrections, FlagRateRule, OpenIncident, Regression
-from .triggers import DAY_US, RunHistory, failed_in_row
+from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
@@ -29,40 +29,42 @@ _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].
 def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
     """Retrainings of a model so far; automatic are those that a trigger started."""
     own = _JOB.c.model == model, _JOB.c.kind == KIND
-    automatic = *own, _TRIGGER.is_not(None)
-    busy = select(func.count()).where(*own, _JOB.c.status.in_(("queued", "running")))
-    today = select(func.count()).where(*automatic, _JOB.c.created_us > now_us - DAY_US)
+    busy = select(_JOB.c.id).where(*own, _JOB.c.status.in_(("queued", "running"))).limit(1)
+    columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
+    newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
+    runs = connection.execute(newest).all()
+    made = [run.created_us for run in runs if run.trigger is not None]
+    if len(runs) == MOST_RUNS:  # more than these may count
+        automatic = select(_JOB.c.created_us).where(*own, _TRIGGER.is_not(None))
+        last = connection.scalars(automatic.order_by(_JOB.c.created_us.desc()).limit(1)).all()
+        made = list(connection.scalars(automatic.where(_JOB.c.created_us > now_us - DAY_US))) or list(last)
+    changed_us = 0
+    if any(run.status in FAILED for run in runs):
+        changed = select(func.max(_CHANGE.c.at_us)).where(_CHANGE.c.model == model)
+        changed_us = connection.scalar(changed) or 0
     return RunHistory(
-        is_open=bool(connection.scalar(busy)),
-        last_us=connection.scalar(select(func.max(_JOB.c.created_us)).where(*automatic)),
-        today=int(connection.scalar(today) or 0),
-        failed=failed_in_row(_outcomes(connection, model)),
-        newest_us=connection.scalar(select(func.max(_JOB.c.created_us)).where(*own)),
+        is_open=connection.scalar(busy) is not None,
+        last_us=max(made, default=None),
+        today=sum(at > now_us - DAY_US for at in made),
+        failed=failed_in_row(_outcomes(runs, since_us=changed_us)),
+        newest_us=runs[0].created_us if runs else None,
     )
 
 
-def _outcomes(connection: Connection, model: str) -> list[str]:
-    """Ends of the automatic runs since a person retrained or the champion changed, newest first.
+def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
+    """Ends of automatic runs behind a time and the last retraining that a person asked for, newest first.
 
     A run whose candidate was made elsewhere ends as that candidate does.
     """
-    own = _JOB.c.model == model, _JOB.c.kind == KIND
-    asked = select(func.max(_JOB.c.created_us)).where(*own, _TRIGGER.is_(None), _ANSWERS.is_(None))
-    changed = select(func.max(_CHANGE.c.at_us)).where(_CHANGE.c.model == model)
-    since = max(connection.scalar(asked) or 0, connection.scalar(changed) or 0)
-    newest = (
-        select(_JOB.c.id, _JOB.c.status, _TRIGGER.label("trigger"), _ANSWERS.label("answers"))
-        .where(*own, _JOB.c.created_us > since, _JOB.c.status.in_(ENDED))
-        .order_by(_JOB.c.created_us.desc(), _JOB.c.id)
-        .limit(MOST_RUNS)
-    )
     answered: dict[str, str] = {}
     found = []
-    for row in connection.execute(newest):
-        if row.trigger is not None:
-            found.append(answered.get(row.id, row.status))
-        elif row.answers is not None:
-            answered.setdefault(row.answers, row.status)
+    for run in runs:
+        if run.created_us <= since_us or (run.trigger is None and run.job is None):
+            break
+        if run.trigger is None:
+            answered.setdefault(run.job, run.status)
+        elif run.status in ENDED:
+            found.append(answered.get(run.id, run.status))
     return found
 
 

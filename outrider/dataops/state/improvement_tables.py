@@ -307,7 +307,10 @@ class Job(SQLModel, table=True):
     """Work for the trainer process: fine-tune and judge a candidate."""
 
     __tablename__ = "job"
-    __table_args__ = (Index("job_status", "status"),)
+    __table_args__ = (
+        Index("job_status", "status"),
+        Index("job_made", "model", "created_us"),
+    )
     id: str = Field(primary_key=True)
     model: str
     kind: str

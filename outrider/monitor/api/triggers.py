@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 from typing_extensions import TypedDict
 
-from outrider.dataops.improvement.alerts import note_firing, note_resolved, take_message
+from outrider.dataops.improvement.alerts import AlertKey, note_firing, note_resolved, take_message
 from outrider.dataops.improvement.firing import note_unused
 from outrider.dataops.improvement.triggers import Evaluation
 from outrider.dataops.state.database import now_us, write
@@ -87,7 +87,7 @@ def trigger_routes(engine: Engine, settings: Settings) -> APIRouter:
                 detail = f"webhook-id {message!r} was taken before: each message is taken once"
                 raise ProblemError(problem(409, detail, field="webhook-id"))
             ignored = [
-                {"index": index, "field": fault[0], "reason": fault[1]}
+                IgnoredAlert(index=index, field=fault[0], reason=fault[1])
                 for index, alert in enumerate(body.alerts)
                 if (fault := _take(connection, settings, alert, now_us=now)) is not None
             ]
@@ -114,13 +114,13 @@ def _take(
         unused = Evaluation("alerts", "quiet", "not_listed", reason)
         note_unused(connection, model, unused, now_us=now_us)
         return "labels.alertname", reason
-    at = {"fingerprint": alert.fingerprint, "starts_us": int(alert.startsAt.timestamp() * 1e6)}
+    key = AlertKey(model, alert.fingerprint, int(alert.startsAt.timestamp() * 1e6))
     if alert.status == "resolved":
-        note_resolved(connection, model, **at, now_us=now_us)
+        note_resolved(connection, key, now_us=now_us)
         over = Evaluation("alerts", "quiet", "resolved", f"alert {name} is resolved")
         note_unused(connection, model, over, now_us=now_us)
     else:
-        note_firing(connection, model, **at, name=name, now_us=now_us)
+        note_firing(connection, key, name=name, now_us=now_us)
     return None
 
 

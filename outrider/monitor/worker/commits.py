@@ -1,27 +1,23 @@
 """Commits of the worker: one transaction per unit and slot."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
-from outrider.dataops.datasets.collect import dataset_of
-from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
-from outrider.dataops.improvement.firing import settle_labels
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.outbox import WebhookTarget
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import write
 from outrider.monitor.process.logs import RecordLog
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
+from .label_trigger import LabelTrigger
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION
 from .stages.work import Timings
@@ -45,7 +41,7 @@ class Commits:
         self.champions: dict[str, str] = {}
         settings = context.settings
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
-        self._targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
+        self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
@@ -124,7 +120,7 @@ class Commits:
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
-            trigger_retraining(connection, self._context.settings, model, self._targets)
+            self._labels.follow(connection, model)
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""
@@ -146,23 +142,3 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-
-
-def trigger_retraining(
-    connection: Connection, settings: Settings, model: str, targets: Sequence[WebhookTarget] = ()
-) -> None:
-    """Start or suggest a retraining where enough labels of a model ask for one."""
-    own = settings.models[model]
-    rule = own.retrain
-    if not rule.enabled:
-        return
-    scope = LabelScope(model, dataset_of(model), rule.rows, rules=own.rules_digest)
-    settle_labels(
-        connection,
-        scope,
-        rule.guards,
-        threshold=rule.labelled_flags,
-        now_us=now_us(),
-        command=own.training_command(model),
-        targets=targets,
-    )

@@ -53,12 +53,14 @@ def upgrade() -> None:
         sa.Column("id", sa.String(), primary_key=True),
         sa.Column("at_us", sa.Integer(), nullable=False),
     )
+    op.create_index("job_made", "job", ["model", "created_us"])
     op.add_column("suite_outcome", sa.Column("passed_us", sa.Integer(), nullable=True))
     op.execute("UPDATE suite_outcome SET passed_us = at_us WHERE status = 'passed'")
 
 
 def downgrade() -> None:
     op.drop_column("suite_outcome", "passed_us")
+    op.drop_index("job_made", "job")
     op.drop_table("taken_message")
     op.drop_table("alert")
     op.drop_index("trigger_evaluation_order", "trigger_evaluation")

@@ -19,7 +19,7 @@ def trigger_problems(model: "ModelSettings", offered: Mapping[str, Any]) -> Iter
     """
     rules, where = model.retrain.triggers, "retrain.triggers"
     if rules.active and not model.retrain.enabled:
-        yield f'{where}: nothing fires, since retrain.enabled is false; set it, with mode = "suggest" or not'
+        yield f"{where}: nothing fires, since retrain.enabled is false; set it"
     known = _names(offered["assertions"]) | _names(offered["live"])
     for rate in rules.flag_rates:
         if rate.assertion not in known:

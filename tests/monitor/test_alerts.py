@@ -14,7 +14,9 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from outrider.dataops.improvement.alerts import firing_alerts
-from outrider.dataops.state.database import now_us, open_database
+from outrider.dataops.improvement.firing import settle
+from outrider.dataops.improvement.trigger_signals import FiringAlert, alerts_signal
+from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.databases import place_database
@@ -289,3 +291,30 @@ def test_the_triggers_of_a_model_are_told_with_settings_and_guards(door: Door) -
     assert [one["trigger"] for one in answer["triggers"]] == ["labelled_flags", "alerts"]
     assert door.ask("GET", "/v1/models/nobody/triggers").status_code == 404
     assert answer["settings"]["alerts"] == ["ChurnDrift"]
+
+
+def test_pages_show_a_suggestion_with_its_command_and_escape_what_alerts_are_called(tmp_path: Path) -> None:
+    made = Door(tmp_path, CONFIG.replace("enabled = true", 'enabled = true\nmode = "suggest"'))
+    try:
+        made.post(posted(labels={"alertname": "<script>alert(1)</script>"}))
+        for page in ("/m/churn", "/m/churn/retrains"):
+            html = made.ask("GET", page).text
+            assert "A retraining is suggested" not in html
+            assert "<script>alert" not in html
+        assert (
+            "triggers.alerts does not list &#39;&lt;script&gt;" in made.ask("GET", "/m/churn/retrains").text
+        )
+        own = made.intake.settings.models["churn"]
+        with write(made.engine) as connection:
+            signal = alerts_signal([FiringAlert("ab@1", "ChurnDrift")], {})
+            command = own.training_command("churn")
+            settle(connection, "churn", signal, own.retrain.guards, now_us=now_us(), command=command)
+        for page in ("/m/churn", "/m/churn/retrains"):
+            html = made.ask("GET", page).text
+            assert "A retraining is suggested: alert ChurnDrift fires." in html
+            assert "<code>outrider dataset commit churn</code>" in html
+        (found,) = made.ask("GET", "/v1/models/churn/triggers").json()["suggestions"]
+        assert (found["trigger"], found["why"]) == ("alerts", "alert ChurnDrift fires")
+        assert "Triggers" not in made.ask("GET", "/m/other/retrains").text
+    finally:
+        made.close()

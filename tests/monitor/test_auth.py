@@ -369,6 +369,16 @@ def test_a_path_of_several_routes_asks_for_the_scopes_of_all() -> None:
     assert found.missing(frozenset(["read"])) == frozenset({"admin"})
     assert found.missing(frozenset(["admin"])) == frozenset({"read"})
     assert found.missing(frozenset(["admin", "read"])) is None
+    assert found.action == "GET /a/{x:path}/secret"
+
+
+def test_a_path_of_several_routes_is_named_by_the_nearest() -> None:
+    routes = RouteScopes()
+    for path in ("models/{model}/versions/champion", "models/{model}/versions/{version}"):
+        asked = f"/v1/{path}".replace("{model}", "m").replace("{version}", "1")
+        found = routes.find("GET", asked, {})
+        assert found is not None
+        assert found.action == f"GET /v1/{path}"
 
 
 def test_a_session_reads_and_needs_the_csrf_token_to_write(keyring: Keyring, tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ class RouteScopes:
     def find(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> ScopedRoute | None:
         """Route of a request, None where there is none.
 
-        Where a path is that of several, the scopes of all are asked for.
+        A path of several has the name of the one that says most of it; the scopes of all are asked for.
         """
         for intake, route in self._intakes:
             if intake.matches(method, path, headers):
@@ -240,7 +240,8 @@ class RouteScopes:
         found = [route for its, pattern, route in self._patterns if its == wanted and pattern.fullmatch(path)]
         if len(found) <= 1:
             return found[0] if found else None
-        return ScopedRoute(found[-1].action, tuple(needs for route in found for needs in route.needs))
+        nearest = max(found, key=lambda route: len(re.sub(r"\{.*?\}", "", route.action)))
+        return ScopedRoute(nearest.action, tuple(needs for route in found for needs in route.needs))
 
     def methods(self, path: str) -> list[str]:
         """Methods that a path has a route for."""

@@ -1,11 +1,8 @@
 """Trainer's metrics from committed rows, exact across crashes and restarts."""
 
-import logging
-import threading
 from itertools import product
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets import versions as datasets
@@ -17,11 +14,10 @@ from outrider.dataops.improvement.trigger_log import count_outcomes
 from outrider.dataops.improvement.verdicts import count_verdicts
 from outrider.dataops.labels.queue import count_waiting
 from outrider.dataops.outbox import count_events
-from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us
+from outrider.dataops.state.database import now_us
 from outrider.monitor.metrics.catalogue import OTHER
 from outrider.monitor.metrics.registry import Metrics
 
-log = logging.getLogger(__name__)
 _ROLES = ("champion", "challenger")
 _STATUSES = ("passed", "failed", "skipped", "error")
 _LEVELS = ("info", "warning", "critical")
@@ -54,18 +50,6 @@ class LoopMetrics:
             self._labels(connection)
             self._incidents(connection)
             self._outbox(connection)
-
-    def observe_until(self, stop: threading.Event, *, every_s: float = 2.0) -> None:
-        """Observe until ``stop`` is set; a busy database is tried again."""
-        changes = DatabaseChanges.of(self._engine)
-        while True:
-            try:
-                self.observe()
-            except OperationalError as error:
-                log.warning("metrics of the loop: %s", error)
-            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
-            if stop.is_set():
-                return
 
     def _advance(self, name: str, value: int, **labels: str) -> None:
         key = (name, *labels.values())

@@ -37,6 +37,7 @@ from outrider.monitor.settings.sources import stored_source, why_trained_elsewhe
 from .champion_suites_job import ChampionSuites
 from .compaction import Compactor
 from .context import JobContext, Stopping
+from .followers import start_followers
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
 from .triggers import Triggers
@@ -177,14 +178,13 @@ def main(arguments: list[str] | None = None) -> int:
     delivery = threading.Thread(target=deliver_until, args=(context.engine, hooks, stop), name="webhooks")
     delivery.start()
     metrics = new_metrics(models=tuple(settings.models))
-    observer = threading.Thread(target=LoopMetrics(metrics, context.engine).observe_until, args=(stop,))
-    observer.start()
-    shadow = threading.Thread(target=ShadowTests(context).look_until, args=(stop,), name="shadow tests")
-    shadow.start()
-    watch = threading.Thread(target=Watches(context).look_until, args=(stop,), name="watches")
-    watch.start()
-    triggers = threading.Thread(target=Triggers(context).look_until, args=(stop,), name="triggers")
-    triggers.start()
+    looks = {
+        "metrics of the loop": LoopMetrics(metrics, context.engine).observe,
+        "shadow tests": ShadowTests(context).look,
+        "watches": Watches(context).look,
+        "triggers": Triggers(context).look,
+    }
+    followers = start_followers(context.engine, stop, looks)
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
     compactor = Compactor(context.engine, context.objects)
@@ -198,11 +198,8 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         stop.set()
         champions.close()
-        delivery.join(timeout=5.0)
-        observer.join(timeout=5.0)
-        shadow.join(timeout=5.0)
-        watch.join(timeout=5.0)
-        triggers.join(timeout=5.0)
+        for thread in (delivery, *followers):
+            thread.join(timeout=5.0)
         if sender is not None:
             sender.close()
         context.engine.dispose()

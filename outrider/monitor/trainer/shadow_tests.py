@@ -4,7 +4,6 @@ A thread of the trainer. What it knows is saved in one row per test, so it goes 
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -17,7 +16,7 @@ from outrider.dataops.ledger.answers import first_answered
 from outrider.dataops.ledger.cursors import cursors_of
 from outrider.dataops.models.registry import versions_in_service
 from outrider.dataops.outbox import enqueue
-from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us, write
+from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import left_out
 
 from .agreement import ComparisonProgress, Follower
@@ -26,7 +25,6 @@ from .shadow_findings import gather
 from .weights_size import bytes_share
 
 log = logging.getLogger(__name__)
-LOOK_S = 2.0
 GROWTH = 1.1
 """Findings are made anew when there are so many times the records: intervals cost time, and hold whenever
 one looks."""
@@ -70,20 +68,6 @@ class ShadowTests:
         self._note(trial, progress)
         if self._is_due(trial, progress):
             self._end(trial, progress)
-
-    def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
-        """Look until ``stop`` is set; a busy database is tried again."""
-        changes = DatabaseChanges.of(self._context.engine)
-        while True:
-            try:
-                self.look()
-            except OperationalError as error:
-                log.warning("shadow tests: %s", error)
-            except Exception:
-                log.exception("shadow tests")
-            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
-            if stop.is_set():
-                return
 
     def _running(self) -> list[Trial]:
         """Tests that run, once those are begun and ended that versions ask for."""

@@ -5,7 +5,6 @@ an evaluation that says the same again is told once a minute.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,14 +28,13 @@ from outrider.dataops.improvement.trigger_signals import (
     schedule_signal,
 )
 from outrider.dataops.improvement.triggers import Signal, State, TriggerName
-from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us, write
+from outrider.dataops.state.database import now_us, write
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.trigger_sections import FlagRateSettings
 
 from .context import JobContext
 
 log = logging.getLogger(__name__)
-LOOK_S = 2.0
 TOLD_AGAIN_S = 60.0
 """An evaluation that says the same again is logged so often."""
 SCORED_AGAIN_S = 10.0
@@ -88,27 +86,6 @@ class Triggers:
                     raise
                 except Exception:  # one trigger must not hold up the others
                     log.exception("%s: trigger %s", model, name)
-
-    def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
-        """Look until ``stop`` is set; a busy database is tried again."""
-        changes = DatabaseChanges.of(self._context.engine)
-        while True:
-            try:
-                self.look()
-            except OperationalError as error:
-                log.warning("triggers: %s", error)
-            except Exception:
-                log.exception("triggers")
-            if self._has_begun and not self._is_needed:
-                return
-            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
-            if stop.is_set():
-                return
-
-    @property
-    def _is_needed(self) -> bool:
-        """True where a trigger is set that is evaluated here."""
-        return any(own.retrain.active_triggers[1:] for own in self._context.settings.models.values())
 
     def _evaluate(
         self, model: str, own: ModelSettings, name: TriggerName, see: Callable[[Connection], See]

@@ -5,7 +5,6 @@ restart, and labels that were corrected, withdrawn or erased count as they stand
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -30,13 +29,12 @@ from outrider.dataops.labels.estimates import newest_label
 from outrider.dataops.ledger.cursors import judged_by_both
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import enqueue
-from outrider.dataops.state.database import REST_S, DatabaseChanges, now_us, write
+from outrider.dataops.state.database import now_us, write
 from outrider.monitor.settings.model_sections import ModelSettings
 
 from .context import JobContext
 
 log = logging.getLogger(__name__)
-LOOK_S = 2.0
 REST_BY_COST = 10.0
 """Evidence is made anew after so many times what it cost: it reads all records of the watch."""
 
@@ -68,20 +66,6 @@ class Watches:
                 raise
             except Exception:  # one model must not hold up the watches of others
                 log.exception("%s: the watch over version %s", watch.model, watch.version)
-
-    def look_until(self, stop: threading.Event, *, every_s: float = LOOK_S) -> None:
-        """Look until ``stop`` is set; a busy database is tried again."""
-        changes = DatabaseChanges.of(self._context.engine)
-        while True:
-            try:
-                self.look()
-            except OperationalError as error:
-                log.warning("watches: %s", error)
-            except Exception:
-                log.exception("watches")
-            changes.wait(stop, every_s=every_s, at_most_s=REST_S)
-            if stop.is_set():
-                return
 
     def _follow(self, watch: WatchRow) -> None:
         """Bring one watch up to what has been answered and labelled."""

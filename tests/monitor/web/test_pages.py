@@ -67,9 +67,9 @@ def test_verdicts_draw_their_bounds_around_what_is_allowed(app: FastAPI) -> None
 
 def test_a_watch_says_one_sentence_and_draws_its_bounds_around_zero(app: FastAPI) -> None:
     html = get(app, f"/m/{MODEL}/retrains").text
-    card = html[html.index('id="watch"') : html.index("Gate verdicts")]
+    card = html[html.index('id="watch"') : html.index('class="card story"')]
     assert HOSTILE not in card
-    told = re.findall(r"<p>(Version 2 .*?) <span", card)
+    told = re.findall(r'<p class="sentence">(Version 2 .*?) <span', card)
     assert told == [
         "Version 2 is watched beside version &lt;script&gt;alert(1)&lt;/script&gt;/../x: it is proven to be "
         "worse (2,400 records, 1,200 labelled); `outrider rollback digits`."

@@ -1,4 +1,4 @@
-"""Evaluations of triggers: the decision, its log, and the run or suggestion that follows.
+"""Evaluations of triggers: decision, log, and the run or suggestion that follows.
 
 All in the caller's write transaction, which alone may add an automatic run: so there is never a second one.
 """
@@ -67,7 +67,7 @@ def preview(
     *,
     now_us: int,
 ) -> tuple[Signal, Evaluation, bool]:
-    """Signal and evaluation as they would be, read only.
+    """Evaluation of a trigger without any change.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us
 
 
 def note_unused(connection: Connection, model: str, evaluation: Evaluation, *, now_us: int) -> None:
-    """Log what a trigger was told and did not look at."""
+    """Log an evaluation of news that a trigger has no use for."""
     log(connection, model, evaluation, now_us=now_us)
 
 

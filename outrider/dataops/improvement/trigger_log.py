@@ -51,7 +51,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionRow:
-    """Suggestion of a retraining that nobody has followed."""
+    """Suggestion of a retraining, still to be followed."""
 
     trigger: str
     why: str
@@ -75,7 +75,7 @@ def remember(
     job: str | None = None,
     times: int = 1,
 ) -> None:
-    """Log an evaluation and keep a trigger's memory, in the caller's write transaction."""
+    """Log an evaluation and keep its trigger's memory."""
     counts = {name: times if name == evaluation.outcome else 0 for name in TRIGGER_OUTCOMES}
     kept = {
         "state": dict(memory.state),
@@ -151,7 +151,7 @@ def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]
 
 
 def forget_others(connection: Connection, model: str, triggers: Sequence[str], *, suggests: bool) -> None:
-    """Clear memories of triggers that are not set any more, and suggestions where none are made.
+    """Clear memories of other triggers than these, and disabled suggestions.
 
     Counts of outcomes stay.
     """

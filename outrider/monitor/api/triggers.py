@@ -30,7 +30,7 @@ Text = Annotated[str, Field(max_length=4_096)]
 
 
 class PostedAlert(BaseModel):
-    """Alert as Alertmanager writes it; what is not named here is not read."""
+    """Alert in Alertmanager's words; its other fields are not read."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -14,7 +14,7 @@ from outrider.dataops.outbox import WebhookTarget, enqueue
 
 from .jobs import KIND, add
 from .trigger_inputs import read_history
-from .trigger_log import TriggerMemory, log, recall, remember
+from .trigger_log import TriggerMemory, recall, remember
 from .trigger_signals import labels_signal
 from .triggers import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
 
@@ -139,11 +139,6 @@ def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us
     """Log a retraining that a person asked for."""
     asked = Evaluation("manual", "fired", "fired", f"asked for by {by}" if by else "asked for")
     remember(connection, model, asked, TriggerMemory({}), now_us=now_us, job=job)
-
-
-def note_unused(connection: Connection, model: str, evaluation: Evaluation, *, now_us: int) -> None:
-    """Log an evaluation of news that a trigger has no use for."""
-    log(connection, model, evaluation, now_us=now_us)
 
 
 def _current(memory: TriggerMemory, signal: Signal, history: RunHistory) -> TriggerMemory:

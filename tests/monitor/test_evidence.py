@@ -144,6 +144,51 @@ def test_figures_of_all_rows_are_held_against_the_champions(loss: str) -> None:
     )
 
 
+def shares(rows: int) -> dict[str, Any]:
+    return {"label": np.zeros(rows), "probs": np.tile([0.5, 0.5], (rows, 1))}
+
+
+@pytest.mark.parametrize(
+    ("scoring", "labels", "answers", "fault"),
+    [
+        (
+            AnswerScoring(),
+            [0.0, 1.0],
+            {"label": np.zeros(1)},
+            "the candidate gave 1 answers 'label' to 2 rows",
+        ),
+        (AnswerScoring(target="cat"), [0.0, 1.0], {"cat": [1, 1]}, "no label.cat; they have label.label"),
+        (AnswerScoring("average_precision", scores="probs"), [2, 10], shares(2), "declare classes"),
+        (AnswerScoring("macro_f1"), [["a"], ["b"]], shares(2), "labels that are classes expected"),
+    ],
+)
+def test_what_cannot_be_compared_refuses_the_candidate_with_the_reason(
+    scoring: AnswerScoring, labels: list[Any], answers: dict[str, Any], fault: str
+) -> None:
+    batch = Batch.from_columns({"inputs.x": np.arange(2.0), "label.label": labels}, model="m")
+    pair = paired_evidence(
+        "held", batch, lambda _: shares(2) | {"cat": [1, 1]}, lambda _: answers, scoring=scoring
+    )
+    verdict = decide(Policy(), Evidence(held_out=pair))
+    assert verdict.outcome == "failed"
+    assert fault in verdict.reasons[0]
+
+
+def test_no_candidate_chooses_the_loss_that_it_is_judged_by() -> None:
+    labels = np.arange(400) % 2
+    batch = Batch.from_columns({"inputs.x": np.arange(400.0), "label.label": labels}, model="m")
+    said = np.where(np.arange(400) < 40, 1 - labels, labels)
+    pair = paired_evidence(
+        "held",
+        batch,
+        lambda _: {"label": said},
+        lambda _: {"label": np.clip(said.astype(float), 0.05, 0.95)},
+        scoring=AnswerScoring(),
+    )
+    assert (pair.loss, pair.champion_loss) == ("error rate", 0.1)
+    assert decide(Policy(), Evidence(held_out=pair)).outcome == "failed"
+
+
 def test_rows_of_few_entities_decide_less_than_as_many_of_their_own() -> None:
     def outcome(entities: int | None) -> str:
         batch = prices(2000, entities=entities)

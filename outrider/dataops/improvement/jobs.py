@@ -236,9 +236,7 @@ def fail(
     if "candidate" in found.result and "candidate" not in found.params:
         candidate = models.get(connection, found.model, str(found.result["candidate"]))
         if candidate.status == "challenger":  # nobody has decided on it meanwhile
-            models.set_status(
-                connection, found.model, candidate.version, "failed", now_us=now_us, note=error
-            )
+            models.set_status(connection, found.model, candidate.version, "failed", now_us=now_us, note=error)
     finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
 
 

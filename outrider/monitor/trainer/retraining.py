@@ -342,9 +342,8 @@ class Retraining:
         # A policy without rows whose labels are known could hardly have refused it.
         with self.context.engine.connect() as connection:
             is_returning = watches.was_rolled_back(connection, self.job.model, candidate)
-        promotes = (
-            has_passed and policy.auto_promote and evidence.is_labelled and not (is_unseen or is_returning)
-        )
+        could_refuse = gate.could_refuse(asked, evidence)
+        promotes = has_passed and policy.auto_promote and could_refuse and not (is_unseen or is_returning)
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
@@ -353,6 +352,8 @@ class Retraining:
                 else "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
+                if could_refuse
+                else "its margins allow any loss"
                 if evidence.is_labelled
                 else "no labelled row judged it"
             )

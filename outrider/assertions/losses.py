@@ -58,7 +58,7 @@ def losses(
     [0.693, 0.105]
     """
     if loss == "error":
-        known = _is_known(labels)
+        known = is_known(labels)
         return np.where(known, ~matches(answers, labels, classes=classes), np.nan)
     if loss == "token_f1":
         return np.array([_token_loss(*pair) for pair in zip(_texts(answers), _texts(labels), strict=True)])
@@ -70,7 +70,8 @@ def losses(
     return difference if loss == "absolute" else np.square(difference)
 
 
-def _is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
+def is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
+    """Labels that are neither null nor NaN, shape (rows,)."""
     return np.array([value is not None and value == value for value in _values(labels)], dtype=np.bool_)
 
 
@@ -107,8 +108,8 @@ def _token_loss(answer: str | None, label: str | None) -> float:
 def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:
     shares = probabilities(answers, classes)
     places = class_numbers(labels, classes)
-    is_known = np.isfinite(shares).all(axis=1)
-    shares[~is_known] = 1.0 / len(classes)
+    is_given = np.isfinite(shares).all(axis=1)
+    shares[~is_given] = 1.0 / len(classes)
     sums = shares.sum(axis=1)
     odd = np.flatnonzero((shares < 0.0).any(axis=1) | (np.abs(sums - 1.0) > _ROUNDED))
     if len(odd):  # scores of any size would make their own loss
@@ -117,7 +118,7 @@ def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, cla
             f"of sum {sums[odd[0]]:.3g}"
         )
     chosen = shares[np.arange(len(places)), places] / sums
-    found = np.where(is_known, -np.log(np.clip(chosen, _LEAST, 1.0)), np.inf)
+    found = np.where(is_given, -np.log(np.clip(chosen, _LEAST, 1.0)), np.inf)
     return np.where(places < 0, np.nan, found)
 
 

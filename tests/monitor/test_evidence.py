@@ -245,13 +245,25 @@ def ends(answers, labels):
 
 def hangs(answers, labels):
     time.sleep(600)
+
+def give_up():
+    raise SystemExit
+
+def gives_up(answers, labels):
+    give_up()
+
+def spoils(answers, labels):
+    found = [abs(answer - labels.pop(0)) for answer in list(answers)]
+    answers.clear()
+    return found
 """
 
 
 @pytest.mark.parametrize(
     ("scorer", "fault"),
     [
-        ("raises", "stood at scorers.py:10"),
+        ("raises", "scorers.py:raises raised ZeroDivisionError; it stood at scorers.py:10 (champion)"),
+        ("gives_up", "raised SystemExit; it stood at scorers.py:25 (champion)"),
         ("nothing", "losses >= 0 expected, got nan for row 0 (champion)"),
         ("short", "one loss for each of 300 rows expected, got float64 of shape (1,)"),
         ("ends", "ended (exit code 3)"),
@@ -282,6 +294,16 @@ def test_a_scorer_of_ones_own_decides(tmp_path: Path) -> None:
     assert found == ["failed", "passed"]
     gap = batch.column("label.price") - low(batch)["price"]
     assert better.champion_loss == pytest.approx(np.maximum(0.9 * gap, -0.1 * gap).mean())
+
+
+def test_a_scorer_that_empties_its_lists_and_rows_without_a_label_are_no_matter(tmp_path: Path) -> None:
+    (tmp_path / "scorers.py").write_text(SCORERS)
+    scoring = AnswerScoring("scorers.py:spoils", "price", folder=tmp_path)
+    labels = [None if row < 50 else float(row % 7) for row in range(300)]
+    batch = Batch.from_columns({"inputs.x": np.arange(300.0), "label.price": labels}, model="m")
+    said = [{"price": np.arange(300.0) % 7 + shift} for shift in (0.5, 0.25)]
+    pair = paired_evidence("held", batch, lambda _: said[0], lambda _: said[1], scoring=scoring)
+    assert (pair.fault, pair.champion_loss, pair.excess.value, pair.left_out) == ("", 0.5, -0.5, 50)
 
 
 def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:

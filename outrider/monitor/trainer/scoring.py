@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from outrider.assertions import Batch
 from outrider.assertions.columns import from_values, is_tensor
 from outrider.assertions.loss_bounds import Excess, excess, relative_excess
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, loss_of_target, losses, probabilities
+from outrider.assertions.losses import BOUNDED, LOSSES, Loss, is_known, loss_of_target, losses, probabilities
 from outrider.assertions.matching import class_numbers
 from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
 from outrider.errors import OutriderError, ValidationRefused
@@ -177,8 +177,7 @@ class AnswerScoring:
             if self.loss not in ("auto", *LOSSES, *SET_FIGURES):
                 columns = {"label": labels, "champion": said[0], "candidate": said[1]}
                 table = pa.table({name: _column(values) for name, values in columns.items()})
-                both = scored(self.loss, self.folder, table, deadline_s=self.deadline_s, pause=pause)
-                return RowLosses(self.loss, both[0], both[1])
+                return RowLosses(self.loss, *self._scored(table, is_known(labels), pause))
             if self.loss in SET_FIGURES:
                 return self._as_set(self.loss, labels, said)
             loss = self._loss(labels, said[0])
@@ -186,6 +185,18 @@ class AnswerScoring:
         except (ValidationRefused, ValueError) as error:
             raise LossFault(f"gate.loss = {self.loss!r}: {error}") from error
         return RowLosses(loss, old, new)
+
+    def _scored(
+        self, table: pa.Table, known: Rows, pause: Callable[[], None]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Losses by the user's scorer, NaN where a label is missing."""
+        old, new = np.full((2, len(known)), np.nan)
+        if known.any():
+            labelled = table.filter(pa.array(known))
+            old[known], new[known] = scored(
+                self.loss, self.folder, labelled, deadline_s=self.deadline_s, pause=pause
+            )
+        return old, new
 
     def _as_set(self, figure: SetFigure, labels: pa.Array, said: Sequence[Any]) -> SetAnswers:
         if figure == "average_precision" and not self.classes:

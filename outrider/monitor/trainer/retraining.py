@@ -310,7 +310,8 @@ class Retraining:
         parts: int = 1,
     ) -> gate.PairedEvidence:
         policy, settings = self.policy, self.settings
-        keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
+        table = pa.Table.from_batches([batch.to_arrow()])
+        keys = row_keys(connection, table, settings.declared_inputs)
         tries = tries_of(connection, self.job.model, keys)
         chosen = np.flatnonzero(rows_to_judge_by(tries))
         judged = batch.take(chosen)

@@ -28,6 +28,7 @@ from .model_checks import (
     source_problems,
 )
 from .output import Config, Json, as_json, table
+from .trigger_checks import trigger_problems
 
 if TYPE_CHECKING:
     from outrider.monitor.settings.config import Settings
@@ -86,6 +87,8 @@ def check_config(
         tests = [tuple(test) for test in offered[name].pop("tests")] + incidents
         found = gate_problems(settings, model, offered[name]["assertions"], tests)
         problems += (f"{path}: models.{name}.{problem}" for problem in found)
+        odd_triggers = trigger_problems(model, offered[name])
+        problems += (f"{path}: models.{name}.{problem}" for problem in odd_triggers)
     problems += (f"{path}: {problem}" for problem in (*wrong_shares(settings), *secret_problems(settings)))
     tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()
     problems += tried.problems

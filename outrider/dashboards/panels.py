@@ -475,6 +475,18 @@ ROWS: tuple[PanelRow, ...] = (
                 width=6,
             ),
             Panel(
+                "Triggers of retraining",
+                "Runs that they started or suggested, and that a guard held.",
+                (
+                    (
+                        "sum by (model, trigger, outcome) "
+                        f'(outrider_trigger_evaluations_total{{{MODEL},outcome!="quiet"}})',
+                        "{{model}} {{trigger}} {{outcome}}",
+                    ),
+                ),
+                width=6,
+            ),
+            Panel(
                 "Retrain time by stage",
                 "Mean of all jobs.",
                 (

@@ -17,6 +17,7 @@ from .state.tables import Outbox, table_of
 EVENTS = (
     "dataset.committed",
     "retrain.requested",
+    "retrain.suggested",
     "retrain.failed",
     "gate.refused",
     "gate.undecided",

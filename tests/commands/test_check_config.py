@@ -372,3 +372,35 @@ def test_evidence_that_can_never_be_there_is_told(project: Path) -> None:
         check(project)
     assert "gate.requires: 'shadow' can never be there" in str(told.value)
     assert "gate.latency.max_ratio: no labelled row to time on" in str(told.value)
+
+
+TRIGGERS = """
+[models.m.retrain.triggers]
+behavior = true
+flag_rates = [
+  { assertion = "hihg", start = 0.1 },
+  { assertion = "high", start = 0.1 },
+  { assertion = "test_noise", start = 0.1 },
+]
+"""
+
+
+def test_triggers_of_unknown_assertions_and_without_effect_are_told(project: Path) -> None:
+    (project / "outrider.toml").write_text(CONFIG + TRIGGERS, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    problems = [line.partition("models.m.")[2] for line in str(told.value).splitlines()]
+    assert problems == [
+        "retrain.triggers: nothing fires, since retrain.enabled is false; set it",
+        "retrain.triggers.flag_rates: no assertion 'hihg'; nearest: high",
+    ]
+
+
+def test_a_trigger_of_tests_needs_tests_and_alerts_a_secret_that_can_be_read(project: Path) -> None:
+    config = CONFIG.replace('behavior = ["test_m.py"]', "") + "[models.m.retrain]\nenabled = true\n"
+    config += "[models.m.retrain.triggers]\nbehavior = true\n[alerts]\nsecret_file = 'none.secret'\n"
+    (project / "outrider.toml").write_text(config, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    assert "retrain.triggers.behavior: the model has no behavioral test" in str(told.value)
+    assert "none.secret cannot be read" in str(told.value)

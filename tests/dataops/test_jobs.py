@@ -3,41 +3,21 @@ import json
 import pytest
 from sqlalchemy import Engine, insert, text
 
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.improvement import jobs
-from outrider.dataops.improvement.jobs import DAY_US, Trigger, is_due, maybe_enqueue
+from outrider.dataops.improvement.firing import settle_labels
+from outrider.dataops.improvement.triggers import DAY_US, RunGuards
 from outrider.dataops.models.registry import get, register
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound
 
-TRIGGER = Trigger(enabled=True, labelled_flags=2, cooldown_s=60, daily_budget=3)
+GUARDS = RunGuards(cooldown_s=60, daily_budget=3)
+SCOPE = LabelScope("m", "m-flagged")
 HOOK = (WebhookTarget("http://receiver.example", ("retrain.requested",)),)
 SERVICE = "http://127.0.0.1:8470"
 MINUTE = 60_000_000
-
-
-@pytest.mark.parametrize(
-    ("changes", "due"),
-    [
-        ({}, True),
-        ({"labelled_flags": 1}, False),
-        ({"is_busy": True}, False),
-        ({"jobs_today": 3}, False),
-        ({"jobs_today": 2}, True),
-        ({"last_us": 9 * MINUTE + 1}, False),
-        ({"last_us": 9 * MINUTE}, True),
-    ],
-)
-def test_trigger_rule(changes: dict[str, int | bool], due: bool) -> None:
-    state = {
-        "labelled_flags": 2,
-        "last_us": None,
-        "jobs_today": 0,
-        "is_busy": False,
-        "now_us": 10 * MINUTE,
-    } | changes
-    assert is_due(TRIGGER, **state) is due  # type: ignore[arg-type]  # one table for all types
 
 
 def flagged_and_labelled(engine: Engine, *names: str) -> None:
@@ -72,7 +52,7 @@ def flagged_and_labelled(engine: Engine, *names: str) -> None:
 
 def trigger(engine: Engine, now_us: int) -> str | None:
     with write(engine) as connection:
-        return maybe_enqueue(connection, model="m", trigger=TRIGGER, now_us=now_us)
+        return settle_labels(connection, SCOPE, GUARDS, threshold=2, now_us=now_us)[1]
 
 
 def test_enough_labelled_flags_make_one_job_and_its_dataset_one_event(engine: Engine) -> None:
@@ -96,7 +76,7 @@ def test_enough_labelled_flags_make_one_job_and_its_dataset_one_event(engine: En
 def test_cooldown_and_daily_budget_hold_automatic_jobs_back(engine: Engine) -> None:
     flagged_and_labelled(engine, "a", "b")
     now = 1
-    for _ in range(TRIGGER.daily_budget):
+    for _ in range(GUARDS.daily_budget):
         job = trigger(engine, now)
         assert job is not None
         with write(engine) as connection:

@@ -43,6 +43,7 @@ def test_paths_are_relative_to_the_file(write: Path) -> None:
     assert settings.path("checks.py") == (write.parent / "checks.py").resolve()
 
 
+RATE = "[[models.m.retrain.triggers.flag_rates]]\nassertion = 'a'\n"
 ERRORS = [
     ("[serve]\nport = 1\n", r"serve: unknown key; did you mean 'server'\?"),
     ("[server]\nprot = 1\n", r"server\.prot: unknown key; did you mean 'port'\?"),
@@ -54,6 +55,16 @@ ERRORS = [
     ("[server]\nport = 70000\n", r"server\.port: .*65535.*, got 70000"),
     ("[host]\ndeadline_s = 0\n", r"host\.deadline_s: .*greater than 0, got 0"),
     ("[models.m.labels]\npolicy = 'best'\n", r"models\.m\.labels\.policy: .*'uniform'.*, got 'best'"),
+    (f"{RATE}start = 0.1\nrearm = 0.1\n", r"flag_rates\.0: a: rearm must be below start, got rearm = 0\.1"),
+    (f"{RATE}start = 2\n", r"flag_rates\.0\.start: .*less than 1, got 2"),
+    (f"{RATE}start = true\n", r"flag_rates\.0\.start: a number expected, got true"),
+    (f"{RATE}", r"flag_rates\.0\.start: Field required"),
+    (f"{RATE}start = 0.1\nhours = nan\n", r"flag_rates\.0\.hours: "),
+    (f"{RATE}start = 0.1\n{RATE}start = 0.2\n", r"triggers: flag_rates: a is named twice"),
+    ("[models.m.retrain.triggers]\nincidents = 'info'\n", r"triggers\.incidents: .*'critical', got 'info'"),
+    ("[models.m.retrain.triggers]\nevery_hours = 0\n", r"triggers\.every_hours: .*greater than 0, got 0"),
+    ("[models.m.retrain.triggers]\nalerts = ['a', 'a']\n", r"triggers: alerts: a is named twice"),
+    ("[models.m.retrain]\nmode = 'auto'\n", r"retrain\.mode: .*'automatic' or 'suggest', got 'auto'"),
     ("[[webhooks]]\nevents = []\n", r"webhooks\.0\.url: Field required"),
     ("[models.m]\narchitecture = 'a.py:b'\n", r"models\.m: architecture needs weights"),
     ("[models.m]\narchitecture = 'a.py:b'\npredictor = 'a.py:c'\n", "exclude each other"),

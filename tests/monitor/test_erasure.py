@@ -19,6 +19,8 @@ from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
+from outrider.dataops.improvement.trigger_log import TriggerMemory, remember
+from outrider.dataops.improvement.triggers import Evaluation
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
@@ -98,6 +100,10 @@ def test_nothing_of_a_person_is_left_in_journal_and_database(bench: Workbench) -
     bench.label({own[0]: 1, "0-1": 0})
     bench.work()
     folder = bench.settings.data_folder
+    named = Evaluation("alerts", "quiet", "not_listed", f"triggers.alerts does not list '{ENTITY}'")
+    with write(bench.engine) as connection:  # a rule of Prometheus may be called as anything
+        remember(connection, "toy", named, TriggerMemory({}, 1, named.why), now_us=1)
+    assert {"state.db trigger_evaluation", "state.db trigger_state"} <= set(places(folder, MARKERS))
     assert {"journal.db block > arrow stream", "state.db record", "state.db flag"} <= set(
         places(folder, MARKERS)
     )

@@ -24,7 +24,7 @@ from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.queries.published_outcomes import OutcomeGiven
 from tests.comparison_reports import report
 from tests.monitor.web.sample import MODEL
-from tests.monitor.web.test_api_types import Api
+from tests.monitor.web.test_api_types import ALERTS, Api
 from tests.soak import PATIENCE_S
 
 from .mutations import Request
@@ -121,6 +121,8 @@ def worked_requests(api: Api) -> list[Request]:
         Request(f"/v1/datasets/{DATASET}/versions?model={MODEL}&wait_s=0", ARROW, _arrow(_rows("d"))),
         _json(f"/v1/datasets/{MODEL}-flagged/versions?wait_s=0", {"model": MODEL, "from": "flags"}),
         _json("/v1/retrains", {"model": MODEL, "candidate": "4"}),
+        _json("/v1/alerts", ALERTS),
+        _get(f"/v1/models/{MODEL}/triggers?limit=3"),
         _json(f"/v1/models/{MODEL}/promote", {"version": "4", "force": True, "reason": "seen"}),
         _json(f"/v1/models/{MODEL}/rollback", {}),
         _json("/v1/pauses", {"what": "shadow", "model": MODEL}),

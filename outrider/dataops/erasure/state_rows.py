@@ -74,6 +74,8 @@ TEXTS = (
     ("model_version", "note"),
     ("champion_change", "reason"),
     ("lineage_edge", "parent"),
+    ("trigger_evaluation", "why"),
+    ("trigger_state", "suggestion"),
 )
 """Table and column of texts and JSON that may quote a record."""
 

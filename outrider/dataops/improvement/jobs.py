@@ -1,4 +1,4 @@
-"""Jobs of the trainer: due retrainings, and the queue."""
+"""Jobs of the trainer: the queue of retrainings and dataset versions."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
-from outrider.dataops.datasets.collect import count_new, dataset_of
-from outrider.dataops.datasets.label_fates import LabelScope, Rows
+from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.versions import Version, newest, told
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
@@ -17,28 +16,12 @@ from outrider.dataops.state.tables import Cursor, table_of
 from outrider.errors import NotFound
 
 Kind = Literal["retrain", "dataset"]
+KIND: Kind = "retrain"
 ENDED = ("done", "refused", "undecided", "failed")
 """Statuses of closed jobs."""
 MAX_ATTEMPTS = 3
-DAY_US = 86_400_000_000
 _JOB = table_of(Job)
 _CURSOR = table_of(Cursor)
-
-
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """Trigger of automatic retraining; see ``[models.*.retrain]`` in the configuration."""
-
-    enabled: bool
-    labelled_flags: int
-    cooldown_s: float
-    daily_budget: int
-    kind: Kind = "retrain"
-    """``dataset`` for models that are trained elsewhere: the webhook tells when."""
-    rows: Rows = "flagged"
-    """Which labelled records count."""
-    rules: str = ""
-    """Digest of the model's rules for rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,80 +39,6 @@ class JobRow:
     created_us: int
     started_us: int | None
     finished_us: int | None
-
-
-def is_due(
-    trigger: Trigger,
-    *,
-    labelled_flags: int,
-    last_us: int | None,
-    jobs_today: int,
-    is_busy: bool,
-    now_us: int,
-) -> bool:
-    """The trigger rule.
-
-    Parameters
-    ----------
-    labelled_flags
-        Labels that the dataset does not hold: of new records, corrected and withdrawn ones.
-    last_us
-        When the latest automatic job was made.
-    jobs_today
-        Automatic jobs of the last 24 hours.
-    is_busy
-        Whether a job of the model is queued or running.
-    """
-    if not trigger.enabled or is_busy or jobs_today >= trigger.daily_budget:
-        return False
-    if last_us is not None and now_us - last_us < trigger.cooldown_s * 1e6:
-        return False
-    return labelled_flags >= trigger.labelled_flags
-
-
-def maybe_enqueue(
-    connection: Connection,
-    *,
-    model: str,
-    trigger: Trigger,
-    now_us: int,
-) -> str | None:
-    """Enqueue a due job, in the caller's write transaction.
-
-    Returns
-    -------
-    str or None
-        The job's id.
-    """
-    if not trigger.enabled:
-        return None
-    automatic = _JOB.c.model == model, _JOB.c.params["trigger"].as_string() == "labelled_flags"
-    busy = connection.scalar(
-        select(func.count()).where(
-            _JOB.c.model == model, _JOB.c.status.in_(("queued", "running")), _JOB.c.kind == trigger.kind
-        )
-    )
-    last = connection.scalar(select(func.max(_JOB.c.created_us)).where(*automatic))
-    today = connection.scalar(select(func.count()).where(*automatic, _JOB.c.created_us > now_us - DAY_US))
-
-    def due(count: int) -> bool:
-        return is_due(
-            trigger,
-            labelled_flags=count,
-            last_us=last,
-            jobs_today=int(today or 0),
-            is_busy=bool(busy),
-            now_us=now_us,
-        )
-
-    if not due(trigger.labelled_flags):  # counting is the dear part: only when all else allows a job
-        return None
-    scope = LabelScope(model, dataset_of(model), trigger.rows, rules=trigger.rules)
-    count = count_new(connection, scope)
-    if not due(count):
-        return None
-    params: dict[str, object] = {"trigger": "labelled_flags", "labelled_flags": count}
-    return add(connection, model=model, kind=trigger.kind, params=params, now_us=now_us)
 
 
 def add(

@@ -307,7 +307,10 @@ class Job(SQLModel, table=True):
     """Work for the trainer process: fine-tune and judge a candidate."""
 
     __tablename__ = "job"
-    __table_args__ = (Index("job_status", "status"),)
+    __table_args__ = (
+        Index("job_status", "status"),
+        Index("job_made", "model", "created_us"),
+    )
     id: str = Field(primary_key=True)
     model: str
     kind: str
@@ -322,6 +325,71 @@ class Job(SQLModel, table=True):
     created_us: int
     started_us: int | None = None
     finished_us: int | None = None
+
+
+class TriggerState(SQLModel, table=True):
+    """Memory of one trigger of retraining, and its outcomes counted."""
+
+    __tablename__ = "trigger_state"
+    model: str = Field(primary_key=True)
+    trigger: str = Field(primary_key=True)
+    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    suggested_us: int | None = None
+    """When the suggestion that stands was made."""
+    suggestion: str = ""
+    """Why it was made."""
+    fired: int = 0
+    suggested: int = 0
+    held: int = 0
+    quiet: int = 0
+
+
+class TriggerEvaluation(SQLModel, table=True):
+    """Log of a trigger: equal outcomes in a row are one row.
+
+    It names no record, entity or slice.
+    """
+
+    __tablename__ = "trigger_evaluation"
+    __table_args__ = (Index("trigger_evaluation_order", "model", "trigger", "id"),)
+    id: int | None = Field(default=None, primary_key=True)
+    model: str
+    trigger: str
+    outcome: str
+    """``fired``, ``suggested``, ``held`` or ``quiet``."""
+    reason: str
+    """One word, by which outcomes are equal."""
+    why: str
+    """Sentence of the newest."""
+    score: float | None = None
+    threshold: float | None = None
+    inputs: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    since_us: int
+    until_us: int
+    times: int = 1
+    job: str | None = None
+    """Job that it started."""
+
+
+class AlertRow(SQLModel, table=True):
+    """Alert that Alertmanager posted for a model, without its labels."""
+
+    __tablename__ = "alert"
+    model: str = Field(primary_key=True)
+    fingerprint: str = Field(primary_key=True)
+    starts_us: int = Field(primary_key=True)
+    name: str
+    received_us: int
+    """When it was last said to fire."""
+    resolved_us: int | None = None
+
+
+class TakenMessage(SQLModel, table=True):
+    """Id of a signed message that was taken: it is taken once."""
+
+    __tablename__ = "taken_message"
+    id: str = Field(primary_key=True)
+    at_us: int
 
 
 class RowTries(SQLModel, table=True):

@@ -488,6 +488,8 @@ class SuiteOutcome(SQLModel, table=True):
     at_us: int
     outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
+    passed_us: int | None = None
+    """When it last passed; None if it never did. Behind the outcome, and read of few rows."""
 
 
 class DeadLetter(SQLModel, table=True):

@@ -3,13 +3,14 @@
 import dataclasses
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.firing import note_manual
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
 from outrider.dataops.models import lineage
@@ -18,6 +19,7 @@ from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
 
 from .labels import EstimateFacts
@@ -329,7 +331,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
             return _job(jobs.get(connection, job))
 
     @router.post("/retrains", tags=["retrains"], status_code=202)
-    def request_retrain(body: RetrainRequest) -> Declared[JobFacts]:
+    def request_retrain(body: RetrainRequest, request: Request) -> Declared[JobFacts]:
         """Queue a retraining."""
         known = known_model(settings, body.model)
         if body.candidate is not None:
@@ -356,6 +358,9 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
                 )
                 params |= reported
             job = jobs.add(connection, model=body.model, kind="retrain", params=params, now_us=now_us())
+            if body.candidate is None:
+                by = visitor_of(request).name
+                note_manual(connection, body.model, by=by, job=job, now_us=now_us())
             return _job(jobs.get(connection, job))
 
     @router.get("/gates", tags=["retrains"], response_model=Declared[GateDecisions])

@@ -60,6 +60,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/models/{model}/history": "read",
     "GET /v1/models/{model}/versions/champion": "read",
     "GET /v1/models/{model}/versions/{version}": "read",
+    "GET /v1/models/{model}/triggers": "read",
     "GET /v1/models/{model}/watch": "read",
     "GET /v1/models/{model}/versions/{version}/weights": "read",
     "GET /v1/overlaps": "read",
@@ -126,6 +127,7 @@ ROUTES: Mapping[str, str] = {
     "POST /assertions/{model}/{name:path}/resume": "review",
     "POST /m/{model}/cases": "review",
     # what is judged, trained and in production
+    "POST /v1/alerts": "promote",
     "POST /v1/columns/forget": "promote",
     "POST /v1/comparisons": "promote",
     "POST /v1/datasets/{name}/tags": "promote",

@@ -471,6 +471,17 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         enums={"outcome": ("kept", "proposed", "rolled_back", "superseded")},
     ),
     _spec(
+        _LOOP, "counter", "outrider_trigger_evaluations_total", "evaluations",
+        "Evaluations of the triggers of retraining, by outcome.", labels=("model", "trigger", "outcome"),
+        enums={
+            "trigger": (
+                "labelled_flags", "flag_rates", "behavior", "incidents", "corrected", "schedule", "alerts",
+                "manual",
+            ),
+            "outcome": ("fired", "suggested", "held", "quiet"),
+        },
+    ),
+    _spec(
         _LOOP, "gauge", "outrider_version_mismatch_ratio", "ratio",
         "Records of the last ten minutes that state another version than the champion's, of those that "
         "state one and came since it is champion.", labels=("model",),

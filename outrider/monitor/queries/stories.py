@@ -159,6 +159,8 @@ def _trigger(params: Mapping[str, Any]) -> str:
     if "source" in params:
         return f"import of {params['source']}"
     word = params.get("trigger")
+    if word is not None and "why" in params:
+        return f"{str(word).replace('_', ' ')}: {params['why']}"
     return "asked for by a person" if word is None else str(word).replace("_", " ")
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import open_database
+from outrider.dataops.state.database import now_us, open_database
 from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.comparisons import comparison_routes
@@ -24,6 +24,7 @@ from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
@@ -32,6 +33,7 @@ from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.queries.triggers import TriggerList, list_triggers
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
@@ -57,6 +59,11 @@ def all_routers(
     models = tuple(settings.models)
     learner = Learner(settings)
     cases = CaseWriter(engine, journal, settings)
+
+    def triggers(model: str) -> TriggerList | None:
+        own = settings.models.get(model)
+        return None if own is None else list_triggers(engine, model, own, now_us=now_us())
+
     comparisons = Comparisons(settings.data_folder, most=settings.storage.keep_comparisons)
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
@@ -65,6 +72,7 @@ def all_routers(
         export_routes(journal, settings),
         agreement_routes(engine, settings),
         watch_routes(engine, settings),
+        trigger_routes(engine, settings),
         comparison_routes(comparisons),
         judge_routes(engine, settings),
         pause_routes(engine, settings),
@@ -92,5 +100,6 @@ def all_routers(
             refused=refused,
             comparisons=comparisons,
             objects=objects,
+            triggers=triggers,
         ),
     ]

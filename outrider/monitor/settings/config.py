@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     quality: sections.QualitySettings = sections.QualitySettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     webhooks: tuple[sections.WebhookSettings, ...] = ()
+    alerts: sections.AlertSettings = sections.AlertSettings()
     base: Path = Field(default=Path(), exclude=True, description="folder of the file")
 
     @classmethod

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from outrider.dataops.improvement.triggers import RunGuards
 from outrider.dataops.model_kinds.source import Kind as SourceKind
 from outrider.dataops.model_kinds.source import Task
 from outrider.dataops.payloads.roots import parse_roots
@@ -17,6 +18,7 @@ from outrider.errors import ConfigError
 
 from .gate_sections import GateSettings
 from .sections import Section
+from .trigger_sections import TriggerSettings
 
 _SLOTS = ("champion", "backfill", "live.", "judge.")
 """Cursors that are no challenger's."""
@@ -43,9 +45,16 @@ class RetrainSettings(Section):
     """Fine-tuning of a challenger; off unless asked for."""
 
     enabled: bool = False
+    mode: Literal["automatic", "suggest"] = Field(
+        default="automatic", description="start jobs, or only suggest them to a person"
+    )
     labelled_flags: int = Field(default=200, ge=1, description="labelled flagged records that start a job")
+    triggers: TriggerSettings = TriggerSettings()
     cooldown_s: float = Field(default=3600.0, ge=0)
     daily_budget: int = Field(default=4, ge=1, description="automatic jobs in 24 hours")
+    failures: int = Field(
+        default=3, ge=0, description="automatic jobs refused or failed in a row, then one a day; 0 is any"
+    )
     replay: str | None = Field(default=None, description="dataset replayed beside the fresh rows")
     epochs: int = Field(default=8, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -77,6 +86,16 @@ class RetrainSettings(Section):
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
     seed: int = Field(default=0, ge=0)
+
+    @property
+    def guards(self) -> RunGuards:
+        """Guards of automatic runs."""
+        return RunGuards(self.cooldown_s, self.daily_budget, self.failures, self.mode == "automatic")
+
+    @property
+    def active_triggers(self) -> tuple[str, ...]:
+        """Names of the triggers that are evaluated; none where it is not enabled."""
+        return ("labelled_flags", *self.triggers.active) if self.enabled else ()
 
 
 class WatchSettings(Section):
@@ -483,6 +502,10 @@ class ModelSettings(SourceSettings):
             mode="json", include={"target", "classes", "inputs", "columns", "expectations"}
         )
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+
+    def training_command(self, model: str) -> str:
+        """Command by which a person follows a suggestion to retrain."""
+        return f"outrider {'retrain' if self.architecture else 'dataset commit'} {model}"
 
     @property
     def waits_for_answers(self) -> bool:

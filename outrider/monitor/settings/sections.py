@@ -173,6 +173,7 @@ class WebhookSettings(Section):
     events: tuple[str, ...] = (
         "dataset.committed",
         "retrain.requested",
+        "retrain.suggested",
         "retrain.failed",
         "gate.refused",
         "gate.undecided",
@@ -187,3 +188,10 @@ class WebhookSettings(Section):
     secret: str | None = None
     secret_file: str | None = None
     allow_private: bool = Field(default=False, description="allow loopback and private addresses")
+
+
+class AlertSettings(Section):
+    """Alerts that Alertmanager posts to ``/v1/alerts``."""
+
+    secret: str | None = Field(default=None, description="of signatures that every body must carry")
+    secret_file: str | None = Field(default=None, description="file with that secret")

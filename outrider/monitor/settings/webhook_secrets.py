@@ -1,4 +1,4 @@
-"""Signing secrets of webhooks, given or from files."""
+"""Signing secrets of webhooks and alerts, given or from files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,24 +20,42 @@ def webhook_secret(settings: Settings, hook: WebhookSettings) -> str | None:
     ConfigError
         If its file cannot be read or the secret cannot be used.
     """
-    secret = hook.secret
-    if secret is None and hook.secret_file is not None:
-        secret = _read(settings.path(hook.secret_file))
-    if secret is not None:
-        try:
-            Webhook(secret)
-        except (ValueError, EmptyWebhookSecretError) as error:
-            raise ConfigError(f"webhook {hook.url}: secret must be whsec_ and base64: {error}") from None
-    return secret
+    return _secret(settings, hook.secret, hook.secret_file, f"webhook {hook.url}")
+
+
+def alert_secret(settings: Settings) -> str | None:
+    """Secret that posted alerts are signed with; None where none need be.
+
+    Raises
+    ------
+    ConfigError
+        If its file cannot be read or the secret cannot be used.
+    """
+    return _secret(settings, settings.alerts.secret, settings.alerts.secret_file, "alerts")
 
 
 def secret_problems(settings: Settings) -> Iterator[str]:
-    """Reasons that secrets of webhooks cannot be used."""
+    """Reasons that secrets of webhooks and alerts cannot be used."""
     for hook in settings.webhooks:
         try:
             webhook_secret(settings, hook)
         except ConfigError as error:
             yield str(error)
+    try:
+        alert_secret(settings)
+    except ConfigError as error:
+        yield str(error)
+
+
+def _secret(settings: Settings, secret: str | None, file: str | None, whose: str) -> str | None:
+    if secret is None and file is not None:
+        secret = _read(settings.path(file))
+    if secret is not None:
+        try:
+            Webhook(secret)
+        except (ValueError, EmptyWebhookSecretError) as error:
+            raise ConfigError(f"{whose}: secret must be whsec_ and base64: {error}") from None
+    return secret
 
 
 def _read(path: Path) -> str:

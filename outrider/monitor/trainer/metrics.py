@@ -10,6 +10,7 @@ from outrider.dataops.flags.stored_incidents import count_incidents
 from outrider.dataops.flags.version_mismatch import stated_versions
 from outrider.dataops.improvement import jobs, shadow_tests, watches
 from outrider.dataops.improvement.suite_outcomes import count_by_role
+from outrider.dataops.improvement.trigger_log import count_outcomes
 from outrider.dataops.improvement.verdicts import count_verdicts
 from outrider.dataops.labels.queue import count_waiting
 from outrider.dataops.outbox import count_events
@@ -43,6 +44,7 @@ class LoopMetrics:
             self._verdicts(connection)
             self._shadow_tests(connection)
             self._watches(connection)
+            self._triggers(connection)
             self._suites(connection)
             self._datasets(connection)
             self._labels(connection)
@@ -95,6 +97,12 @@ class LoopMetrics:
             stated = stated_versions(connection, model, now_us=now_us())
             share = 0.0 if stated is None else stated.share
             self._metrics.gauge("outrider_version_mismatch_ratio").labels(model=model).set(share)
+
+    def _triggers(self, connection: Connection) -> None:
+        for model, trigger, counts in count_outcomes(connection):
+            for outcome, count in counts.items():
+                name = "outrider_trigger_evaluations_total"
+                self._advance(name, count, model=model, trigger=trigger, outcome=outcome)
 
     def _suites(self, connection: Connection) -> None:
         found = count_by_role(connection)

@@ -40,6 +40,7 @@ from .context import JobContext, Stopping
 from .followers import start_followers
 from .metrics import LoopMetrics
 from .shadow_tests import ShadowTests
+from .triggers import Triggers
 from .watches import Watches
 from .webhooks import deliver_until, endpoints
 
@@ -181,6 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
         "metrics of the loop": LoopMetrics(metrics, context.engine).observe,
         "shadow tests": ShadowTests(context).look,
         "watches": Watches(context).look,
+        "triggers": Triggers(context).look,
     }
     followers = start_followers(context.engine, stop, looks)
     sender = start_sender(metrics, process="trainer")

@@ -43,6 +43,7 @@ from outrider.monitor.queries.overview import (
 )
 from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.queries.triggers import TriggerList
 from outrider.monitor.settings.reload import ConfigState
 
 from .access_pages import access_pages
@@ -94,6 +95,7 @@ class WebPage:
     _refusals: RefusalBook
     _labels: LabelWriter | None
     _objects: ObjectStore | None
+    _triggers: Callable[[str], TriggerList | None]
 
     def home(self) -> Response:
         """The first model's overview, or how to get one."""
@@ -126,6 +128,7 @@ class WebPage:
             "champion": champion,
             "challengers": challengers,
             "watch": next(iter(improvement.list_watches(self._engine, model, limit=1)), None),
+            "triggers": self._triggers(model),
             "accuracy_all": accuracy,
             "accuracy_version": version,
             "incidents": current,
@@ -274,6 +277,7 @@ class WebPage:
             "is_newest": before_us is None,
             "champions": stories.champion_line(self._engine, model, now_us=now_us()),
             "watches": improvement.list_watches(self._engine, model) if before_us is None else [],
+            "triggers": self._triggers(model) if before_us is None else None,
             "chart": worse_chart,
         }
         return self._frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
@@ -461,6 +465,7 @@ def web_routes(
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
     comparisons: Comparisons | None = None,
     objects: ObjectStore | None = None,
+    triggers: Callable[[str], TriggerList | None] = lambda _: None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -490,6 +495,8 @@ def web_routes(
         Kept comparisons; None leaves their pages out.
     objects
         Files of dataset versions; None leaves the pages of versions out.
+    triggers
+        Triggers of retraining of a model; None for one that is not configured.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -507,6 +514,7 @@ def web_routes(
         refusals or RefusalBook(),
         labels,
         objects,
+        triggers,
     )
     forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)

@@ -10,15 +10,14 @@ from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
-from outrider.dataops.improvement.jobs import Trigger, maybe_enqueue
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import write
 from outrider.monitor.process.logs import RecordLog
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
+from .label_trigger import LabelTrigger
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION
 from .stages.work import Timings
@@ -42,6 +41,7 @@ class Commits:
         self.champions: dict[str, str] = {}
         settings = context.settings
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
+        self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
@@ -120,7 +120,7 @@ class Commits:
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
-            trigger_retraining(connection, self._context.settings, model)
+            self._labels.follow(connection, model)
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""
@@ -142,18 +142,3 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
-
-
-def trigger_retraining(connection: Connection, settings: Settings, model: str) -> None:
-    """Enqueue a retraining where the rule of a model asks for one."""
-    own = settings.models[model]
-    rule = own.retrain
-    trigger = Trigger(
-        rule.enabled,
-        rule.labelled_flags,
-        rule.cooldown_s,
-        rule.daily_budget,
-        rows=rule.rows,
-        rules=own.rules_digest,
-    )
-    maybe_enqueue(connection, model=model, trigger=trigger, now_us=now_us())

@@ -39,11 +39,29 @@ assertions = ["checks.py", "learned.py"]
 [models.digits.columns]
 "inputs.image" = "tensor(8, 8)"
 "inputs.note" = "string"
+[models.digits.retrain]
+enabled = true
+mode = "suggest"
+[models.digits.retrain.triggers]
+alerts = ["Drift"]
 [models.digits.judges.clear]
 predictor = "judge.py:judge"
 reads = ["outputs.label"]
 answer = { verdict = ["clear", "unclear"] }
 """
+ALERTS = {
+    "version": "4",
+    "alerts": [
+        {
+            "status": "firing",
+            "labels": {"alertname": name, "model": MODEL},
+            "startsAt": "2026-01-05T10:00:00Z",
+            "fingerprint": "c0ffee",
+        }
+        for name in ("Drift", "Other")
+    ],
+}
+"""A notification of Alertmanager: one alert that the model's triggers name, and one that they do not."""
 GETS = {
     "/healthz": "/healthz",
     "/readyz": "/readyz",
@@ -67,6 +85,7 @@ GETS = {
     "/v1/models/{model}/versions/champion": "/v1/models/digits/versions/champion",
     "/v1/models/{model}/versions/{version}": "/v1/models/digits/versions/1",
     "/v1/models/{model}/versions/{version}/weights": "",
+    "/v1/models/{model}/triggers": "/v1/models/digits/triggers",
     "/v1/models/{model}/watch": "/v1/models/digits/watch",
     "/v1/lineage/{model}": "/v1/lineage/digits",
     "/v1/datasets": "/v1/datasets",
@@ -250,6 +269,7 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         ("/v1/logins", {}, 201),
         (f"/v1/sessions/{api.open_session()}/end", {}, 200),
         ("/v1/retrains", {"model": MODEL, "candidate": "4"}, 202),
+        ("/v1/alerts", ALERTS, 202),
         (f"/v1/models/{MODEL}/promote", {"version": "4", "force": True, "reason": "seen"}, 200),
         (f"/v1/models/{MODEL}/rollback", {}, 200),
     ]
@@ -263,6 +283,7 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         "/v1/reviews",
         "/v1/incidents",
         "/v1/retrains",
+        "/v1/models/digits/triggers",
         "/v1/models",
         "/v1/pauses",
         "/v1/keys?revoked=true",

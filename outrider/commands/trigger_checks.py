@@ -1,0 +1,32 @@
+"""Checks of triggers of retraining: unknown names, and what can never fire."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from outrider.errors import nearest
+
+if TYPE_CHECKING:
+    from outrider.monitor.settings.model_sections import ModelSettings
+
+
+def trigger_problems(model: "ModelSettings", offered: Mapping[str, Any]) -> Iterator[str]:
+    """Problems of a model's triggers.
+
+    Parameters
+    ----------
+    offered
+        Assertions, live tests and suites, as the host offers them.
+    """
+    rules, where = model.retrain.triggers, "retrain.triggers"
+    if rules.active and not model.retrain.enabled:
+        yield f"{where}: nothing fires, since retrain.enabled is false; set it"
+    known = _names(offered["assertions"]) | _names(offered["live"])
+    for rate in rules.flag_rates:
+        if rate.assertion not in known:
+            yield f"{where}.flag_rates: no assertion {rate.assertion!r}{nearest(rate.assertion, known)}"
+    if rules.behavior and not model.behavior and not offered["suites"]:
+        yield f"{where}.behavior: the model has no behavioral test; name their files in behavior"
+
+
+def _names(entries: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {str(entry["name"]) for entry in entries}

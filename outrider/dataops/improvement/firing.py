@@ -1,0 +1,173 @@
+"""Evaluations of triggers: the decision, its log, and the run or suggestion that follows.
+
+All in the caller's write transaction, which alone may add an automatic run: so there is never a second one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from outrider.dataops.datasets.collect import count_new
+from outrider.dataops.datasets.label_fates import LabelScope
+from outrider.dataops.outbox import WebhookTarget, enqueue
+
+from .jobs import KIND, add
+from .trigger_inputs import read_history
+from .trigger_log import TriggerMemory, log, recall, remember
+from .trigger_signals import labels_signal
+from .triggers import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
+
+
+def settle(
+    connection: Connection,
+    model: str,
+    signal: Signal,
+    guards: RunGuards,
+    *,
+    now_us: int,
+    command: str = "",
+    targets: Sequence[WebhookTarget] = (),
+    times: int = 1,
+) -> tuple[Evaluation, str | None]:
+    """Decide on a signal, log that, and start or suggest a run.
+
+    Parameters
+    ----------
+    command
+        By which a person follows a suggestion.
+    times
+        Equal evaluations that the log is told of at once.
+
+    Returns
+    -------
+    tuple
+        Evaluation, and id of the job that it started.
+    """
+    history = read_history(connection, model, now_us=now_us)
+    memory = _current(recall(connection, model, signal.trigger), signal, history)
+    found = decide(signal, guards, history, suggested_us=memory.suggested_us, now_us=now_us)
+    job = None
+    if found.outcome == "fired":
+        job = add(connection, model=model, kind=KIND, params=_params(found), now_us=now_us)
+    elif found.outcome == "suggested":
+        memory = TriggerMemory(signal.acted, now_us, found.why)
+        enqueue(connection, "retrain.suggested", _told(model, found, command), targets=targets, now_us=now_us)
+    state = signal.acted if found.outcome in ("fired", "suggested") else signal.kept
+    remember(connection, model, found, replace(memory, state=state), now_us=now_us, job=job, times=times)
+    return found, job
+
+
+def preview(
+    connection: Connection,
+    model: str,
+    trigger: TriggerName,
+    see: Callable[[State], Signal],
+    guards: RunGuards,
+    *,
+    now_us: int,
+) -> tuple[Signal, Evaluation, bool]:
+    """Signal and evaluation as they would be, read only.
+
+    Returns
+    -------
+    tuple
+        Signal, evaluation, and whether the memory changes.
+    """
+    memory = recall(connection, model, trigger)
+    signal = see(memory.state)
+    history = read_history(connection, model, now_us=now_us)
+    current = _current(memory, signal, history)
+    found = decide(signal, guards, history, suggested_us=current.suggested_us, now_us=now_us)
+    return signal, found, signal.kept != memory.state or current != memory
+
+
+def settle_labels(
+    connection: Connection,
+    scope: LabelScope,
+    guards: RunGuards,
+    *,
+    threshold: int,
+    now_us: int,
+    command: str = "",
+    targets: Sequence[WebhookTarget] = (),
+    known: tuple[str, float | None] | None = None,
+    times: int = 1,
+) -> tuple[Evaluation, str | None]:
+    """Evaluate the trigger of labels, in the transaction that commits them.
+
+    Counting is the dear part: labels are counted only where all guards allow a run.
+
+    Parameters
+    ----------
+    threshold
+        Labels that the dataset does not hold, of new records, corrected and withdrawn ones, that start a run.
+    known
+        Reason and score that the log was told of just now: it is not told again.
+
+    Returns
+    -------
+    tuple
+        Evaluation, and id of the job that it started.
+    """
+    history = read_history(connection, scope.model, now_us=now_us)
+    if guards.is_automatic and (stop := held(guards, history, now_us=now_us)) is not None:
+        reason, why = stop
+        told = f"labels are not counted; held: {why}"
+        found = Evaluation("labelled_flags", "held", reason, told, None, float(threshold))
+        if (reason, None) != known:
+            remember(connection, scope.model, found, TriggerMemory({}), now_us=now_us, times=times)
+        return found, None
+    state = {} if guards.is_automatic else recall(connection, scope.model, "labelled_flags").state
+    count = count_new(connection, scope)
+    signal = labels_signal(count, threshold, state, is_once=not guards.is_automatic)
+    if guards.is_automatic and not signal.is_due and (signal.reason, signal.score) == known:
+        return decide(signal, guards, history, now_us=now_us), None
+    return settle(
+        connection,
+        scope.model,
+        signal,
+        guards,
+        now_us=now_us,
+        command=command,
+        targets=targets,
+        times=times,
+    )
+
+
+def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us: int) -> None:
+    """Log a retraining that a person asked for."""
+    asked = Evaluation("manual", "fired", "fired", f"asked for by {by}" if by else "asked for")
+    remember(connection, model, asked, TriggerMemory({}), now_us=now_us, job=job)
+
+
+def note_unused(connection: Connection, model: str, evaluation: Evaluation, *, now_us: int) -> None:
+    """Log what a trigger was told and did not look at."""
+    log(connection, model, evaluation, now_us=now_us)
+
+
+def _current(memory: TriggerMemory, signal: Signal, history: RunHistory) -> TriggerMemory:
+    """The memory without a suggestion that was followed, or whose cause has ended."""
+    at = memory.suggested_us
+    is_followed = at is not None and history.newest_us is not None and history.newest_us >= at
+    if at is not None and (is_followed or not signal.stands):
+        return replace(memory, suggested_us=None, suggestion="")
+    return memory
+
+
+def _params(found: Evaluation) -> dict[str, object]:
+    """Parameters of the job that a trigger starts."""
+    told = {"trigger": found.trigger, "why": found.why, "score": found.score, "threshold": found.threshold}
+    return {**found.inputs, **{name: value for name, value in told.items() if value is not None}}
+
+
+def _told(model: str, found: Evaluation, command: str) -> dict[str, object]:
+    """Event of a suggestion."""
+    return {
+        "model": model,
+        "trigger": found.trigger,
+        "why": found.why,
+        "score": found.score,
+        "threshold": found.threshold,
+        "command": command,
+    }

@@ -1,0 +1,134 @@
+"""What the triggers of retraining look at, read from the database."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, select
+
+from outrider.dataops.datasets.label_fates import LabelScope, label_fates
+from outrider.dataops.flags.incidents import CHAMPION, Figures
+from outrider.dataops.models import registry as models
+from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
+from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
+
+from .jobs import ENDED, KIND
+from .suite_outcomes import list_regressions
+from .trigger_signals import Corrections, FlagRateRule, OpenIncident, Regression
+from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
+
+MOST_INCIDENTS = 1_000
+MOST_RUNS = 100
+"""Newest jobs in which a row of failures is looked for."""
+LEVELS = ("info", "warning", "critical")
+_JOB, _CHANGE = table_of(Job), table_of(ChampionChange)
+_FLAGS, _RECORDS, _INCIDENT = table_of(FlagCount), table_of(RecordCount), table_of(Incident)
+_EDGE, _VERSION = table_of(LineageEdge), table_of(DatasetVersion)
+_TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].as_string()
+
+
+def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
+    """Retrainings of a model so far; automatic are those that a trigger started."""
+    own = _JOB.c.model == model, _JOB.c.kind == KIND
+    busy = select(_JOB.c.id).where(*own, _JOB.c.status.in_(("queued", "running"))).limit(1)
+    columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
+    newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
+    runs = connection.execute(newest).all()
+    made = [run.created_us for run in runs if run.trigger is not None]
+    if len(runs) == MOST_RUNS:  # more than these may count
+        automatic = select(_JOB.c.created_us).where(*own, _TRIGGER.is_not(None))
+        last = connection.scalars(automatic.order_by(_JOB.c.created_us.desc()).limit(1)).all()
+        made = list(connection.scalars(automatic.where(_JOB.c.created_us > now_us - DAY_US))) or list(last)
+    changed_us = 0
+    if any(run.status in FAILED for run in runs):
+        changed = select(func.max(_CHANGE.c.at_us)).where(_CHANGE.c.model == model)
+        changed_us = connection.scalar(changed) or 0
+    return RunHistory(
+        is_open=connection.scalar(busy) is not None,
+        last_us=max(made, default=None),
+        today=sum(at > now_us - DAY_US for at in made),
+        failed=failed_in_row(_outcomes(runs, since_us=changed_us)),
+        newest_us=runs[0].created_us if runs else None,
+    )
+
+
+def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
+    """Ends of automatic runs behind a time and the last retraining that a person asked for, newest first.
+
+    A run whose candidate was made elsewhere ends as that candidate does.
+    """
+    answered: dict[str, str] = {}
+    found = []
+    for run in runs:
+        if run.created_us <= since_us or (run.trigger is None and run.job is None):
+            break
+        if run.trigger is None:
+            answered.setdefault(run.job, run.status)
+        elif run.status in ENDED:
+            found.append(answered.get(run.id, run.status))
+    return found
+
+
+def read_flag_rates(
+    connection: Connection, model: str, rules: Sequence[FlagRateRule], *, now_us: int
+) -> dict[str, Figures]:
+    """Exact flags and records of the champion by assertion, within each rule's hours of receipt."""
+    found = {}
+    for rule in rules:
+        begin = now_us - int(rule.hours * 3.6e9)
+        flags = select(func.sum(_FLAGS.c.flags)).where(
+            _FLAGS.c.model == model,
+            _FLAGS.c.slot == CHAMPION,
+            _FLAGS.c.assertion == rule.assertion,
+            _FLAGS.c.minute_us.between(begin, now_us),
+        )
+        records = select(func.sum(_RECORDS.c.records)).where(
+            _RECORDS.c.model == model, _RECORDS.c.minute_us.between(begin, now_us)
+        )
+        found[rule.assertion] = Figures(
+            int(connection.scalar(flags) or 0), int(connection.scalar(records) or 0)
+        )
+    return found
+
+
+def read_regressions(connection: Connection, model: str) -> list[Regression]:
+    """Behavioral tests that the champion fails and passed before."""
+    champion = models.champion(connection, model)
+    return [] if champion is None else list_regressions(connection, model, champion.version)
+
+
+def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
+    """Incidents of a level or above that nobody has resolved or muted, oldest first."""
+    query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
+        _INCIDENT.c.model == model,
+        _INCIDENT.c.status.in_(("open", "acknowledged")),
+        _INCIDENT.c.level.in_(LEVELS[LEVELS.index(level) :]),
+    )
+    rows = connection.execute(query.order_by(_INCIDENT.c.opened_us, _INCIDENT.c.id).limit(MOST_INCIDENTS))
+    return [OpenIncident(**row._mapping) for row in rows]
+
+
+def read_corrections(connection: Connection, scope: LabelScope) -> Corrections:
+    """Rows corrected since the version that the champion learned from, in a version or still to come."""
+    champion = models.champion(connection, scope.model)
+    base = None if champion is None else _learned_from(connection, champion.id, scope.dataset)
+    if base is None:
+        return Corrections("")
+    later = _VERSION.c.dataset == scope.dataset, _VERSION.c.number > base
+    rows = sum(
+        _changed(manifest) for (manifest,) in connection.execute(select(_VERSION.c.manifest).where(*later))
+    )
+    fates = label_fates(scope).subquery()
+    waiting = select(func.count()).where(fates.c.fate.in_(("corrected", "removed")))
+    return Corrections(f"{scope.dataset}@{base}", rows + int(connection.scalar(waiting) or 0))
+
+
+def _learned_from(connection: Connection, version: str, dataset: str) -> int | None:
+    """Newest number of a dataset that a version was made from."""
+    edge = and_(_EDGE.c.child_kind == "model", _EDGE.c.child == version, _EDGE.c.parent_kind == "dataset")
+    named = [text.rpartition("@") for text in connection.scalars(select(_EDGE.c.parent).where(edge))]
+    return max((int(n) for name, _, n in named if name == dataset and n.isdecimal()), default=None)
+
+
+def _changed(manifest: dict[str, Any]) -> int:
+    changes = manifest.get("changes", {})
+    return int(changes.get("relabelled", 0)) + int(changes.get("removed", 0))

@@ -1,0 +1,169 @@
+"""Memory and log of the triggers of retraining.
+
+The log is bounded: equal outcomes of a trigger in a row are one row, and its newest rows stay.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from outrider.dataops.state.improvement_tables import Job, TriggerEvaluation, TriggerState
+from outrider.dataops.state.tables import table_of
+
+from .jobs import KIND
+from .triggers import TRIGGER_OUTCOMES, Evaluation, State
+
+MOST_KEPT = 200
+"""Rows of the log, of each model and trigger."""
+_STATE, _LOG, _JOB = table_of(TriggerState), table_of(TriggerEvaluation), table_of(Job)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerMemory:
+    """Memory of one trigger."""
+
+    state: State
+    suggested_us: int | None = None
+    suggestion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """Evaluation as logged; equal ones in a row are one."""
+
+    id: int
+    model: str
+    trigger: str
+    outcome: str
+    reason: str
+    why: str
+    score: float | None
+    threshold: float | None
+    inputs: dict[str, Any]
+    since_us: int
+    until_us: int
+    times: int
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionRow:
+    """Suggestion of a retraining that nobody has followed."""
+
+    trigger: str
+    why: str
+    suggested_us: int
+
+
+def recall(connection: Connection, model: str, trigger: str) -> TriggerMemory:
+    """Memory of a trigger; empty before its first look."""
+    query = select(_STATE.c.state, _STATE.c.suggested_us, _STATE.c.suggestion)
+    row = connection.execute(query.where(_STATE.c.model == model, _STATE.c.trigger == trigger)).first()
+    return TriggerMemory({}) if row is None else TriggerMemory(*row)
+
+
+def remember(
+    connection: Connection,
+    model: str,
+    evaluation: Evaluation,
+    memory: TriggerMemory,
+    *,
+    now_us: int,
+    job: str | None = None,
+    times: int = 1,
+) -> None:
+    """Log an evaluation and keep a trigger's memory, in the caller's write transaction."""
+    counts = {name: times if name == evaluation.outcome else 0 for name in TRIGGER_OUTCOMES}
+    kept = {
+        "state": dict(memory.state),
+        "suggested_us": memory.suggested_us,
+        "suggestion": memory.suggestion,
+    }
+    query = upsert(_STATE).values(model=model, trigger=evaluation.trigger, **kept, **counts)
+    more = {name: _STATE.c[name] + count for name, count in counts.items()}
+    connection.execute(query.on_conflict_do_update(index_elements=("model", "trigger"), set_=kept | more))
+    log(connection, model, evaluation, now_us=now_us, job=job, times=times)
+
+
+def log(
+    connection: Connection,
+    model: str,
+    evaluation: Evaluation,
+    *,
+    now_us: int,
+    job: str | None = None,
+    times: int = 1,
+) -> None:
+    """Log an evaluation alone."""
+    own = _LOG.c.model == model, _LOG.c.trigger == evaluation.trigger
+    last = connection.execute(
+        select(_LOG.c.id, _LOG.c.reason).where(*own).order_by(_LOG.c.id.desc()).limit(1)
+    ).first()
+    told = {
+        "why": evaluation.why,
+        "score": evaluation.score,
+        "threshold": evaluation.threshold,
+        "inputs": dict(evaluation.inputs),
+    }
+    if last is not None and last.reason == evaluation.reason and evaluation.outcome in ("held", "quiet"):
+        change = told | {"until_us": now_us, "times": _LOG.c.times + times}
+        connection.execute(update(_LOG).where(_LOG.c.id == last.id).values(change))
+        return
+    row = told | {"model": model, "trigger": evaluation.trigger, "outcome": evaluation.outcome}
+    row |= {"reason": evaluation.reason, "since_us": now_us, "until_us": now_us, "times": times, "job": job}
+    connection.execute(insert(_LOG).values(row))
+    oldest = select(_LOG.c.id).where(*own).order_by(_LOG.c.id.desc()).offset(MOST_KEPT).limit(1)
+    connection.execute(delete(_LOG).where(*own, _LOG.c.id <= oldest.scalar_subquery()))
+
+
+def newest_evaluations(
+    connection: Connection, model: str, *, trigger: str | None = None, limit: int = 20
+) -> list[EvaluationRow]:
+    """Newest rows of the log, the newest first."""
+    query = select(_LOG).where(_LOG.c.model == model).order_by(_LOG.c.until_us.desc(), _LOG.c.id.desc())
+    if trigger is not None:
+        query = query.where(_LOG.c.trigger == trigger)
+    return [EvaluationRow(**row._mapping) for row in connection.execute(query.limit(limit))]
+
+
+def last_evaluations(connection: Connection, model: str) -> dict[str, EvaluationRow]:
+    """Newest row of the log by trigger."""
+    newest = select(func.max(_LOG.c.id)).where(_LOG.c.model == model).group_by(_LOG.c.trigger)
+    rows = connection.execute(select(_LOG).where(_LOG.c.id.in_(newest)))
+    return {row.trigger: EvaluationRow(**row._mapping) for row in rows}
+
+
+def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]) -> list[SuggestionRow]:
+    """Suggestions of these triggers that stand, oldest first.
+
+    One that a retraining came after stands no more.
+    """
+    followed = select(func.max(_JOB.c.created_us)).where(_JOB.c.model == model, _JOB.c.kind == KIND)
+    query = select(_STATE.c.trigger, _STATE.c.suggestion, _STATE.c.suggested_us).where(
+        _STATE.c.model == model,
+        _STATE.c.trigger.in_(triggers),
+        _STATE.c.suggested_us > (connection.scalar(followed) or 0),
+    )
+    return [SuggestionRow(*row) for row in connection.execute(query.order_by(_STATE.c.suggested_us))]
+
+
+def forget_others(connection: Connection, model: str, triggers: Sequence[str], *, suggests: bool) -> None:
+    """Clear memories of triggers that are not set any more, and suggestions where none are made.
+
+    Counts of outcomes stay.
+    """
+    own = _STATE.c.model == model
+    gone = own & _STATE.c.trigger.not_in(triggers)
+    connection.execute(update(_STATE).where(gone).values(state={}, suggested_us=None, suggestion=""))
+    if not suggests:
+        connection.execute(update(_STATE).where(own).values(suggested_us=None, suggestion=""))
+
+
+def count_outcomes(connection: Connection) -> list[tuple[str, str, Mapping[str, int]]]:
+    """Number of evaluations by model, trigger and outcome, ever."""
+    query = select(_STATE.c.model, _STATE.c.trigger, *(_STATE.c[name] for name in TRIGGER_OUTCOMES))
+    rows = connection.execute(query)
+    return [(row[0], row[1], dict(zip(TRIGGER_OUTCOMES, row[2:], strict=True))) for row in rows]

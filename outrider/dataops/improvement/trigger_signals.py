@@ -1,0 +1,223 @@
+"""Signals of the triggers of retraining, each from what is stored.
+
+Pure. What has been acted on is remembered until its cause ends: so an incident, a regression or an alert
+fires once, and a share of flags not again before it fell below where the trigger is armed again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outrider.assertions.times import utc_text
+from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.flags.incidents import Figures
+
+from .triggers import Signal, State, TriggerName
+
+MOST_NAMED = 3
+"""Causes that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlagRateRule:
+    """Share of records that an assertion may flag before it fires."""
+
+    assertion: str
+    start: float
+    rearm: float
+    hours: float
+    min_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Behavioral test that the champion fails and passed before."""
+
+    version: str
+    suite: str
+    test: str
+    passed_us: int
+    """When it last passed."""
+    rate: float
+    """Of its cases that fail now."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIncident:
+    """Incident that nobody has resolved or muted."""
+
+    id: str
+    level: str
+    assertion: str
+    opened_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FiringAlert:
+    """Alert of Alertmanager that has not been resolved."""
+
+    id: str
+    """Fingerprint and start."""
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """Corrections since the dataset version that the champion learned from."""
+
+    base: str
+    """That version; empty where nobody knows it."""
+    rows: int = 0
+    """Rows relabelled or removed since, in a version or still to come."""
+
+
+def labels_signal(count: int, threshold: int, state: State, *, is_once: bool) -> Signal:
+    """Signal of labels that the dataset does not hold.
+
+    Parameters
+    ----------
+    is_once
+        Whether it is due once until the count falls again: a suggestion makes no dataset.
+    """
+    stands = count >= threshold
+    found = _of_causes(
+        "labelled_flags", {"labels": ""} if stands else {}, state if is_once else {}, lambda _: ""
+    )
+    why = f"{count:,} labels are not in the dataset; {threshold:,} start a run"
+    inputs = {"labelled_flags": count}
+    return replace(found, why=why, score=float(count), threshold=float(threshold), inputs=inputs)
+
+
+def rates_signal(rules: Sequence[FlagRateRule], figures: Mapping[str, Figures], state: State) -> Signal:
+    """Signal of shares of flagged records, with hysteresis.
+
+    A share starts once Wilson's lower limit (one-sided, 97.5 %) is above ``start``. It ends when the share
+    itself is below ``rearm``. Too few records change nothing.
+    """
+    acted, standing, told = set(state.get("acted", ())), {}, {}
+    for rule in rules:
+        found = figures.get(rule.assertion, Figures(0, 0))
+        flags = min(found.flags, found.records)
+        low = wilson_interval(flags, found.records)[0]
+        is_known, was = found.records >= rule.min_records, rule.assertion in acted
+        if (found.share >= rule.rearm or not is_known) if was else (is_known and low > rule.start):
+            standing[rule.assertion] = _rate_sentence(rule, found, low)
+        told[rule.assertion] = rule, found, low
+    signal = _of_causes("flag_rates", standing, state, lambda name: standing[name])
+    due = next((name for name in standing if name not in acted), None)
+    name = due or max(told, key=lambda name: told[name][1].share / told[name][0].start)
+    rule, found, low = told[name]
+    why, reason = signal.why, signal.reason
+    if due is None:
+        why, reason = _rate_sentence(rule, found, low), "below"
+        if name in standing:
+            why, reason = f"{why}; acted on already, again once it was below {rule.rearm:.1%}", "acted"
+        elif found.records < rule.min_records:
+            why, reason = f"{why}; {rule.min_records:,} records are needed", "too_few_records"
+    inputs = {"assertion": name, "flags": found.flags, "records": found.records, "low": round(low, 6)}
+    return replace(signal, why=why, reason=reason, score=found.share, threshold=rule.start, inputs=inputs)
+
+
+def behavior_signal(regressions: Sequence[Regression], state: State) -> Signal:
+    """Signal of behavioral tests that the champion fails and passed before."""
+    standing = {f"{r.version}/{r.suite}/{r.test}@{r.passed_us}": r for r in regressions}
+
+    def tell(cause: str) -> str:
+        found = standing[cause]
+        when = utc_text(found.passed_us)[:10]
+        return f"{found.test} ({found.suite}) fails in {found.rate:.1%} of its cases and passed on {when}"
+
+    found = _of_causes("behavior", standing, state, tell)
+    return _counted(found, "no test fails that the champion passed before", len(standing))
+
+
+def incidents_signal(incidents: Sequence[OpenIncident], level: str, state: State) -> Signal:
+    """Signal of open incidents of a level or above."""
+    standing = {one.id: one for one in incidents}
+
+    def tell(cause: str) -> str:
+        found = standing[cause]
+        return f"incident {cause} of {found.assertion} ({found.level}) is open"
+
+    found = _of_causes("incidents", standing, state, tell)
+    return _counted(found, f"no incident of level {level} or above is open", len(standing))
+
+
+def alerts_signal(alerts: Sequence[FiringAlert], state: State) -> Signal:
+    """Signal of alerts that Alertmanager has posted."""
+    standing = {one.id: one for one in alerts}
+    found = _of_causes("alerts", standing, state, lambda cause: f"alert {standing[cause].name} fires")
+    return _counted(found, "no alert fires that triggers.alerts names", len(standing))
+
+
+def corrected_signal(found: Corrections, threshold: int, state: State) -> Signal:
+    """Signal of rows that were corrected since the champion learned them.
+
+    What was acted on does not count again, until another champion learned from another version.
+    """
+    if not found.base:
+        why = "nobody knows which dataset version the champion learned from"
+        return Signal("corrected", False, why, threshold=float(threshold), stands=False, reason="unknown")
+    before = int(state.get("rows", 0)) if state.get("base") == found.base else 0
+    rows = max(found.rows - before, 0)
+    since = f"since {found.base}" + (f" and the run that {before:,} of them started" if before else "")
+    return Signal(
+        "corrected",
+        rows >= threshold,
+        f"{rows:,} rows were corrected or withdrawn {since}; {threshold:,} start a run",
+        score=float(rows),
+        threshold=float(threshold),
+        inputs={"base": found.base, "rows": found.rows, "acted_on": before},
+        acted={"base": found.base, "rows": found.rows},
+        kept={"base": found.base, "rows": before},
+        stands=before > 0 or rows >= threshold,
+    )
+
+
+def schedule_signal(every_hours: float, state: State, *, now_us: int) -> Signal:
+    """Signal of the time since the last run of the schedule.
+
+    It begins with its first look. A clock that is set ahead makes it due once, whatever it jumps over; one
+    that is set back begins it anew.
+    """
+    last_us = min(int(state.get("last_us", now_us)), now_us)
+    hours = (now_us - last_us) / 3.6e9
+    return Signal(
+        "schedule",
+        hours >= every_hours,
+        f"{hours:.1f} hours since {utc_text(last_us)[:16]}Z; every {every_hours:g} hours",
+        score=round(hours, 3),
+        threshold=float(every_hours),
+        acted={"last_us": now_us},
+        kept={"last_us": last_us},
+    )
+
+
+def _of_causes(trigger: TriggerName, standing: Mapping[str, object], state: State, tell: Any) -> Signal:
+    """Signal of causes that are each acted on once, while they stand."""
+    acted = set(state.get("acted", ()))
+    new = [cause for cause in standing if cause not in acted]
+    more = f", and {len(new) - MOST_NAMED} more" if len(new) > MOST_NAMED else ""
+    return Signal(
+        trigger,
+        bool(new),
+        "; ".join(tell(cause) for cause in new[:MOST_NAMED]) + more,
+        acted={"acted": sorted(standing)},
+        kept={"acted": sorted(acted & standing.keys())},
+        stands=bool(standing),
+        reason="acted" if standing else "below",
+    )
+
+
+def _counted(found: Signal, none: str, standing: int) -> Signal:
+    """The signal with the number of its causes, and a sentence where none is new."""
+    why = found.why or (f"{standing} known, acted on already" if standing else none)
+    due = standing - len(found.kept["acted"])
+    return replace(found, why=why, score=float(due), threshold=1.0, inputs={"standing": standing})
+
+
+def _rate_sentence(rule: FlagRateRule, found: Figures, low: float) -> str:
+    return (
+        f"{rule.assertion} flags {found.share:.1%} of {found.records:,} records of {rule.hours:g} hours, at "
+        f"least {low:.1%}; more than {rule.start:.1%} starts a run"
+    )

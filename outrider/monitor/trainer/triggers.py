@@ -1,0 +1,178 @@
+"""Triggers of retraining, evaluated: all but that of labels, which the worker commits with them.
+
+A thread of the trainer. It reads; only what changes the log, a memory or the queue takes the write lock, and
+an evaluation that says the same again is told once a minute.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.label_fates import LabelScope
+from outrider.dataops.improvement import trigger_inputs
+from outrider.dataops.improvement.alerts import firing_alerts
+from outrider.dataops.improvement.firing import preview, settle
+from outrider.dataops.improvement.trigger_log import forget_others, recall
+from outrider.dataops.improvement.trigger_signals import (
+    FlagRateRule,
+    alerts_signal,
+    behavior_signal,
+    corrected_signal,
+    incidents_signal,
+    rates_signal,
+    schedule_signal,
+)
+from outrider.dataops.improvement.triggers import Signal, State, TriggerName
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.trigger_sections import FlagRateSettings
+
+from .context import JobContext
+
+log = logging.getLogger(__name__)
+TOLD_AGAIN_S = 60.0
+"""An evaluation that says the same again is logged so often."""
+SCORED_AGAIN_S = 10.0
+"""One that says the same with another score."""
+REST_BY_COST = 10.0
+"""A trigger is looked at again after so many times what the look cost."""
+See = Callable[[State], Signal]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the log was last told of a trigger, and how often it was looked at since."""
+
+    reason: str
+    why: str
+    at: float
+    skipped: int = 0
+
+
+class Triggers:
+    """Triggers of all models, evaluated by :meth:`look`."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        *,
+        now: Callable[[], int] = now_us,
+        timer: Callable[[], float] = time.monotonic,
+        rest_by_cost: float = REST_BY_COST,
+    ) -> None:
+        self._context = context
+        self._now = now
+        self._timer = timer
+        self._rest_by_cost = rest_by_cost
+        self._told: dict[tuple[str, TriggerName], _Told] = {}
+        self._rests: dict[tuple[str, TriggerName], float] = {}
+        self._has_begun = False
+
+    def look(self) -> None:
+        """Evaluate every trigger that is set."""
+        if not self._has_begun:
+            self._forget()
+            self._has_begun = True
+        for model, own in self._context.settings.models.items():
+            for name, see in _seen_by(model, own, self._now).items() if own.retrain.enabled else ():
+                try:
+                    self._evaluate(model, own, name, see)
+                except OperationalError:
+                    raise
+                except Exception:  # one trigger must not hold up the others
+                    log.exception("%s: trigger %s", model, name)
+
+    def _evaluate(
+        self, model: str, own: ModelSettings, name: TriggerName, see: Callable[[Connection], See]
+    ) -> None:
+        key, began = (model, name), self._timer()
+        if began < self._rests.get(key, 0.0):
+            return
+        guards, now = own.retrain.guards, self._now()
+        with self._context.engine.connect() as connection:
+            seen = see(connection)
+            signal, found, is_changed = preview(connection, model, name, seen, guards, now_us=now)
+        told = self._told.get(key)
+        is_loud = found.outcome in ("fired", "suggested")
+        if is_loud or is_changed or told is None or self._is_news(told, found.reason, found.why, began):
+            times = 1 + (told.skipped if told is not None and told.reason == found.reason else 0)
+            with write(self._context.engine) as connection:
+                signal = see(connection)(recall(connection, model, name).state) if is_loud else signal
+                found, job = settle(
+                    connection,
+                    model,
+                    signal,
+                    guards,
+                    now_us=now,
+                    command=own.training_command(model),
+                    targets=self._context.targets,
+                    times=times,
+                )
+            self._told[key] = _Told(found.reason, found.why, began)
+            if found.outcome in ("fired", "suggested"):
+                log.info("%s: %s %s: %s", model, name, job or "suggests a retraining", found.why)
+        else:
+            told.skipped += 1
+        self._rests[key] = began + (1 + self._rest_by_cost) * (self._timer() - began)
+
+    @staticmethod
+    def _is_news(told: _Told, reason: str, why: str, now: float) -> bool:
+        """Test for an evaluation that the log should be told of."""
+        if told.reason != reason or now - told.at >= TOLD_AGAIN_S:
+            return True
+        return told.why != why and now - told.at >= SCORED_AGAIN_S
+
+    def _forget(self) -> None:
+        """Clear what triggers remember that are not set any more."""
+        with write(self._context.engine) as connection:
+            for model, own in self._context.settings.models.items():
+                suggests = own.retrain.enabled and not own.retrain.guards.is_automatic
+                forget_others(connection, model, own.retrain.active_triggers, suggests=suggests)
+
+
+def _seen_by(
+    model: str, own: ModelSettings, now: Callable[[], int]
+) -> dict[TriggerName, Callable[[Connection], See]]:
+    """What each trigger that is set sees of the database; what it has acted on comes last."""
+    rules = own.retrain.triggers
+    rates = [_rule(rate) for rate in rules.flag_rates]
+
+    def flag_rates(connection: Connection) -> See:
+        figures = trigger_inputs.read_flag_rates(connection, model, rates, now_us=now())
+        return lambda state: rates_signal(rates, figures, state)
+
+    def behavior(connection: Connection) -> See:
+        regressions = trigger_inputs.read_regressions(connection, model)
+        return lambda state: behavior_signal(regressions, state)
+
+    def incidents(connection: Connection) -> See:
+        open_ = trigger_inputs.read_incidents(connection, model, rules.incidents)
+        return lambda state: incidents_signal(open_, rules.incidents, state)
+
+    def corrected(connection: Connection) -> See:
+        scope = LabelScope(model, dataset_of(model), own.retrain.rows, rules=own.rules_digest)
+        corrections = trigger_inputs.read_corrections(connection, scope)
+        return lambda state: corrected_signal(corrections, rules.corrected or 1, state)
+
+    def schedule(_: Connection) -> See:
+        hours = rules.every_hours or 1.0
+        return lambda state: schedule_signal(hours, state, now_us=now())
+
+    def alerts(connection: Connection) -> See:
+        firing = firing_alerts(connection, model, rules.alerts, now_us=now())
+        return lambda state: alerts_signal(firing, state)
+
+    every: dict[TriggerName, Callable[[Connection], See]] = {
+        "flag_rates": flag_rates, "behavior": behavior, "incidents": incidents,
+        "corrected": corrected, "schedule": schedule, "alerts": alerts,
+    }  # fmt: skip
+    return {name: see for name, see in every.items() if name in rules.active}
+
+
+def _rule(rate: FlagRateSettings) -> FlagRateRule:
+    return FlagRateRule(rate.assertion, rate.start, rate.rearms_below, rate.hours, rate.min_records)

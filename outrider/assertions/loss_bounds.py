@@ -55,6 +55,7 @@ class Excess:
             low=rounded(self.low, math.floor),
             high=rounded(self.high, math.ceil),
             variance=float(f"{self.variance:.2g}"),
+            effect=float(f"{self.effect:.2g}"),
         )
 
     @property
@@ -131,7 +132,8 @@ def relative_excess(
     """Excess of unbounded losses, as a share of the champion's mean loss.
 
     The bounds are Fieller's: the shares at which the mean of candidate - (1 + share) champion is not told
-    from 0 (Fieller, "Some problems in interval estimation", 1954).
+    from 0 (Fieller, "Some problems in interval estimation", 1954). Where the champion loses nothing, any loss
+    that is shown is infinitely more, and no share bounds it from above.
 
     Parameters
     ----------
@@ -155,9 +157,10 @@ def relative_excess(
     old, new = np.asarray(champion, np.float64), np.asarray(candidate, np.float64)
     count = int(units.max()) + 1
     total = float(old.sum())
-    if total <= 0.0:  # nothing to lose more than
-        same = float(new.sum()) <= 0.0
-        return Excess(0.0 if same else math.inf, -1.0, math.inf, rows, count, error)
+    if total <= 0.0:  # nothing to lose more than: any loss that is shown is beyond every share
+        value = 0.0 if float(new.sum()) <= 0.0 else math.inf
+        low = math.inf if _mean_bound(-new, units, error) < 0.0 else -1.0
+        return Excess(value, low, math.inf, rows, count, error)
     value = float(new.sum()) / total - 1.0
     high = _crossing(lambda share: _mean_bound(new - (1.0 + share) * old, units, error) <= 0.0, value)
     low = -1.0

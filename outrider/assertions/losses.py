@@ -1,7 +1,6 @@
 """Losses of answers against their labels, row by row."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,6 +17,8 @@ BOUNDED: frozenset[str] = frozenset({"error", "token_f1"})
 """Losses between 0 and 1; margins of the others are relative to the champion's."""
 _LEAST = 1e-15
 """Probability below which the logarithm no longer falls, as in scikit-learn."""
+_ROUNDED = 0.05
+"""Distance from 1 of a sum of probabilities that were rounded."""
 
 
 def loss_of_target(labels: ArrayLike | pa.Array, answers: ArrayLike | pa.Array, classes: Classes) -> Loss:
@@ -40,12 +41,12 @@ def losses(
     equal (:mod:`~outrider.assertions.matching`), else 1. ``absolute``, ``squared``: of the difference of
     numbers. ``token_f1``: 1 less F1 of words, with their counts, in lower case (Rajpurkar et al., "SQuAD",
     2016). ``log``: -ln of the probability of the labelled class; answers are probabilities by class, shape
-    (rows, classes).
+    (rows, classes), taken as shares of their sum.
 
     Raises
     ------
     ValueError
-        If answers have no probability for each class.
+        If answers have no probability for each class, or sum to something else than 1.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def losses(
     [0.693, 0.105]
     """
     if loss == "error":
-        known = _is_known(labels)
+        known = is_known(labels)
         return np.where(known, ~matches(answers, labels, classes=classes), np.nan)
     if loss == "token_f1":
         return np.array([_token_loss(*pair) for pair in zip(_texts(answers), _texts(labels), strict=True)])
@@ -69,7 +70,8 @@ def losses(
     return difference if loss == "absolute" else np.square(difference)
 
 
-def _is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
+def is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
+    """Labels that are neither null nor NaN, shape (rows,)."""
     return np.array([value is not None and value == value for value in _values(labels)], dtype=np.bool_)
 
 
@@ -106,20 +108,30 @@ def _token_loss(answer: str | None, label: str | None) -> float:
 def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:
     shares = probabilities(answers, classes)
     places = class_numbers(labels, classes)
-    chosen = shares[np.arange(len(places)), places]
-    found = -np.log(np.clip(np.where(np.isfinite(chosen), chosen, 0.0), _LEAST, 1.0))
+    is_given = np.isfinite(shares).all(axis=1)
+    shares[~is_given] = 1.0 / len(classes)
+    sums = shares.sum(axis=1)
+    odd = np.flatnonzero((shares < 0.0).any(axis=1) | (np.abs(sums - 1.0) > _ROUNDED))
+    if len(odd):  # scores of any size would make their own loss
+        raise ValueError(
+            f"probabilities >= 0 that sum to 1 expected, got {shares[odd[0]].tolist()[:4]} for row {odd[0]}, "
+            f"of sum {sums[odd[0]]:.3g}"
+        )
+    chosen = shares[np.arange(len(places)), places] / sums
+    found = np.where(is_given, -np.log(np.clip(chosen, _LEAST, 1.0)), np.inf)
     return np.where(places < 0, np.nan, found)
 
 
 def probabilities(answers: ArrayLike | pa.Array, classes: Classes) -> Floats:
-    """Probabilities by class, shape (rows, classes).
+    """Probabilities by class, shape (rows, classes), NaN where an answer is missing.
 
     Raises
     ------
     ValueError
         If answers have no probability for each class.
     """
-    values: Sequence[Any] = _values(answers)
+    nothing = [float("nan")] * len(classes)
+    values = [nothing if value is None else value for value in _values(answers)]
     try:
         shares = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

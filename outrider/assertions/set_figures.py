@@ -4,7 +4,7 @@ Such a figure is no mean over rows: its scatter comes from leaving groups of ent
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -60,15 +60,30 @@ def average_precision(scores: Floats, labels: Classes) -> float:
     >>> round(average_precision(scores, np.array([0, 0, 1])), 3)
     0.667
     """
-    found = []
-    for number in np.unique(labels):
-        order = np.argsort(-scores[:, number], kind="stable")
-        hits = (labels[order] == number).astype(np.float64)
-        ends = np.append(np.flatnonzero(np.diff(scores[order, number])), len(order) - 1)
-        reached = hits.cumsum()[ends]
-        gained = np.diff(reached, prepend=0.0)
-        found.append(float((gained * reached / (ends + 1)).sum() / reached[-1]))
-    return float(np.mean(found)) if found else 0.0
+    return float(_average_precisions(scores, labels, np.zeros(len(labels), np.intp), 0)[0])
+
+
+def _average_precisions(scores: Floats, labels: Classes, groups: NDArray[np.intp], number: int) -> Floats:
+    """Figure of all rows, then without each of ``number`` groups; each class is sorted once."""
+    total, classes = np.zeros((2, 1 + number))
+    for label in np.unique(labels):
+        order = np.argsort(-scores[:, label], kind="stable")
+        ranked, hits, group = scores[order, label], labels[order] == label, groups[order]
+        for left_out in range(-1, number):
+            kept = slice(None) if left_out < 0 else group != left_out
+            some = hits[kept]
+            if some.any():
+                total[1 + left_out] += _precision(ranked[kept], some)
+                classes[1 + left_out] += 1
+    return total / np.maximum(classes, 1)
+
+
+def _precision(ranked: Floats, hits: NDArray[np.bool_]) -> float:
+    """Average precision of scores in falling order."""
+    ends = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)
+    reached = hits.cumsum()[ends]
+    gained = np.diff(reached, prepend=0)
+    return float((gained * reached / (ends + 1)).sum() / reached[-1])
 
 
 def set_excess(
@@ -103,17 +118,17 @@ def set_excess(
     units = entity_numbers(entities, rows)
     count = int(units.max()) + 1
 
-    def fall(kept: NDArray[Any] | slice) -> float:
-        told = labels[kept]
-        if figure == "macro_f1":
-            return macro_f1(champion[kept], told, classes) - macro_f1(candidate[kept], told, classes)
-        return average_precision(champion[kept], told) - average_precision(candidate[kept], told)
-
-    value = fall(slice(None))
+    groups = units % min(count, GROUPS)
+    number = min(count, GROUPS)
+    if figure == "macro_f1":
+        both = [_macro_f1s(said, labels, classes, groups, number) for said in (champion, candidate)]
+    else:
+        both = [_average_precisions(said, labels, groups, number) for said in (champion, candidate)]
+    falls = both[0] - both[1]
+    value = float(falls[0])
     if count < 2:
         return Excess(value, -1.0, 1.0, rows, count, error)
-    groups = units % min(count, GROUPS)
-    influence = _influences(fall, value, groups)
+    influence = number * value - (number - 1) * falls[1:]  # pseudo-values: by how much each moves the figure
     said = [model if model.ndim == 1 else model.argmax(axis=1) for model in (champion, candidate)]
     lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
     unseen = _unseen(figure, labels, lost, units, error)
@@ -125,11 +140,13 @@ def set_excess(
     return Excess(value, low, high, rows, count, error, rows * deviation * deviation)
 
 
-def _influences(fall: Callable[[NDArray[np.bool_]], float], value: float, groups: NDArray[np.intp]) -> Floats:
-    """Pseudo-values of the groups: by how much each moves the figure."""
-    number = int(groups.max()) + 1
-    without = np.array([fall(groups != group) for group in range(number)])
-    return number * value - (number - 1) * without
+def _macro_f1s(
+    answers: Classes, labels: Classes, classes: int, groups: NDArray[np.intp], number: int
+) -> Floats:
+    """Figure of all rows, then without each of ``number`` groups."""
+    without = (groups != group for group in range(number))
+    found = [macro_f1(answers[kept], labels[kept], classes) for kept in without]
+    return np.array([macro_f1(answers, labels, classes), *found])
 
 
 def _unseen(figure: SetFigure, labels: Classes, lost: Floats, units: NDArray[np.intp], error: float) -> float:

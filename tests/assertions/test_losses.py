@@ -19,6 +19,18 @@ def test_logarithmic_losses_are_those_of_scikit_learn() -> None:
         losses("log", [[0.5, 0.5]], ["a"], classes=names)
 
 
+@pytest.mark.parametrize("scores", [[1.0, 1.0], [4.0, -3.0], [0.2, 0.2], [9.0, 1.0]])
+def test_scores_that_are_no_probabilities_have_no_logarithmic_loss(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"that sum to 1 expected, got .* for row 1"):
+        losses("log", [[0.5, 0.5], scores], ["a", "b"], classes=["a", "b"])
+
+
+def test_probabilities_that_were_rounded_gain_nothing_by_it_and_missing_ones_cannot_be_compared() -> None:
+    shares = [[0.52, 0.52], [np.nan, 0.5], None]
+    found = losses("log", shares, ["a", "a", "b"], classes=["a", "b"])
+    assert found.tolist() == [pytest.approx(np.log(2)), np.inf, np.inf]
+
+
 @pytest.mark.parametrize(
     ("answer", "label", "loss"),
     [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions.estimation import Estimate
-from outrider.assertions.loss_bounds import excess
+from outrider.assertions.loss_bounds import excess, relative_excess
 from outrider.behavioral_tests import wilson_interval
 from outrider.dataops.improvement.gate import (
     SIGNIFICANCE,
@@ -13,15 +13,20 @@ from outrider.dataops.improvement.gate import (
     Evidence,
     FailureRate,
     LevelFlags,
+    NamedSlice,
     PairedEvidence,
     Policy,
     ShadowEvidence,
+    SliceEvidence,
     SuiteEvidence,
+    could_refuse,
     decide,
     error_of,
     judge_held_out,
     judge_shadow,
+    judge_slices,
     judge_suite,
+    told,
 )
 from outrider.dataops.improvement.gate_check import Check
 
@@ -247,3 +252,72 @@ def test_a_candidate_that_is_surely_worse_over_the_traffic_is_refused_whatever_t
     )
     turned = dataclasses.replace(pair(300, 500), champion_share=worse, candidate_share=better)
     assert decide(Policy(), Evidence(fresh=turned)).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("policy", "part", "could"),
+    [
+        (Policy(max_drop=0.02), "held_out", True),
+        (Policy(max_drop=1.0), "held_out", False),
+        (Policy(min_gain=-1.0), "fresh", False),
+        (Policy(max_drop=1.0, min_gain=0.0), "fresh", True),
+    ],
+)
+def test_margins_that_allow_any_loss_could_not_have_refused(policy: Policy, part: str, could: bool) -> None:
+    evidence = Evidence(**{part: pair(1, 0, rows=1)})  # type: ignore[arg-type]  # one of two parts
+    assert could_refuse(policy, evidence) is could
+    assert (decide(policy, evidence).outcome == "passed") is not could
+
+
+def test_a_loss_without_end_or_a_slice_may_still_refuse_where_any_rise_of_the_whole_is_allowed() -> None:
+    policy = Policy(max_drop=1.0)
+    assert could_refuse(policy, Evidence(held_out=dataclasses.replace(pair(1, 0), is_relative=True)))
+    assert could_refuse(policy, Evidence(named=[NamedSlice("night", 0.02, pair(1, 0))]))
+    assert not could_refuse(policy, Evidence())
+
+
+def of_perfect_champion(loss: float) -> Check:
+    beyond = relative_excess(np.zeros(500), np.full(500, loss), error=0.024)
+    found = PairedEvidence("held", "mean absolute error", 0.0, beyond, is_relative=True)
+    return judge_held_out(found, 0.02)
+
+
+def test_what_loses_where_the_champion_loses_nothing_is_refused() -> None:
+    assert of_perfect_champion(9.0).outcome == "failed"
+    open_check = of_perfect_champion(0.0)
+    assert open_check.outcome == "undecided"
+    assert open_check.reason.endswith(
+        "the champion loses nothing on these rows, so that no share of its loss tells: "
+        "label rows on which it errs"
+    )
+
+
+def test_rows_that_nobody_can_compare_are_named() -> None:
+    nothing = dataclasses.replace(pair(0, 0, rows=0), left_out=7)
+    assert judge_held_out(nothing, 0.02).reason == (
+        "held has no row to judge by: in 7 rows label or champion's answer is missing, or of another type"
+    )
+
+
+@pytest.mark.parametrize(("tries", "is_exact"), [(1, True), (11, False)])
+def test_after_ten_verdicts_a_lost_slice_is_told_as_coarsely_as_all_else(tries: int, is_exact: bool) -> None:
+    whole = pair(990, 905, tries=tries)
+    lost = dataclasses.replace(whole, slices=[SliceEvidence("old", whole.excess)])
+    check = judge_slices(lost, 0.02)
+    assert not check.passed
+    assert ("+8.5 points in old" in check.reason) is is_exact
+
+
+def test_no_exact_figure_of_a_candidate_is_told() -> None:
+    shares = [Estimate(1 / 3, 0.31234, 0.41234, 200, 180.4, "weighted") for _ in range(2)]
+    entities = np.arange(1000) // 10
+    rng = np.random.default_rng(0)
+    beyond = excess(rng.random(1000), rng.random(1000), entities=entities)
+    found = told(
+        dataclasses.replace(pair(1, 0), excess=beyond, champion_share=shares[0], candidate_share=shares[1]),
+        passed=True,
+    )
+    assert found.candidate_share is not None
+    figures = [found.candidate_share.value, found.candidate_share.low, found.candidate_share.high]
+    assert figures == pytest.approx([0.333, 0.312, 0.412], abs=1e-12)
+    assert f"{found.excess.effect:.2g}" == f"{found.excess.effect:.6g}"

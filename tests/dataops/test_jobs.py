@@ -7,6 +7,7 @@ from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.firing import settle_labels
 from outrider.dataops.improvement.triggers import DAY_US, RunGuards
+from outrider.dataops.models.registry import get, register
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
@@ -121,6 +122,33 @@ def test_a_job_that_kills_its_trainer_is_given_up_after_three_attempts(engine: E
         "dataset": "d@1",
         "error": "given up: the trainer died in stage 'train' in each of 3 attempts",
     }
+
+
+def test_a_job_that_is_given_up_sends_its_event_and_leaves_no_challenger(engine: Engine) -> None:
+    hook = (WebhookTarget("http://receiver.example", ("retrain.failed",)),)
+    job = add(engine, "retrain", 1)
+    for _ in range(3):
+        with write(engine) as connection:
+            assert jobs.claim(connection, now_us=2, targets=hook) is not None
+            for version, status in (("1", "retired"), ("2", "challenger")):
+                register(
+                    connection, model="m", version=version, status=status, digest="d", weights=None, now_us=2
+                )
+            jobs.note(connection, job, stage="gate", result={"candidate": "2"})
+    with write(engine) as connection:
+        assert jobs.claim(connection, now_us=3, targets=hook) is None
+        assert get(connection, "m", "2").status == "failed"
+        told = connection.scalars(text("SELECT payload FROM outbox")).all()
+    assert [json.loads(one)["data"]["job"] for one in told] == [job]
+
+
+def test_a_failed_job_leaves_what_a_person_decided_on_as_it_is(engine: Engine) -> None:
+    job = add(engine, "retrain", 1)
+    with write(engine) as connection:
+        register(connection, model="m", version="2", status="retired", digest="d", weights=None, now_us=2)
+        jobs.note(connection, job, stage="gate", result={"candidate": "2"})
+        jobs.fail(connection, job, "why", targets=(), now_us=3)
+        assert get(connection, "m", "2").status == "retired"
 
 
 def test_an_unknown_job_is_not_found(engine: Engine) -> None:

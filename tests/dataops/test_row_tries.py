@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import norm
 
+from outrider.assertions.columns import tensor_array
 from outrider.dataops.improvement.gate import error_of
 from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.state.database import write
@@ -30,6 +31,24 @@ def test_tries_belong_to_the_inputs_whatever_a_row_is_called_and_labelled(tmp_pa
             tries_of(connection, "m", row_keys(connection, other)).tolist() == [2] * 5 + [1] * 20 + [0] * 15
         )
         assert not tries_of(connection, "another", keys).any()
+    engine.dispose()
+
+
+def test_no_further_column_order_or_width_of_numbers_makes_a_row_fresh(tmp_path: Path) -> None:
+    engine = migrated(tmp_path / "state.db")
+    reals, lists = np.random.default_rng(0).normal(size=50), np.random.default_rng(1).normal(size=(50, 3))
+    table = pa.table({"inputs.x": reals, "inputs.v": lists.tolist(), "inputs.k": np.arange(50)})
+    tensor = tensor_array(lists.astype(np.float32))
+    narrow = pa.table({"inputs.k": np.arange(50.0), "inputs.v": tensor, "inputs.x": reals.astype(np.float32)})
+    padded = narrow.append_column("inputs.note", pa.array(["new"] * 50))
+    fed = ("inputs.x", "inputs.v", "inputs.k")
+    with write(engine) as connection:
+        keys = row_keys(connection, table, fed)
+        assert row_keys(connection, narrow, fed) == row_keys(connection, padded, fed) == keys
+        assert row_keys(connection, narrow) == keys
+        assert row_keys(connection, padded) != keys
+        assert len(row_keys(connection, pa.table({"id": ["a", "b"]}), fed)) == 2
+    assert len(set(keys)) == 50
     engine.dispose()
 
 

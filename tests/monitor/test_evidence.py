@@ -144,6 +144,51 @@ def test_figures_of_all_rows_are_held_against_the_champions(loss: str) -> None:
     )
 
 
+def shares(rows: int) -> dict[str, Any]:
+    return {"label": np.zeros(rows), "probs": np.tile([0.5, 0.5], (rows, 1))}
+
+
+@pytest.mark.parametrize(
+    ("scoring", "labels", "answers", "fault"),
+    [
+        (
+            AnswerScoring(),
+            [0.0, 1.0],
+            {"label": np.zeros(1)},
+            "the candidate gave 1 answers 'label' to 2 rows",
+        ),
+        (AnswerScoring(target="cat"), [0.0, 1.0], {"cat": [1, 1]}, "no label.cat; they have label.label"),
+        (AnswerScoring("average_precision", scores="probs"), [2, 10], shares(2), "declare classes"),
+        (AnswerScoring("macro_f1"), [["a"], ["b"]], shares(2), "labels that are classes expected"),
+    ],
+)
+def test_what_cannot_be_compared_refuses_the_candidate_with_the_reason(
+    scoring: AnswerScoring, labels: list[Any], answers: dict[str, Any], fault: str
+) -> None:
+    batch = Batch.from_columns({"inputs.x": np.arange(2.0), "label.label": labels}, model="m")
+    pair = paired_evidence(
+        "held", batch, lambda _: shares(2) | {"cat": [1, 1]}, lambda _: answers, scoring=scoring
+    )
+    verdict = decide(Policy(), Evidence(held_out=pair))
+    assert verdict.outcome == "failed"
+    assert fault in verdict.reasons[0]
+
+
+def test_no_candidate_chooses_the_loss_that_it_is_judged_by() -> None:
+    labels = np.arange(400) % 2
+    batch = Batch.from_columns({"inputs.x": np.arange(400.0), "label.label": labels}, model="m")
+    said = np.where(np.arange(400) < 40, 1 - labels, labels)
+    pair = paired_evidence(
+        "held",
+        batch,
+        lambda _: {"label": said},
+        lambda _: {"label": np.clip(said.astype(float), 0.05, 0.95)},
+        scoring=AnswerScoring(),
+    )
+    assert (pair.loss, pair.champion_loss) == ("error rate", 0.1)
+    assert decide(Policy(), Evidence(held_out=pair)).outcome == "failed"
+
+
 def test_rows_of_few_entities_decide_less_than_as_many_of_their_own() -> None:
     def outcome(entities: int | None) -> str:
         batch = prices(2000, entities=entities)
@@ -200,13 +245,25 @@ def ends(answers, labels):
 
 def hangs(answers, labels):
     time.sleep(600)
+
+def give_up():
+    raise SystemExit
+
+def gives_up(answers, labels):
+    give_up()
+
+def spoils(answers, labels):
+    found = [abs(answer - labels.pop(0)) for answer in list(answers)]
+    answers.clear()
+    return found
 """
 
 
 @pytest.mark.parametrize(
     ("scorer", "fault"),
     [
-        ("raises", "stood at scorers.py:10"),
+        ("raises", "scorers.py:raises raised ZeroDivisionError; it stood at scorers.py:10 (champion)"),
+        ("gives_up", "raised SystemExit; it stood at scorers.py:25 (champion)"),
         ("nothing", "losses >= 0 expected, got nan for row 0 (champion)"),
         ("short", "one loss for each of 300 rows expected, got float64 of shape (1,)"),
         ("ends", "ended (exit code 3)"),
@@ -237,6 +294,16 @@ def test_a_scorer_of_ones_own_decides(tmp_path: Path) -> None:
     assert found == ["failed", "passed"]
     gap = batch.column("label.price") - low(batch)["price"]
     assert better.champion_loss == pytest.approx(np.maximum(0.9 * gap, -0.1 * gap).mean())
+
+
+def test_a_scorer_that_empties_its_lists_and_rows_without_a_label_are_no_matter(tmp_path: Path) -> None:
+    (tmp_path / "scorers.py").write_text(SCORERS)
+    scoring = AnswerScoring("scorers.py:spoils", "price", folder=tmp_path)
+    labels = [None if row < 50 else float(row % 7) for row in range(300)]
+    batch = Batch.from_columns({"inputs.x": np.arange(300.0), "label.price": labels}, model="m")
+    said = [{"price": np.arange(300.0) % 7 + shift} for shift in (0.5, 0.25)]
+    pair = paired_evidence("held", batch, lambda _: said[0], lambda _: said[1], scoring=scoring)
+    assert (pair.fault, pair.champion_loss, pair.excess.value, pair.left_out) == ("", 0.5, -0.5, 50)
 
 
 def test_chosen_rows_are_weighted_to_what_they_were_chosen_from() -> None:

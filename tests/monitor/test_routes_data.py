@@ -307,6 +307,8 @@ def test_who_asks_again_for_the_champion_waits_for_another(client: Client, engin
         with write(engine) as connection:
             models.promote(connection, "m", "2", now_us=9_000_000, reason="", by="ann")
 
+    assert client.get(url, headers={"if-none-match": "*"}).status_code == 304
+
     later = threading.Timer(0.5, promote)
     later.start()
     other = client.get(f"{url}?wait=60", headers=known)

@@ -27,7 +27,7 @@ from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune,
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.journal.journal import Entry, SqliteJournal
-from outrider.dataops.labels.queue import list_requests
+from outrider.dataops.labels.queue import choose_labels, list_requests, queue_labels
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights, load_weights
 from outrider.dataops.models import lineage
@@ -450,17 +450,38 @@ def test_a_candidate_without_rows_enough_stays_undecided_and_each_try_makes_proo
     assert run(more).status == "done"
 
 
-def test_flagged_rows_that_are_too_few_ask_for_labels(context: JobContext) -> None:
-    flagged_and_labelled(context, 20)
-    more, _ = records(11, 40, faulty=True, prefix="more")
+def flagged(context: JobContext, more: Batch) -> None:
     with write(context.engine) as connection:
         at: dict[str, Any] = {"model": "sign", "seq": 1, "ts_us": 0}
         flag = {"assertion": "odd", "revision": "1", "slot": "champion", "severity": 1.0, "level": "warning"}
         for row, key in enumerate(map(str, more.keys), 20):
             connection.execute(insert(tables.Record), {**at, "id": key, "row": row, "digest": 0})
             connection.execute(insert(tables.Flag), {**at, **flag, "id": key, "record_id": key, "row": row})
+
+
+def test_flagged_rows_that_are_too_few_ask_for_labels(
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flagged_and_labelled(context, 20)
+    more, _ = records(11, 40, faulty=True, prefix="more")
+    flagged(context, more)
     policy = with_policy(context, held_out=None, min_gain=0.0)
     add_job(policy, epochs=1, learning_rate=1e-6, replay_ratio=0)
+    asks = Retraining._request
+    between: list[Any] = []
+
+    def beside(retraining: Retraining, *of: Any) -> Any:
+        """Somebody asks for labels in another round, first."""
+        found = asks(retraining, *of)
+        if not between:
+            with context.engine.connect() as connection:
+                options: dict[str, Any] = {"model": "sign", "budget": 3, "seed": 7, "now_us": 1}
+                between.append(choose_labels(connection, policy="uniform", audit_share=0.0, **options))
+            with write(context.engine) as connection:
+                assert queue_labels(connection, between[0])
+        return found
+
+    monkeypatch.setattr(Retraining, "_request", beside)
     job = run(policy)
     assert job.status == "undecided", job.result
     assert "held out" in job.result["reasons"][0]
@@ -468,6 +489,22 @@ def test_flagged_rows_that_are_too_few_ask_for_labels(context: JobContext) -> No
         requests = list_requests(connection, model="sign", status="open")
     assert len(requests) == 40
     assert {request.record_id for request in requests} == set(map(str, more.keys))
+    assert {request.round for request in requests} == {1, 2}
+
+
+def test_what_was_asked_for_and_waits_is_not_asked_for_again(context: JobContext) -> None:
+    flagged_and_labelled(context, 20)
+    flagged(context, records(11, 600, faulty=True, prefix="more")[0])
+    policy = with_policy(context, held_out=None, min_gain=0.0)
+    add_job(policy, epochs=1, learning_rate=1e-6, replay_ratio=0)
+    assert run(policy).status == "undecided"
+    with context.engine.connect() as connection:
+        asked = list_requests(connection, model="sign", status="open", limit=9999)
+    add_job(policy, candidate="2", dataset="sign-flagged@1")
+    again = run(policy)
+    assert again.status == "undecided", again.result
+    with context.engine.connect() as connection:
+        assert list_requests(connection, model="sign", status="open", limit=9999) == asked
 
 
 def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(

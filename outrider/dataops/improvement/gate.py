@@ -263,12 +263,42 @@ def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
     Who puts hundreds of candidates before the same rows can learn the rows from exact figures, by a vote of
     candidates that did well (Hardt, "Climbing a shaky ladder", 2017): then they are told too coarsely for it.
     """
-    step = STEP
-    if not passed and pair.tries > FRANK and math.isfinite(pair.excess.width):
-        step = max(STEP, pair.excess.width)
+    step = _step(pair, pair.excess, passed=passed)
+    if not passed and pair.tries > FRANK:
         pair = replace(pair, champion_share=None, candidate_share=None, slices=())
     slices = [replace(one, excess=one.excess.in_steps(step)) for one in pair.slices]
-    return replace(pair, excess=pair.excess.in_steps(step), slices=slices)
+    shares = [share and _rounded(share) for share in (pair.champion_share, pair.candidate_share)]
+    return replace(
+        pair,
+        excess=pair.excess.in_steps(step),
+        slices=slices,
+        champion_share=shares[0],
+        candidate_share=shares[1],
+    )
+
+
+def _rounded(share: Estimate) -> Estimate:
+    value, low, high = (
+        round(one / STEP) * STEP if math.isfinite(one) else one
+        for one in (share.value, share.low, share.high)
+    )
+    return replace(share, value=value, low=low, high=high, effective=round(share.effective))
+
+
+def _step(pair: PairedEvidence, found: Excess, *, passed: bool) -> float:
+    """Step in which figures of an excess are told."""
+    is_worn = not passed and pair.tries > FRANK and math.isfinite(found.width)
+    return max(STEP, found.width) if is_worn else STEP
+
+
+def could_refuse(policy: Policy, evidence: Evidence) -> bool:
+    """True where labelled rows could have spoken against the candidate.
+
+    No loss between 0 and 1 rises by more than 1.
+    """
+    margins = [(evidence.held_out, policy.max_drop), (evidence.fresh, -policy.min_gain)]
+    margins += [(one.pair, one.max_drop) for one in evidence.named]
+    return any(pair is not None and (pair.is_relative or most < 1.0) for pair, most in margins)
 
 
 def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
@@ -387,7 +417,7 @@ def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
     if not lost:
         return Check("slices", True, f"{where}: {pair.loss} is shown to rise too far in none; {allowed}")
     worst = max(lost, key=lambda one: one.excess.low)
-    found = worst.excess.in_steps(STEP)
+    found = worst.excess.in_steps(_step(pair, worst.excess, passed=False))
     told = f"{pair.loss} {_change(pair, found.value)} in {worst.name} ({found.rows} rows, at least "
     others = f", and too far in {len(lost) - 1} more" if len(lost) > 1 else ""
     return Check("slices", False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}")
@@ -406,11 +436,15 @@ def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed
     if pair.fault:
         return Check(name, False, f"{where}: {pair.fault}")
     if not found.rows:
-        return Check(name, False, f"{pair.dataset} has no row to judge by")
+        why = f": in {pair.left_out} rows label or champion's answer is missing, or of another type"
+        return Check(name, False, f"{pair.dataset} has no row to judge by{why if pair.left_out else ''}")
     is_passed = found.high <= most
     reason = f"{where}: {_told(told(pair, passed=is_passed))}: {allowed}"
     if is_passed or found.low > most:
         return Check(name, is_passed, reason)
+    if pair.is_relative and pair.champion_loss <= 0.0:
+        why = "the champion loses nothing on these rows, so that no share of its loss tells"
+        return Check(name, False, f"{reason}; {why}: label rows on which it errs", True)
     found = told(pair, passed=False).excess
     missing = max(found.rows_needed(step, error=error_of(pair.tries + 1)) - found.rows, 1)
     whose = ", of other entities," if found.entities < found.rows else ""

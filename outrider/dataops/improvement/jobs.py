@@ -95,8 +95,11 @@ def request_training(
         enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us + 1)
 
 
-def claim(connection: Connection, *, now_us: int) -> JobRow | None:
-    """Claim a job that crashed, else the oldest queued, datasets first."""
+def claim(connection: Connection, *, now_us: int, targets: Sequence[WebhookTarget] = ()) -> JobRow | None:
+    """Claim a job that crashed, else the oldest queued, datasets first.
+
+    One that crashed too often is closed as failed.
+    """
     row = connection.execute(
         select(_JOB)
         .where(_JOB.c.status.in_(("running", "queued")))
@@ -108,8 +111,8 @@ def claim(connection: Connection, *, now_us: int) -> JobRow | None:
     job = JobRow(**row._mapping)
     if job.attempts >= MAX_ATTEMPTS:
         error = f"given up: the trainer died in stage {job.stage!r} in each of {job.attempts} attempts"
-        finish(connection, job.id, "failed", {**job.result, "error": error}, now_us=now_us)
-        return claim(connection, now_us=now_us)
+        fail(connection, job.id, error, targets=targets, now_us=now_us)
+        return claim(connection, now_us=now_us, targets=targets)
     connection.execute(
         update(_JOB)
         .where(_JOB.c.id == job.id)
@@ -140,8 +143,9 @@ def fail(
         data = {"job": job, "model": found.model, "stage": found.stage, "error": error}
         enqueue(connection, "retrain.failed", data, targets=targets, now_us=now_us)
     if "candidate" in found.result and "candidate" not in found.params:
-        candidate = str(found.result["candidate"])
-        models.set_status(connection, found.model, candidate, "failed", now_us=now_us, note=error)
+        candidate = models.get(connection, found.model, str(found.result["candidate"]))
+        if candidate.status == "challenger":  # nobody has decided on it meanwhile
+            models.set_status(connection, found.model, candidate.version, "failed", now_us=now_us, note=error)
     finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from outrider.assertions.columns import is_tensor
 from outrider.dataops.datasets.digests import row_digests
 from outrider.dataops.state.folder_secret import keyed_hash, secret_beside
 from outrider.dataops.state.improvement_tables import RowTries
@@ -26,11 +27,34 @@ _TRIES = table_of(RowTries)
 _STEP = 10_000
 
 
-def row_keys(connection: Connection, rows: pa.Table) -> list[str]:
-    """Keyed hash of each row's inputs, in hex."""
+def row_keys(connection: Connection, rows: pa.Table, inputs: Sequence[str] = ()) -> list[str]:
+    """Keyed hash of each row's inputs, in hex.
+
+    Parameters
+    ----------
+    inputs
+        Those that are fed to the model, where they are known: a further column makes no row a fresh one. Nor
+        does the width of a table's numbers.
+    """
     secret = secret_beside(connection)
-    inputs = [name for name in rows.column_names if name.startswith("inputs.")]
-    return [keyed_hash(secret, digest).hex() for digest in row_digests(rows, inputs)]
+    there = [name for name in rows.column_names if name.startswith("inputs.")]
+    fed = [name for name in there if name in inputs] or there
+    coarse = pa.table({name: _coarse(rows.column(name)) for name in fed}) if fed else rows
+    return [keyed_hash(secret, digest).hex() for digest in row_digests(coarse, fed)]
+
+
+def _coarse(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Column with fractional numbers as 32 bits hold them."""
+    if is_tensor(column.type):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    kind, types = column.type, pa.types
+    if types.is_floating(kind):
+        return column.cast(pa.float32())
+    if types.is_list(kind) and types.is_floating(kind.value_type):
+        return column.cast(pa.list_(pa.float32()))
+    if types.is_fixed_size_list(kind) and types.is_floating(kind.value_type):
+        return column.cast(pa.list_(pa.float32(), kind.list_size))
+    return column
 
 
 def tries_of(connection: Connection, model: str, keys: Sequence[str]) -> NDArray[np.int64]:
@@ -64,5 +88,8 @@ def rows_to_judge_by(tries: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def count_try(connection: Connection, model: str, keys: Sequence[str]) -> None:
-    """Count a verdict for each row, in the caller's write transaction."""
-    add_to_rows(connection, RowTries, ((model, key, 1) for key in dict.fromkeys(keys)))
+    """Count a verdict for each row, in the caller's write transaction.
+
+    In order of the table: of a million rows, in half of the time that other writers wait.
+    """
+    add_to_rows(connection, RowTries, ((model, key, 1) for key in sorted(set(keys))))

@@ -1,5 +1,6 @@
 """Stored verdicts of the promotion gate, with reasons and evidence."""
 
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,9 +99,11 @@ class VerdictRow:
 
 def _shown(name: str, excess: Mapping[str, Any], most: float) -> ShownBounds:
     """Bounds with ends where there are none."""
-    low = float(excess["low"])
-    value, high = (1.0 if excess[side] is None else float(excess[side]) for side in ("value", "high"))
+    value, low, high = (
+        math.inf if excess[side] is None else float(excess[side]) for side in ("value", "low", "high")
+    )
     word = "passed" if high <= most else "failed" if low > most else "watched"
+    value, low, high = (one if math.isfinite(one) else 1.0 for one in (value, low, high))
     return ShownBounds(name, value, low, high, most, word)
 
 

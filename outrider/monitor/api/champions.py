@@ -146,7 +146,8 @@ def _add_pointer(router: APIRouter, pointer: ChampionPointer) -> None:
     ) -> Any:
         """The champion. With ``If-None-Match``, 304 while it is that one; ``wait`` seconds for another."""
         until = time.monotonic() + wait
-        while (tag := _tag(found := await pointer.get(model))) in _tags(if_none_match):
+        known = _tags(if_none_match)
+        while (tag := _tag(found := await pointer.get(model))) in known or "*" in known:
             if time.monotonic() >= until or request.app.is_ending():
                 return Response(status_code=304, headers={"etag": tag})
             await asyncio.sleep(_LOOK_S)

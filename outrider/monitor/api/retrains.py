@@ -66,9 +66,9 @@ class ExcessFigures(TypedDict):
     """Mean loss of the candidate beyond the champion's, with one-sided bounds."""
 
     value: float | None
-    low: float
+    low: float | None
     high: float | None
-    """None where nothing bounds it."""
+    """None where it is infinite."""
     rows: int
     entities: int
     error: float

@@ -12,6 +12,7 @@ from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
 
 _REFUSED_BEFORE = "failed: "
+_OPEN_BEFORE = "undecided: "
 _LETTERS = 240
 """Of a sentence, at most."""
 
@@ -105,7 +106,8 @@ def _told_verdict(found: VerdictRow) -> str:
         failed = next((text for text in found.reasons if text.startswith(_REFUSED_BEFORE)), "")
         return f"{who} was refused: {_brief(failed.removeprefix(_REFUSED_BEFORE))}."
     if found.outcome == "undecided":
-        return f"{who} is undecided against {found.champion}: there are too few labelled rows."
+        left = next((text for text in found.reasons if text.startswith(_OPEN_BEFORE)), "")
+        return f"{who} is undecided against {found.champion}: {_brief(left.removeprefix(_OPEN_BEFORE))}."
     if found.outcome == "waiting for a person":
         return f"{who} passed {checks} and waits for a person."
     return f"{who} passed {checks}."

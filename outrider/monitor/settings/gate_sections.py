@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from .sections import Section
 
@@ -17,11 +17,17 @@ def _no_truth(value: Any) -> Any:
     return value
 
 
+class _Finite(Section):
+    """Table without infinity and NaN: verdicts and jobs keep it as JSON, which has neither."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 Number = Annotated[float, BeforeValidator(_no_truth)]
 Names = tuple[str, ...]
 
 
-class SliceSettings(Section):
+class SliceSettings(_Finite):
     """Slice on which a challenger must be shown to be no worse."""
 
     name: str = Field(min_length=1, description="as verdicts call it")
@@ -38,14 +44,14 @@ class SliceSettings(Section):
         return self
 
 
-class FlagLimitSettings(Section):
+class FlagLimitSettings(_Finite):
     """Most live records that an assertion may flag with the challenger."""
 
     assertion: str
     max_share: Number = Field(gt=0, lt=1, description="of the live records that both were judged on")
 
 
-class LatencyLimitSettings(Section):
+class LatencyLimitSettings(_Finite):
     """Objectives for the challenger's time per record."""
 
     p99_ms: Number | None = Field(
@@ -56,14 +62,14 @@ class LatencyLimitSettings(Section):
     )
 
 
-class MemoryLimitSettings(Section):
+class MemoryLimitSettings(_Finite):
     """Objectives for the bytes of the challenger's weights."""
 
     max_mb: Number | None = Field(default=None, gt=0, le=1e9, description="millions of bytes")
     max_ratio: Number | None = Field(default=None, gt=0, le=1e6, description="of its bytes to the champion's")
 
 
-class GateSettings(Section):
+class GateSettings(_Finite):
     """Conditions for a challenger to become champion."""
 
     policy: str | None = Field(
@@ -80,7 +86,7 @@ class GateSettings(Section):
     scores: str | None = Field(
         default=None, description="output with the probabilities, for log and average_precision"
     )
-    scorer_deadline_s: Number = Field(default=60.0, gt=0, description="for a loss of one's own")
+    scorer_deadline_s: Number = Field(default=60.0, gt=0, le=86_400, description="for a loss of one's own")
     requires: tuple[Literal["labels", "suites", "shadow"], ...] = Field(
         default=("labels",), description="evidence without which nothing is promoted"
     )

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,13 +131,18 @@ def scored(
 
 def _scores(asked: dict[str, Any], table: pa.Table) -> NDArray[np.float64]:
     scorer, name = load_callable(asked["scorer"], Path(asked["folder"])), asked["scorer"]
-    labels = table.column("label").to_pylist()
     found = []
     for side in ("champion", "candidate"):
-        losses = np.asarray(scorer(table.column(side).to_pylist(), labels))
-        if losses.shape != (len(labels),) or losses.dtype.kind not in "biuf":
+        said, labels = (table.column(one).to_pylist() for one in (side, "label"))  # it may change its lists
+        try:
+            losses = np.asarray(scorer(said, labels))
+        except (Exception, SystemExit) as error:
+            # Its text may quote a row.
+            where = _innermost(error, Path(asked["folder"]))
+            raise ValidationRefused(f"{name} raised {type(error).__name__}{where} ({side})") from error
+        if losses.shape != (table.num_rows,) or losses.dtype.kind not in "biuf":
             raise ValidationRefused(
-                f"{name}: one loss for each of {len(labels)} rows expected, got {losses.dtype} of shape "
+                f"{name}: one loss for each of {table.num_rows} rows expected, got {losses.dtype} of shape "
                 f"{losses.shape}"
             )
         losses = losses.astype(np.float64)
@@ -146,6 +152,15 @@ def _scores(asked: dict[str, Any], table: pa.Table) -> NDArray[np.float64]:
             raise ValidationRefused(f"{name}: losses >= 0 expected, got {losses[row]} for row {row} ({side})")
         found.append(losses)
     return np.stack(found)
+
+
+def _innermost(error: BaseException, folder: Path) -> str:
+    """Innermost line of the user's files where an error was raised."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    base = folder.resolve()
+    own = [(file, line) for file, line in frames if file.is_relative_to(base)]
+    own = [(file, line) for file, line in own if "site-packages" not in file.parts]
+    return f"; it stood at {own[-1][0].name}:{own[-1][1]}" if own else ""
 
 
 def _told(earlier: Earlier) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def run_next(context: JobContext) -> JobRow | None:
         if not jobs.is_waiting(connection):
             return None  # without taking the write lock: this is asked often
     with write(context.engine) as connection:
-        job = jobs.claim(connection, now_us=now_us())
+        job = jobs.claim(connection, now_us=now_us(), targets=context.targets)
     if job is None:
         return None
     log.info("%s: %s of %s, attempt %d", job.id, job.kind, job.model, job.attempts)

@@ -35,7 +35,7 @@ from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.improvement.verdicts import keep_verdict
 from outrider.dataops.labels.estimates import request_weights
-from outrider.dataops.labels.queue import Choice, choose_labels, queue_labels
+from outrider.dataops.labels.queue import Choice, choose_labels, list_requests, queue_labels
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import (
     dump_weights,
@@ -64,6 +64,10 @@ from .suites import compare_all, model_suites
 log = logging.getLogger(__name__)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 """Settings of ``[models.*.retrain]`` that a job may set for itself."""
+ASKED = 100_000
+"""Open label requests that are looked at."""
+LOOK_SHARE = 0.1
+"""Of the time that is waited for live records, what looking for them takes at most."""
 
 
 class Retraining:
@@ -192,13 +196,15 @@ class Retraining:
         policy = self.policy
         deadline = time.monotonic() + policy.shadow_timeout_s
         while policy.shadow_rows and time.monotonic() < deadline:
+            began = time.monotonic()
             with self.context.engine.connect() as connection:
                 champion = self._champion(connection).version
                 seen = shadow_evidence(connection, self.job.model, champion, self.result["candidate"])
             if seen.rows >= policy.shadow_rows:
                 return
             self.context.check_stop()
-            self.context.stop.wait(self.context.poll_s)
+            rest = (time.monotonic() - began) / LOOK_SHARE  # all records are read each time
+            self.context.stop.wait(max(self.context.poll_s, min(rest, deadline - time.monotonic())))
 
     def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
@@ -304,7 +310,8 @@ class Retraining:
         parts: int = 1,
     ) -> gate.PairedEvidence:
         policy, settings = self.policy, self.settings
-        keys = row_keys(connection, pa.Table.from_batches([batch.to_arrow()]))
+        table = pa.Table.from_batches([batch.to_arrow()])
+        keys = row_keys(connection, table, settings.declared_inputs)
         tries = tries_of(connection, self.job.model, keys)
         chosen = np.flatnonzero(rows_to_judge_by(tries))
         judged = batch.take(chosen)
@@ -342,9 +349,8 @@ class Retraining:
         # A policy without rows whose labels are known could hardly have refused it.
         with self.context.engine.connect() as connection:
             is_returning = watches.was_rolled_back(connection, self.job.model, candidate)
-        promotes = (
-            has_passed and policy.auto_promote and evidence.is_labelled and not (is_unseen or is_returning)
-        )
+        could_refuse = gate.could_refuse(asked, evidence)
+        promotes = has_passed and policy.auto_promote and could_refuse and not (is_unseen or is_returning)
         reasons = list(verdict.reasons)
         if has_passed and not promotes:
             why = (
@@ -353,6 +359,8 @@ class Retraining:
                 else "gate.shadow_rows is 0: live traffic has not judged it"
                 if is_unseen
                 else "auto_promote is off"
+                if could_refuse
+                else "its margins allow any loss"
                 if evidence.is_labelled
                 else "no labelled row judged it"
             )
@@ -365,7 +373,8 @@ class Retraining:
             )
         found = {"passed": has_passed, "undecided": verdict.outcome == "undecided"}
         self.result |= {"promoted": promotes, "reasons": reasons} | found
-        request = self._request(verdict)
+        with self.context.engine.connect() as connection:
+            request = self._request(connection, verdict)
         kept = dataclasses.asdict(gate.told_evidence(evidence, verdict))
         kept["policy"] = dataclasses.asdict(asked)
         with write(self.context.engine) as connection:
@@ -393,8 +402,10 @@ class Retraining:
                 evidence=_finite(kept) | found | {"job": self.job.id},
                 now_us=now,
             )
-            if request is not None:
-                queue_labels(connection, request)
+            if request is not None and not queue_labels(connection, request):
+                again = self._request(connection, verdict)  # of what another round has left
+                if again is not None:
+                    queue_labels(connection, again)
             if promotes:
                 before = self._champion(connection)
                 promoted = models.promote(
@@ -428,24 +439,26 @@ class Retraining:
             data["rows_missing"] = max(check.rows_missing for check in verdict.checks)
         outbox.enqueue(connection, kind[verdict.outcome], data, targets=self.context.targets, now_us=now)
 
-    def _request(self, verdict: gate.Verdict) -> Choice | None:
+    def _request(self, connection: Connection, verdict: gate.Verdict) -> Choice | None:
         """Labels to ask for, where flagged rows are too few; a part of them is held out."""
         missing = max((check.rows_missing for check in verdict.checks if check.name == "fresh"), default=0)
         share = self.options.held_out_share
         if verdict.outcome != "undecided" or not missing or not share:
             return None
-        options = self.settings.labels
-        budget = min(math.ceil(missing / share), options.budget)
-        with self.context.engine.connect() as connection:
-            return choose_labels(
-                connection,
-                model=self.job.model,
-                budget=budget,
-                policy="uniform",
-                seed=self.options.seed,
-                now_us=now_us(),
-                audit_share=0.0,
-            )
+        asked = list_requests(connection, model=self.job.model, status="open", limit=ASKED)
+        waiting = sum(one.policy == "uniform" and not one.is_audit for one in asked)
+        budget = min(math.ceil(missing / share), self.settings.labels.budget) - waiting
+        if budget <= 0:  # an earlier verdict has asked for as many
+            return None
+        return choose_labels(
+            connection,
+            model=self.job.model,
+            budget=budget,
+            policy="uniform",
+            seed=self.options.seed,
+            now_us=now_us(),
+            audit_share=0.0,
+        )
 
     def _why_unjudged(self, connection: Connection, candidate: str) -> str:
         """Reason for no verdict: a person has decided meanwhile; empty for none."""

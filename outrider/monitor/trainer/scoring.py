@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import from_values
+from outrider.assertions.columns import from_values, is_tensor
 from outrider.assertions.loss_bounds import Excess, excess, relative_excess
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, loss_of_target, losses, probabilities
+from outrider.assertions.losses import BOUNDED, LOSSES, Loss, is_known, loss_of_target, losses, probabilities
 from outrider.assertions.matching import class_numbers
 from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
 from outrider.errors import OutriderError, ValidationRefused
@@ -30,6 +30,9 @@ TITLES: Mapping[str, str] = {
     "macro_f1": "1 - macro-F1",
     "average_precision": "1 - average precision",
 }
+
+
+SIDES = ("champion", "candidate")
 
 
 class LossFault(OutriderError):  # noqa: N818 - reads as the thing it is
@@ -158,25 +161,48 @@ class AnswerScoring:
         LossFault
             If an output is missing, or the user's scorer gives no losses.
         """
+        if not batch.has(f"label.{self.target}"):
+            there = [name for name in batch.to_arrow().schema.names if name.startswith("label.")]
+            raise LossFault(
+                f"the rows have no label.{self.target}; they have {', '.join(there) or 'no label'}"
+            )
         labels, output = batch.arrow(f"label.{self.target}"), self.target
         if self.loss in ("log", "average_precision"):
             output = self.scores or self.target
-        said = [_output(one, output, who) for one, who in ((champion, "champion"), (candidate, "candidate"))]
+        said = [
+            _output(one, output, who, batch.rows)
+            for one, who in zip((champion, candidate), SIDES, strict=True)
+        ]
         try:
             if self.loss not in ("auto", *LOSSES, *SET_FIGURES):
                 columns = {"label": labels, "champion": said[0], "candidate": said[1]}
                 table = pa.table({name: _column(values) for name, values in columns.items()})
-                both = scored(self.loss, self.folder, table, deadline_s=self.deadline_s, pause=pause)
-                return RowLosses(self.loss, both[0], both[1])
+                return RowLosses(self.loss, *self._scored(table, is_known(labels), pause))
             if self.loss in SET_FIGURES:
                 return self._as_set(self.loss, labels, said)
-            loss = self._loss(labels, said)
+            loss = self._loss(labels, said[0])
             old, new = (losses(loss, answers, labels, classes=self.classes) for answers in said)
         except (ValidationRefused, ValueError) as error:
             raise LossFault(f"gate.loss = {self.loss!r}: {error}") from error
         return RowLosses(loss, old, new)
 
+    def _scored(
+        self, table: pa.Table, known: Rows, pause: Callable[[], None]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Losses by the user's scorer, NaN where a label is missing."""
+        old, new = np.full((2, len(known)), np.nan)
+        if known.any():
+            labelled = table.filter(pa.array(known))
+            old[known], new[known] = scored(
+                self.loss, self.folder, labelled, deadline_s=self.deadline_s, pause=pause
+            )
+        return old, new
+
     def _as_set(self, figure: SetFigure, labels: pa.Array, said: Sequence[Any]) -> SetAnswers:
+        if figure == "average_precision" and not self.classes:
+            raise LossFault(f"gate.loss = {figure!r}: declare classes, in the order of the scores")
+        if pa.types.is_nested(labels.type) or is_tensor(labels.type):
+            raise LossFault(f"gate.loss = {figure!r}: labels that are classes expected, got {labels.type}")
         named = {value for value in labels.to_pylist() if value is not None}
         classes = self.classes or sorted(named, key=str)
         truth = class_numbers(labels, classes)
@@ -184,11 +210,11 @@ class AnswerScoring:
         old, new = (read(answers, classes) for answers in said)
         return SetAnswers(figure, old, new, truth, len(classes))
 
-    def _loss(self, labels: pa.Array, said: Sequence[Any]) -> Loss:
+    def _loss(self, labels: pa.Array, answers: Any) -> Loss:
+        """Loss that the policy names, or the one of labels and champion: no candidate chooses its own."""
         if self.loss in LOSSES:
             return self.loss
-        kinds = {loss_of_target(labels, answers, self.classes) for answers in said}
-        return "absolute" if "absolute" in kinds else "error"
+        return loss_of_target(labels, answers, self.classes)
 
 
 def _is_finite(answers: NDArray[Any]) -> Rows:
@@ -201,9 +227,11 @@ def _of_roots(found: Excess) -> Excess:
     return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
 
 
-def _output(outputs: Mapping[str, Any], name: str, who: str) -> Any:
+def _output(outputs: Mapping[str, Any], name: str, who: str, rows: int) -> Any:
     if name not in outputs:
         raise LossFault(f"the {who} has no output {name!r}; it has {', '.join(map(repr, outputs)) or 'none'}")
+    if len(outputs[name]) != rows:
+        raise LossFault(f"the {who} gave {len(outputs[name])} answers {name!r} to {rows} rows")
     return outputs[name]
 
 

@@ -89,14 +89,16 @@ def test_a_job_without_verdict_says_where_it_is(
     ("promoted", "evidence", "sentence"),
     [
         (True, {"passed": True}, "Version 2 became champion in place of 1: it passed 1 check."),
-        (False, {"undecided": True}, "Version 2 is undecided against 1: there are too few labelled rows."),
+        (False, {"undecided": True}, "Version 2 is undecided against 1: latency: 9 of 1000 records."),
         (False, {"passed": True}, "Version 2 passed 1 check."),
     ],
 )
 def test_a_verdict_is_told_in_one_sentence(
     engine: Engine, promoted: bool, evidence: dict[str, Any], sentence: str
 ) -> None:
-    add_verdict(engine, 1, job=None, promoted=promoted, evidence=evidence, reasons=["passed: all is well"])
+    open_checks = ["undecided: latency: 9 of 1000 records; more may decide"] * ("undecided" in evidence)
+    reasons = [*open_checks, "passed: all is well"]
+    add_verdict(engine, 1, job=None, promoted=promoted, evidence=evidence, reasons=reasons)
     assert stories(engine)[0].sentence == sentence
 
 

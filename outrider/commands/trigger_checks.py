@@ -1,4 +1,4 @@
-"""Checks of triggers of retraining: unknown names, and what can never fire."""
+"""Checks of triggers: unknown names, and triggers without effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -14,7 +14,7 @@ def triggers(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the triggers of retraining, and why each did or did not fire."""
+    """Show triggers of retraining, and why each did or did not fire."""
     found = connect(config).get(f"/v1/models/{model}/triggers", limit=limit)
     if json:
         as_json(found)

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 
 from outrider.dataops.improvement import alerts, jobs, trigger_log
 from outrider.dataops.improvement.alerts import AlertKey
-from outrider.dataops.improvement.firing import note_manual, note_unused, preview, settle
+from outrider.dataops.improvement.firing import note_manual, preview, settle
 from outrider.dataops.improvement.trigger_inputs import read_history
 from outrider.dataops.improvement.trigger_log import MOST_KEPT, EvaluationRow
 from outrider.dataops.improvement.trigger_signals import OpenIncident, incidents_signal
@@ -206,11 +206,14 @@ def test_a_flood_of_invented_alerts_leaves_a_bounded_log_and_table(engine: Engin
         for number in range(3 * MOST_KEPT):
             reason = ("not_listed", "resolved")[number % 2]
             unused = Evaluation("alerts", "quiet", reason, f"alert {number}")
-            note_unused(connection, "m", unused, now_us=number)
+            trigger_log.remember(connection, "m", unused, None, now_us=number)
             key = AlertKey("m", f"{number:x}", 1)
             alerts.note_firing(connection, key, name="Drift", now_us=number)
     look(engine, "inc_1", now=1)
     assert len(logged(engine, "alerts")) == MOST_KEPT
+    with engine.connect() as connection:
+        counted = {trigger: counts["quiet"] for _, trigger, counts in trigger_log.count_outcomes(connection)}
+    assert counted["alerts"] == 3 * MOST_KEPT
     assert [row.outcome for row in logged(engine, "incidents")] == ["fired"], "of others nothing was lost"
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM alert")).scalar() == alerts.MOST_ALERTS

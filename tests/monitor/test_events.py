@@ -18,6 +18,9 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from outrider.commands.lineage import line
 from outrider.dataops import outbox
 from outrider.dataops.flags import stored_incidents
+from outrider.dataops.improvement.firing import settle
+from outrider.dataops.improvement.trigger_signals import OpenIncident, incidents_signal
+from outrider.dataops.improvement.triggers import RunGuards
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write
@@ -125,6 +128,13 @@ def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, 
             watched.serve(share(0.3, seed=seed))
             watched.watch.look()
         found["rollback.proposed"] = payloads(watched.bench.engine)["rollback.proposed"]
+    with write(told.engine) as connection:
+        seen = incidents_signal([OpenIncident("inc_1", "critical", "odd_size", 1)], "critical", {})
+        suggests = RunGuards(60.0, 4, is_automatic=False)
+        settle(
+            connection, "idle", seen, suggests, now_us=9, command="outrider retrain idle", targets=EVERYTHING
+        )
+    found["retrain.suggested"] = payloads(told.engine)["retrain.suggested"]
     page = documented()
     assert set(found) == set(EVENTS) == set(page)
     for event, (example, fields) in page.items():

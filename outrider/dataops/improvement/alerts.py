@@ -25,7 +25,7 @@ _KEY = ("model", "fingerprint", "starts_us")
 
 @dataclass(frozen=True, slots=True)
 class AlertKey:
-    """Identity of an alert, however often it is posted."""
+    """Identity of an alert over all its notifications."""
 
     model: str
     fingerprint: str
@@ -61,7 +61,7 @@ def note_resolved(connection: Connection, key: AlertKey, *, now_us: int) -> None
 def firing_alerts(
     connection: Connection, model: str, names: Sequence[str], *, now_us: int
 ) -> list[FiringAlert]:
-    """Alerts of these names that are not resolved, and were posted within a day, oldest first."""
+    """Unresolved alerts of these names, posted within a day, oldest first."""
     query = select(_ALERT.c.fingerprint, _ALERT.c.starts_us, _ALERT.c.name).where(
         _ALERT.c.model == model,
         _ALERT.c.name.in_(names),

@@ -1,4 +1,4 @@
-"""Evaluations of triggers: the decision, its log, and the run or suggestion that follows.
+"""Evaluations of triggers: decision, log, and the run or suggestion that follows.
 
 All in the caller's write transaction, which alone may add an automatic run: so there is never a second one.
 """
@@ -14,7 +14,7 @@ from outrider.dataops.outbox import WebhookTarget, enqueue
 
 from .jobs import KIND, add
 from .trigger_inputs import read_history
-from .trigger_log import TriggerMemory, log, recall, remember
+from .trigger_log import TriggerMemory, recall, remember
 from .trigger_signals import labels_signal
 from .triggers import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
 
@@ -67,7 +67,7 @@ def preview(
     *,
     now_us: int,
 ) -> tuple[Signal, Evaluation, bool]:
-    """Signal and evaluation as they would be, read only.
+    """Evaluation of a trigger without any change.
 
     Returns
     -------
@@ -139,11 +139,6 @@ def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us
     """Log a retraining that a person asked for."""
     asked = Evaluation("manual", "fired", "fired", f"asked for by {by}" if by else "asked for")
     remember(connection, model, asked, TriggerMemory({}), now_us=now_us, job=job)
-
-
-def note_unused(connection: Connection, model: str, evaluation: Evaluation, *, now_us: int) -> None:
-    """Log what a trigger was told and did not look at."""
-    log(connection, model, evaluation, now_us=now_us)
 
 
 def _current(memory: TriggerMemory, signal: Signal, history: RunHistory) -> TriggerMemory:

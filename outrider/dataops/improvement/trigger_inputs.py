@@ -1,4 +1,4 @@
-"""What the triggers of retraining look at, read from the database."""
+"""Inputs of the triggers of retraining, read from the database."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,10 @@ _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].
 
 
 def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
-    """Retrainings of a model so far; automatic are those that a trigger started."""
+    """Retrainings of a model so far, automatic ones apart.
+
+    Automatic are those that a trigger started.
+    """
     own = _JOB.c.model == model, _JOB.c.kind == KIND
     busy = select(_JOB.c.id).where(*own, _JOB.c.status.in_(("queued", "running"))).limit(1)
     columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
@@ -71,7 +74,10 @@ def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
 def read_flag_rates(
     connection: Connection, model: str, rules: Sequence[FlagRateRule], *, now_us: int
 ) -> dict[str, Figures]:
-    """Exact flags and records of the champion by assertion, within each rule's hours of receipt."""
+    """Exact flags and records of the champion, by assertion.
+
+    Within each rule's hours of receipt.
+    """
     found = {}
     for rule in rules:
         begin = now_us - int(rule.hours * 3.6e9)
@@ -97,7 +103,10 @@ def read_regressions(connection: Connection, model: str) -> list[Regression]:
 
 
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
-    """Incidents of a level or above that nobody has resolved or muted, oldest first."""
+    """Open incidents of a level or above, muted ones left out.
+
+    The oldest first.
+    """
     query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
         _INCIDENT.c.model == model,
         _INCIDENT.c.status.in_(("open", "acknowledged")),
@@ -108,7 +117,10 @@ def read_incidents(connection: Connection, model: str, level: str) -> list[OpenI
 
 
 def read_corrections(connection: Connection, scope: LabelScope) -> Corrections:
-    """Rows corrected since the version that the champion learned from, in a version or still to come."""
+    """Corrections since the dataset version that the champion learned from.
+
+    Those in later versions, and those that no version holds yet.
+    """
     champion = models.champion(connection, scope.model)
     base = None if champion is None else _learned_from(connection, champion.id, scope.dataset)
     if base is None:

@@ -51,7 +51,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionRow:
-    """Suggestion of a retraining that nobody has followed."""
+    """Suggestion of a retraining, still to be followed."""
 
     trigger: str
     why: str
@@ -69,35 +69,42 @@ def remember(
     connection: Connection,
     model: str,
     evaluation: Evaluation,
-    memory: TriggerMemory,
+    memory: TriggerMemory | None,
     *,
     now_us: int,
     job: str | None = None,
     times: int = 1,
 ) -> None:
-    """Log an evaluation and keep a trigger's memory, in the caller's write transaction."""
+    """Log and count an evaluation, and keep its trigger's memory.
+
+    In the caller's write transaction; without ``memory`` the memory stays as it is.
+    """
     counts = {name: times if name == evaluation.outcome else 0 for name in TRIGGER_OUTCOMES}
-    kept = {
+    kept = _columns(memory or TriggerMemory({}))
+    query = upsert(_STATE).values(model=model, trigger=evaluation.trigger, **kept, **counts)
+    changed = {name: _STATE.c[name] + count for name, count in counts.items()} | (kept if memory else {})
+    connection.execute(query.on_conflict_do_update(index_elements=("model", "trigger"), set_=changed))
+    _log(connection, model, evaluation, now_us=now_us, job=job, times=times)
+
+
+def _columns(memory: TriggerMemory) -> dict[str, object]:
+    return {
         "state": dict(memory.state),
         "suggested_us": memory.suggested_us,
         "suggestion": memory.suggestion,
     }
-    query = upsert(_STATE).values(model=model, trigger=evaluation.trigger, **kept, **counts)
-    more = {name: _STATE.c[name] + count for name, count in counts.items()}
-    connection.execute(query.on_conflict_do_update(index_elements=("model", "trigger"), set_=kept | more))
-    log(connection, model, evaluation, now_us=now_us, job=job, times=times)
 
 
-def log(
+def _log(
     connection: Connection,
     model: str,
     evaluation: Evaluation,
     *,
     now_us: int,
-    job: str | None = None,
-    times: int = 1,
+    job: str | None,
+    times: int,
 ) -> None:
-    """Log an evaluation alone."""
+    """Log an evaluation: in the newest row where that says the same."""
     own = _LOG.c.model == model, _LOG.c.trigger == evaluation.trigger
     last = connection.execute(
         select(_LOG.c.id, _LOG.c.reason).where(*own).order_by(_LOG.c.id.desc()).limit(1)
@@ -151,7 +158,7 @@ def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]
 
 
 def forget_others(connection: Connection, model: str, triggers: Sequence[str], *, suggests: bool) -> None:
-    """Clear memories of triggers that are not set any more, and suggestions where none are made.
+    """Clear memories of other triggers than these, and disabled suggestions.
 
     Counts of outcomes stay.
     """

@@ -1,4 +1,4 @@
-"""Signals of the triggers of retraining, each from what is stored.
+"""Signals of the triggers of retraining, each from its inputs.
 
 Pure. What has been acted on is remembered until its cause ends: so an incident, a regression or an alert
 fires once, and a share of flags not again before it fell below where the trigger is armed again.
@@ -20,7 +20,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class FlagRateRule:
-    """Share of records that an assertion may flag before it fires."""
+    """Share of flagged records from which on an assertion's trigger fires."""
 
     assertion: str
     start: float
@@ -44,7 +44,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True)
 class OpenIncident:
-    """Incident that nobody has resolved or muted."""
+    """Unresolved incident, not muted."""
 
     id: str
     level: str

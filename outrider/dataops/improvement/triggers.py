@@ -1,4 +1,4 @@
-"""Triggers of retraining: what one has seen, the guards of all, and the decision.
+"""Triggers of retraining: signals, guards and the decision.
 
 Pure. A trigger tells what it sees as a :class:`Signal`; :func:`decide` holds that against the guards that all
 triggers share, and says why a run starts, is only suggested, waits, or has no cause.
@@ -59,7 +59,7 @@ class RunHistory:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What one trigger sees.
+    """Signal of one trigger: its cause, score and memory.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Decision on a signal, as the log keeps it."""
+    """Decision on a signal, for the log."""
 
     trigger: TriggerName
     outcome: TriggerOutcome
@@ -104,7 +104,7 @@ class Evaluation:
 def decide(
     signal: Signal, guards: RunGuards, history: RunHistory, *, suggested_us: int | None = None, now_us: int
 ) -> Evaluation:
-    """Decision on what a trigger sees.
+    """Decision on a trigger's signal.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def decide(
 def held(
     guards: RunGuards, history: RunHistory, *, suggested_us: int | None = None, now_us: int
 ) -> tuple[str, str] | None:
-    """Word and sentence of the guard that holds a run; None where none does."""
+    """Guard that holds a run, as word and sentence; else None."""
     if history.is_open:
         return "open_run", "a retraining is queued or running"
     if not guards.is_automatic:

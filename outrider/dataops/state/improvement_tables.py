@@ -385,7 +385,7 @@ class AlertRow(SQLModel, table=True):
 
 
 class TakenMessage(SQLModel, table=True):
-    """Id of a signed message that was taken: it is taken once."""
+    """Id of a signed message, against replays."""
 
     __tablename__ = "taken_message"
     id: str = Field(primary_key=True)

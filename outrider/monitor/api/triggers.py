@@ -11,7 +11,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from typing_extensions import TypedDict
 
 from outrider.dataops.improvement.alerts import AlertKey, note_firing, note_resolved, take_message
-from outrider.dataops.improvement.firing import note_unused
+from outrider.dataops.improvement.trigger_log import remember
 from outrider.dataops.improvement.triggers import Evaluation
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import nearest
@@ -30,7 +30,7 @@ Text = Annotated[str, Field(max_length=4_096)]
 
 
 class PostedAlert(BaseModel):
-    """Alert as Alertmanager writes it; what is not named here is not read."""
+    """Alert in Alertmanager's words; its other fields are not read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -112,13 +112,13 @@ def _take(
     if name not in listed:
         reason = f"triggers.alerts does not list {name[:_LETTERS]!r}{nearest(name[:_LETTERS], listed)}"
         unused = Evaluation("alerts", "quiet", "not_listed", reason)
-        note_unused(connection, model, unused, now_us=now_us)
+        remember(connection, model, unused, None, now_us=now_us)
         return "labels.alertname", reason
     key = AlertKey(model, alert.fingerprint, int(alert.startsAt.timestamp() * 1e6))
     if alert.status == "resolved":
         note_resolved(connection, key, now_us=now_us)
         over = Evaluation("alerts", "quiet", "resolved", f"alert {name} is resolved")
-        note_unused(connection, model, over, now_us=now_us)
+        remember(connection, model, over, None, now_us=now_us)
     else:
         note_firing(connection, key, name=name, now_us=now_us)
     return None

@@ -1,4 +1,4 @@
-"""Triggers of retraining, for API and pages: why each did or did not fire."""
+"""Triggers of retraining and their log, for API and pages."""
 
 from typing import Any
 
@@ -126,5 +126,5 @@ def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
 
 
 def suggestion_json(row: SuggestionRow, command: str) -> SuggestionFigures:
-    """Suggestion for the API, with the command that follows it."""
+    """Suggestion for the API, with its command."""
     return {"trigger": row.trigger, "why": row.why, "since": iso(row.suggested_us), "command": command}

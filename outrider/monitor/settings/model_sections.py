@@ -94,7 +94,7 @@ class RetrainSettings(Section):
 
     @property
     def active_triggers(self) -> tuple[str, ...]:
-        """Names of the triggers that are evaluated; none where it is not enabled."""
+        """Names of the triggers in force; none where retraining is disabled."""
         return ("labelled_flags", *self.triggers.active) if self.enabled else ()
 
 

@@ -9,7 +9,7 @@ from .sections import Section
 
 
 class FlagRateSettings(Section):
-    """Share of records that an assertion may flag before it fires."""
+    """Share of flagged records from which on an assertion's trigger fires."""
 
     assertion: str = Field(min_length=1)
     start: Number = Field(gt=0, lt=1, description="fires once it is proven to be above this")
@@ -30,7 +30,7 @@ class FlagRateSettings(Section):
 
     @property
     def rearms_below(self) -> float:
-        """Share below which it may fire again."""
+        """Share below which its trigger is armed again."""
         return self.start / 2 if self.rearm is None else self.rearm
 
 

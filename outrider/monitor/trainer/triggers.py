@@ -1,4 +1,4 @@
-"""Triggers of retraining, evaluated: all but that of labels, which the worker commits with them.
+"""Triggers of retraining, evaluated; the worker evaluates that of labels.
 
 A thread of the trainer. It reads; only what changes the log, a memory or the queue takes the write lock, and
 an evaluation that says the same again is told once a minute.
@@ -46,7 +46,7 @@ See = Callable[[State], Signal]
 
 @dataclass(slots=True)
 class _Told:
-    """What the log was last told of a trigger, and how often it was looked at since."""
+    """Newest logged evaluation of a trigger, and equal ones since."""
 
     reason: str
     why: str
@@ -138,7 +138,10 @@ class Triggers:
 def _seen_by(
     model: str, own: ModelSettings, now: Callable[[], int]
 ) -> dict[TriggerName, Callable[[Connection], See]]:
-    """What each trigger that is set sees of the database; what it has acted on comes last."""
+    """Readers of the triggers that are set.
+
+    Each takes a connection, then what the trigger remembers.
+    """
     rules = own.retrain.triggers
     rates = [_rule(rate) for rate in rules.flag_rates]
 

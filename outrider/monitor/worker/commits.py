@@ -3,25 +3,32 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
+from outrider.dataops.improvement.firing import settle_labels
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.state.database import write
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state.database import now_us, write
 from outrider.monitor.process.logs import RecordLog
+from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
-from .label_trigger import LabelTrigger
 from .pin_payloads import keep_flagged
 from .pipeline import CHAMPION
 from .stages.work import Timings
 
+TOLD_AGAIN_S = 10.0
+"""An evaluation of labels that says the same again is logged so often."""
 CHECKPOINT_S = 10.0
 """After a restart at most the blocks of this time are fed to the windows again."""
 
@@ -142,3 +149,44 @@ def add_costs(effects: Effects, timings: Timings) -> None:
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
+
+
+@dataclass(slots=True)
+class _Told:
+    """Newest logged reason and score, and equal evaluations since."""
+
+    what: tuple[str, float | None]
+    at: float
+    skipped: int = 0
+
+
+class LabelTrigger:
+    """Trigger of labels, evaluated with each commit of labels or flags."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
+        self._told: dict[str, _Told] = {}
+
+    def follow(self, connection: Connection, model: str) -> None:
+        """Start or suggest a retraining, in the transaction that commits the labels."""
+        own, now = self._settings.models[model], time.monotonic()
+        if not own.retrain.enabled:
+            return
+        told = self._told.get(model)
+        known = None if told is None or now - told.at >= TOLD_AGAIN_S else told.what
+        found, _ = settle_labels(
+            connection,
+            LabelScope(model, dataset_of(model), own.retrain.rows, rules=own.rules_digest),
+            own.retrain.guards,
+            threshold=own.retrain.labelled_flags,
+            now_us=now_us(),
+            command=own.training_command(model),
+            targets=self._targets,
+            known=known,
+            times=1 + (0 if told is None else told.skipped),
+        )
+        if told is not None and known == (found.reason, found.score):
+            told.skipped += 1
+        else:
+            self._told[model] = _Told((found.reason, found.score), now)

@@ -60,7 +60,7 @@ def tell(found: Any, text: str, *, json: bool) -> None:
 
 
 def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """Text without control characters, by which a record or a reason may steer the terminal."""
+    """Text without control characters, which may steer the terminal."""
     return "".join(
         sign if sign.isprintable() or (keeps_lines and sign in "\n\t") else "\N{REPLACEMENT CHARACTER}"
         for sign in text

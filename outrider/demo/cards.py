@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Fault = Literal["healthy", "stuck", "mirrored", "inverted", "occluded"]
-Phase = Literal["healthy", "faulty", "final", "flow"]
+Phase = Literal["healthy", "faulty", "final", "flow", "watched"]
 
-PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final", "flow")
+PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final", "flow", "watched")
+ENDLESS: dict[Phase, Phase] = {"flow": "faulty", "watched": "final"}
+"""Phases that go on until something else is wanted, and the one that each is rounds of."""
 FAULTS: tuple[Fault, ...] = ("stuck", "mirrored", "inverted", "occluded")
 FAULT_OF: dict[str, Fault] = {
     "cam-1": "healthy",
@@ -125,8 +127,8 @@ def render_healthy(
 
 def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
     """Tracks of a phase, in order of sending."""
-    if phase == "flow":
-        raise ValueError("endless traffic has no tracks of its own: see outrider.demo.driver.flow")
+    if phase in ENDLESS:
+        raise ValueError("endless traffic has no tracks of its own: see outrider.demo.driver.endless")
     rng = np.random.default_rng([seed, 2, PHASES.index(phase)])
     if phase == "final":
         cards, devices = _final(deck, rng)

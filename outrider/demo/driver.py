@@ -1,8 +1,8 @@
 """Demo traffic: cards pass cameras, frames go to the production service.
 
 ``python -m outrider.demo.driver --port N --seed S --truth FILE``. Told by lines on stdin what to send:
-``healthy``, ``faulty`` or ``final`` (a phase, once), ``flow`` or ``watched`` (faulty or final traffic until
-the next line), ``rest`` (nothing). The truth file gets a line for every answer and every phase that ended.
+``healthy``, ``faulty``, ``final`` or ``watched`` (a phase, once), ``flow`` (faulty traffic until the next
+line). Tells by lines on stdout when a phase has been answered. The truth file gets a line for every answer.
 """
 
 import argparse
@@ -19,12 +19,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .cards import ENDLESS, PHASES, Deck, Phase, Track, read_deck, tracks
+from .cards import PHASES, Deck, Track, read_deck, tracks
 
 TRACKS_PER_S = 40.0
 FLOW_TRACKS_PER_S = 12.0
-"""Less in endless phases, where the cores are wanted for training, or for what is waited for."""
-REST = "rest"
+"""Less between the phases, where the cores are wanted for training."""
 BURST = 4.0
 """Mean number of tracks in a burst."""
 IN_FLIGHT = 4
@@ -141,12 +140,12 @@ def wait_for_service(port: int) -> None:
             connection.close()
 
 
-def endless(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
-    """Endless rounds of another phase, each with tracks of its own."""
+def flow(deck: Deck, seed: int) -> Iterator[Track]:
+    """Endless rounds of the faulty phase, each with tracks of its own."""
     round_number = 1
     while True:
-        for track in tracks(deck, ENDLESS[phase], seed + 1_000_000 * round_number):
-            yield replace(track, phase=phase, number=1000 * round_number + track.number)
+        for track in tracks(deck, "faulty", seed + 1_000_000 * round_number):
+            yield replace(track, phase="flow", number=1000 * round_number + track.number)
         round_number += 1
 
 
@@ -157,7 +156,7 @@ def play(sender: Sender, of: Iterable[Track], pauses: Iterable[float], heard: "q
         # Late by more than a second, the schedule starts anew: a slow machine gets no flood.
         due = max(due + pause, time.monotonic() - 1.0)
         time.sleep(max(0.0, due - time.monotonic()))
-        if track.phase in ENDLESS and not heard.empty():
+        if track.phase == "flow" and not heard.empty():
             return
         sender.send(track)
 
@@ -183,12 +182,9 @@ def main() -> None:
         sender = Sender(options.port, truth)
         rng = np.random.default_rng([options.seed, 5])
         while command := heard.get():
-            if command == REST:
-                continue
             phase = next(phase for phase in PHASES if phase == command)
-            play_on = endless if phase in ENDLESS else tracks
-            of = play_on(deck, phase, options.seed)
-            rate = FLOW_TRACKS_PER_S if phase in ENDLESS else TRACKS_PER_S
+            of = flow(deck, options.seed) if phase == "flow" else tracks(deck, phase, options.seed)
+            rate = FLOW_TRACKS_PER_S if phase == "flow" else TRACKS_PER_S
             play(sender, of, bursts(rng, rate=rate), heard)
             sender.wait()
             truth.write(json.dumps({"done": command}) + "\n")

@@ -17,8 +17,8 @@ from typing import Any
 from outrider.commands.api import Api
 from outrider.errors import OutriderError, ServerError
 
+from .cards import FRAMES, TRACKS
 from .children import Children, DemoProcess
-from .driver import REST
 from .figures import RunFacts
 from .files import Plan, free_port, write_project
 from .labeller import late_labels, misread
@@ -332,16 +332,21 @@ class Loop:
             raise ServerError(f"outrider promote --force failed; it said: {said}")
         self._until(lambda: self._serves(version), f"version {version} in production")
         self.driver.say("watched")
-        self._until(self._has_rolled_back, "rollback by the watch", every_s=LOOK_S)
-        self._until(lambda: self._serves(good), f"version {good} in production")
-        self.driver.say(REST)
+        self._until(self._is_watched, "evidence of the watch", every_s=LOOK_S)
         self._wait_for_phase("watched")
         self._wait_judged()
+        if self._newest_watch()["ended"]:
+            self._until(lambda: self._serves(good), f"version {good} in production")
 
-    def _has_rolled_back(self) -> bool:
-        (newest,) = self.api.get(f"/v1/models/{MODEL}/watch", limit=1)["watches"]
+    def _is_watched(self) -> bool:
+        """True once the watch has ended, or has seen all that it was to see."""
+        newest = self._newest_watch()
         self.state.note = newest["sentence"]
-        return newest["ended"] is not None
+        return newest["ended"] is not None or newest["records"] >= FRAMES * TRACKS["watched"]
+
+    def _newest_watch(self) -> dict[str, Any]:
+        (newest,) = self.api.get(f"/v1/models/{MODEL}/watch", limit=1)["watches"]
+        return dict(newest)
 
     def _serves(self, version: str) -> bool:
         return bool(self._production.get("/healthz")["version"] == version)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from outrider.demo import cards
-from outrider.demo.driver import Sender, bursts, endless, play
+from outrider.demo.driver import Sender, bursts, flow, play
 from outrider.demo.labeller import is_late, late_labels
 from outrider.demo.truth import FrameAnswer
 
@@ -98,25 +98,16 @@ def test_endless_traffic_never_repeats_an_id_and_ends_when_something_is_said(
     production: tuple[int, list[tuple[str, str]]],
 ) -> None:
     deck = cards.read_deck(1)
-    tracks = list(itertools.islice(endless(deck, "flow", 1), 1700))
+    tracks = list(itertools.islice(flow(deck, 1), 1700))
     assert len({track.id for track in tracks}) == 1700
     assert {track.phase for track in tracks} == {"flow"}
     heard: queue.Queue[str] = queue.Queue()
     heard.put("final")
     sender = Sender(production[0], io.StringIO())
-    play(sender, endless(deck, "flow", 1), itertools.repeat(0.0), heard)
+    play(sender, flow(deck, 1), itertools.repeat(0.0), heard)
     sender.wait()
     sender.close()
     assert production[1] == []
-
-
-def test_watched_traffic_is_final_cards_at_failing_cameras_too() -> None:
-    deck = cards.read_deck(1)
-    tracks = list(itertools.islice(endless(deck, "watched", 1), 1700))
-    assert len({track.id for track in tracks}) == 1700
-    assert {track.card for track in tracks} == {cards.card_name(card) for card in deck.final.tolist()}
-    assert {track.fault for track in tracks} == {"healthy", *cards.FAULTS}
-    assert not {t.id for t in tracks} & {t.id for t in cards.tracks(deck, "final", 1)}
 
 
 def test_one_frame_of_one_track_in_twenty_is_labelled_late() -> None:

@@ -64,7 +64,7 @@ def labelled_pairs(
     rows, entities, left_out = _Rows(), {None: 0}, {"requested": 0, "flagged": 0}
     for seq, labels in sorted(truth.items()):
         ours, theirs = (read_values(connection, model, version, seq, target) for version in (champion, other))
-        apart = flagged_of_one(connection, model, champion, other, seq)
+        apart = flagged_of_one(connection, model, other, seq)
         query = select(_RECORD).where(_RECORD.c.model == model, _RECORD.c.seq == seq)
         for row in connection.execute(query.order_by(_RECORD.c.row)):
             answer = _champions(row, champion, ours)

@@ -97,26 +97,28 @@ def common_records(
     return CommonRecords(entity, hour, one, two, others, place)
 
 
-def flagged_of_one(connection: Connection, model: str, challenger: str, seq: int) -> set[int]:
-    """Rows of a block on which one slot alone is flagged.
+def flagged_of_one(
+    connection: Connection, model: str, challenger: str, seqs: Sequence[int]
+) -> set[tuple[int, int]]:
+    """Records, by block and row, on which one slot alone is flagged.
 
     The champion's slot by whatever version production states: people see those flags.
     """
-    query = select(_JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
+    query = select(_JUDGED_BLOCK.c.seq, _JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
         _JUDGED_BLOCK.c.model == model,
-        _JUDGED_BLOCK.c.seq == seq,
+        _JUDGED_BLOCK.c.seq.in_(seqs),
         or_(
             _JUDGED_BLOCK.c.slot == CHAMPION,
             and_(_JUDGED_BLOCK.c.slot == challenger, _JUDGED_BLOCK.c.version == challenger),
         ),
     )
     found = connection.execute(query).all()
-    apart: set[int] = set()
-    for other in (row.marks for row in found if row.slot != CHAMPION):
-        for own in (row.marks for row in found if row.slot == CHAMPION):
-            marks, theirs = _aligned(own, other)
-            is_apart = (marks & theirs & JUDGED > 0) & ((marks & FLAGGED > 0) != (theirs & FLAGGED > 0))
-            apart.update(np.flatnonzero(is_apart).tolist())
+    other = {row.seq: row.marks for row in found if row.slot != CHAMPION}
+    apart: set[tuple[int, int]] = set()
+    for seq, _, own in (row for row in found if row.slot == CHAMPION and row.seq in other):
+        marks, theirs = _aligned(own, other[seq])
+        is_apart = (marks & theirs & JUDGED > 0) & ((marks & FLAGGED > 0) != (theirs & FLAGGED > 0))
+        apart.update((seq, row) for row in np.flatnonzero(is_apart).tolist())
     return apart
 
 

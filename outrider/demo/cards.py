@@ -33,7 +33,7 @@ CAMERAS: tuple[str, ...] = tuple(FAULT_OF)
 SOUND = tuple(camera for camera in CAMERAS if FAULT_OF[camera] == "healthy")
 FAULTY_SHARE = 0.45
 FRAMES = 5
-TRACKS = {"healthy": 100, "faulty": 800, "watched": 80}
+TRACKS = {"healthy": 100, "faulty": 800, "watched": 60}
 FINAL_PER_FAULT = 87
 """Tracks per fault in the final phase; with every final card healthy once, 45 % of that traffic is faulty."""
 

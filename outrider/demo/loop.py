@@ -334,6 +334,7 @@ class Loop:
         self.driver.say("watched")
         self._until(self._is_watched, "evidence of the watch", every_s=LOOK_S)
         self._wait_for_phase("watched")
+        self._next_look = 0.0
         self._wait_judged()
         if self._newest_watch()["ended"]:
             self._until(lambda: self._serves(good), f"version {good} in production")

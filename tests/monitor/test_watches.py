@@ -64,14 +64,16 @@ class Served:
         self.bench.settings = load_settings(self.bench.config)
         self.restart()
 
-    def promote(self, version: str, records: int = 10_000) -> None:
+    def promote(self, version: str, records: int = 10_000, *, is_seen: bool = True) -> None:
+        """Promote for a person; the worker sees it at once, or not yet."""
         self.bench.now_us += 1
         with write(self.bench.engine) as connection:
             before = models.champion(connection, "toy")
             found = models.promote(connection, "toy", version, now_us=self.bench.now_us, reason="", by="ann")
             watches.follow_promotion(connection, before, found, records=records, now_us=self.bench.now_us)
-        self.bench.worker._refresh(force=True)
-        self.bench.work()
+        if is_seen:
+            self.bench.worker._refresh(force=True)
+            self.bench.work()
 
     def add(self, version: str) -> None:
         self.bench.execute(
@@ -326,6 +328,22 @@ def test_evidence_of_a_watch_that_a_person_ended_meanwhile_changes_nothing(tmp_p
             watches.retire(connection, stale, now_us=made.bench.now_us, until_seq=until)
         assert made.status()["1"] == "former"  # of the second watch
         assert (made.newest().is_running, made.newest().until_seq) == (True, None)
+
+
+def test_promotions_within_a_second_leave_the_last_watch(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.add("3")
+        made.promote("2", is_seen=False)
+        made.promote("1", is_seen=False)
+        made.promote("2", is_seen=False)
+        made.promote("3")
+        made.serve(share(0.0), version="3")
+        made.watch.look()
+        found = made.newest()
+        assert (found.version, found.former, found.records, found.is_running) == ("3", "2", 80, True)
+        assert made.status() == {"1": "retired", "2": "former", "3": "champion"}
+        outcomes = made.bench.rows("SELECT version, outcome FROM watch ORDER BY began_us")
+        assert outcomes == [("2", "rolled_back"), ("2", "superseded"), ("3", "")]
 
 
 def test_a_watch_that_has_proposed_rolls_back_once_it_may(tmp_path: Path) -> None:

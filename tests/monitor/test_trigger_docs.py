@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import get_type_hints
 
-import yaml
+import yaml  # type: ignore[import-untyped]  # no stubs
 
 from outrider.dataops.improvement.triggers import TRIGGER_OUTCOMES
 from outrider.monitor.api.triggers import AlertsTaken, IgnoredAlert

@@ -81,9 +81,9 @@ def equal(histories: int = HISTORIES) -> None:
     ).show()  # fmt: skip
 
 
-def lasting(histories: int = POWER_HISTORIES) -> None:
+def lasting(histories: int = HISTORIES) -> None:
     """Equal champions where every entity has a lasting preference of its own."""
-    for entities in (10, 50):
+    for entities in (5, 10, 50):
         labels = Traffic(entities, 2000 // entities, 1.0, WRONG, correlation=0.5, own=1.0, is_lasting=True)
         found = [labels_until_proposed(Watched(labels), seed) for seed in range(histories)]
         Figure.of_share(
@@ -102,6 +102,27 @@ WORSE_TRAFFIC = {
     "dense": Traffic(10, 75, 4.0, WRONG, correlation=0.2),
 }
 """About 3,000 labelled records. Half of the former champion's errors are common where they are ``shared``."""
+
+
+def shaken(histories: int = POWER_HISTORIES) -> None:
+    """Equal champions where one of the two, by lot, fails for all entities at once, for an hour."""
+    traffic, found = Traffic(50, 60, 1.0, WRONG, correlation=0.2), 0
+    for seed in range(histories):
+        rng, history = np.random.default_rng(seed), simulate(traffic, seed)
+        is_in, whose = history.hour == rng.integers(traffic.hours), rng.integers(2)
+        (history.champion, history.challenger)[whose][is_in] |= FLAGGED
+        found += is_proposed(history)
+    Figure.of_share(
+        "improvement.watch.shaken", found, histories, "share of watches that propose a rollback",
+        data=f"{LOOKS} looks at about 3,000 labelled records of 50 entities; in one hour of 60 all answers "
+        "of one of the two, by lot, are wrong, from seed 0",
+    ).show()  # fmt: skip
+
+
+def is_proposed(history: CommonRecords) -> bool:
+    """True where any look at labels proposes a rollback."""
+    seen = (len(history.hour) * look // LOOKS for look in range(1, LOOKS + 1))
+    return any(look_at_labels(labelled(first_records(history, n)), error=ERROR).is_proven for n in seen)
 
 
 def worse(histories: int = POWER_HISTORIES) -> None:
@@ -132,4 +153,5 @@ def worse(histories: int = POWER_HISTORIES) -> None:
 if __name__ == "__main__":
     equal()
     lasting()
+    shaken()
     worse()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import connect
-from .output import Config, Json, as_json
+from .output import Config, Json, as_json, printable
 
 
 def gate(
@@ -33,7 +33,7 @@ def gate(
                 f"{verdict['champion']}: {verdict['outcome']}{_policy(verdict['evidence'])}"
             )
             for reason in verdict["reasons"]:
-                typer.echo(textwrap.indent(reason, "  "))
+                typer.echo(textwrap.indent(printable(reason, keeps_lines=True), "  "))
     evidence = verdicts[0]["evidence"] if verdicts else {}
     if check and not evidence.get("passed"):
         raise typer.Exit(6 if evidence.get("undecided") else 1)

@@ -59,6 +59,14 @@ def tell(found: Any, text: str, *, json: bool) -> None:
     typer.echo(json_format.dumps(found, indent=2) if json else text)
 
 
+def printable(text: str, *, keeps_lines: bool = False) -> str:
+    """Text without control characters, which may steer the terminal."""
+    return "".join(
+        sign if sign.isprintable() or (keeps_lines and sign in "\n\t") else "\N{REPLACEMENT CHARACTER}"
+        for sign in text
+    )
+
+
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
     """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none."""
     from rich.table import Table
@@ -70,7 +78,8 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empt
         return
     shown = Table(*columns.values())
     for row in found:
-        shown.add_row(*(_text(row.get(key)).replace("[", r"\[") for key in columns))
+        cells = (printable(_text(row.get(key)), keeps_lines=True) for key in columns)
+        shown.add_row(*(cell.replace("[", r"\[") for cell in cells))
     screen.print(shown)
 
 

@@ -8,7 +8,7 @@ import typer
 from outrider.errors import ServerError
 
 from .api import Api, connect
-from .output import Config, Json, as_json
+from .output import Config, Json, as_json, printable
 
 POLL_S = 0.5
 
@@ -90,6 +90,6 @@ def _show(job: dict[str, Any]) -> None:
         outcome = next((word for name, word in words if result.get(name)), refused)
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
     for reason in result.get("reasons", []):
-        typer.echo(f"  {reason}")
+        typer.echo(f"  {printable(reason, keeps_lines=True)}")
     if "error" in result:
-        typer.echo(f"  {result['error']}")
+        typer.echo(f"  {printable(result['error'], keeps_lines=True)}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from .api import Api, connect, one_model
-from .output import Config, Json, ModelArgument, as_json
+from .output import Config, Json, ModelArgument, as_json, printable
 
 ANSWERS = {"y": True, "n": False}
 
@@ -39,7 +39,7 @@ def review(
             record = api.get(f"/v1/records/{name}/{one['record_id']}")
             typer.echo(err=True)
             for line in described(one, record, f"{at} of {len(flags)}"):
-                typer.echo(_printable(line), err=True)
+                typer.echo(printable(line), err=True)
             said = _ask()
             if said == "q":
                 break
@@ -62,11 +62,6 @@ def described(flag: Mapping[str, Any], record: Mapping[str, Any], place: str) ->
     for part, value in {**parts, "evidence": flag["evidence"]}.items():
         for name, text in _flat(value, part):
             yield f"  {name}: {text}"
-
-
-def _printable(text: str) -> str:
-    """Text of a record may try to steer the terminal."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _ask() -> str:

@@ -11,7 +11,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json, tell
+from .output import Json, as_json, printable, tell
 from .suite_files import SuiteOut, check_name
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _shown(test: "WrittenTest", case: "WrittenCase") -> dict[str, Any]:
 def _printable(value: Any) -> str:
     """Texts of a machine may try to steer the terminal."""
     text = value if isinstance(value, str) else json_format.dumps(value, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    return printable(text)
 
 
 def label_value(text: str) -> Any:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Fault = Literal["healthy", "stuck", "mirrored", "inverted", "occluded"]
-Phase = Literal["healthy", "faulty", "final", "flow"]
+Phase = Literal["healthy", "faulty", "final", "flow", "watched"]
 
-PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final", "flow")
+PHASES: tuple[Phase, ...] = ("healthy", "faulty", "final", "flow", "watched")
 FAULTS: tuple[Fault, ...] = ("stuck", "mirrored", "inverted", "occluded")
 FAULT_OF: dict[str, Fault] = {
     "cam-1": "healthy",
@@ -33,7 +33,7 @@ CAMERAS: tuple[str, ...] = tuple(FAULT_OF)
 SOUND = tuple(camera for camera in CAMERAS if FAULT_OF[camera] == "healthy")
 FAULTY_SHARE = 0.45
 FRAMES = 5
-TRACKS = {"healthy": 100, "faulty": 800}
+TRACKS = {"healthy": 100, "faulty": 800, "watched": 60}
 FINAL_PER_FAULT = 87
 """Tracks per fault in the final phase; with every final card healthy once, 45 % of that traffic is faulty."""
 
@@ -130,6 +130,9 @@ def tracks(deck: Deck, phase: Phase, seed: int) -> Iterator[Track]:
     rng = np.random.default_rng([seed, 2, PHASES.index(phase)])
     if phase == "final":
         cards, devices = _final(deck, rng)
+    elif phase == "watched":
+        cards = rng.permutation(deck.final)[: TRACKS[phase]]
+        devices = _cameras(len(cards), rng)
     else:
         cards = _repeated(np.random.default_rng([seed, 4]).permutation(deck.traffic), phase)
         devices = _cameras(len(cards), rng)

@@ -1,8 +1,8 @@
 """Demo traffic: cards pass cameras, frames go to the production service.
 
 ``python -m outrider.demo.driver --port N --seed S --truth FILE``. Told by lines on stdin what to send:
-``healthy``, ``faulty`` or ``final`` (a phase, once), ``flow`` (faulty traffic until the next line). Tells by
-lines on stdout when a phase has been answered. The truth file gets a line for every answer.
+``healthy``, ``faulty``, ``final`` or ``watched`` (a phase, once), ``flow`` (faulty traffic until the next
+line). Tells by lines on stdout when a phase has been answered. The truth file gets a line for every answer.
 """
 
 import argparse

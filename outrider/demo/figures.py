@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from .cards import FAULTS
@@ -87,11 +88,58 @@ class RunFacts:
     """Shadow tests of the challengers that ran beside version 1."""
     corrected: Sequence[Mapping[str, Any]] = ()
     """Dataset rows whose label was corrected, with provenance, labels and record."""
+    watches: Sequence[Mapping[str, Any]] = ()
+    """Watches over new champions, newest first."""
+    history: Sequence[Mapping[str, Any]] = ()
+    """Changes of the champion, newest first."""
 
     @property
     def traced(self) -> Mapping[str, Any] | None:
         """Corrected training row whose provenance is shown; None without any."""
         return next((row for row in self.corrected if leads_back(row)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPromotion:
+    """Promotion past the gate, rolled back by the watch."""
+
+    version: str
+    former: str
+    by: str
+    """Who promoted."""
+    labelled: int
+    records: int
+    """That both versions had answered when it was proven to be worse."""
+    seconds: float
+    """From the promotion to the rollback."""
+    champion: str
+    """Behind the rollback."""
+
+    @property
+    def sentence(self) -> str:
+        """Records, seconds, champion."""
+        return (
+            f"version {self.version}, forced by {self.by}, proven worse than version {self.former} after "
+            f"{self.records} records ({self.labelled} labelled), rolled back {self.seconds:.1f} s behind the "
+            f"promotion; version {self.champion} is champion again"
+        )
+
+
+def watched_promotion(facts: RunFacts) -> WatchedPromotion | None:
+    """Last promotion past the gate, rolled back by the watch; else None."""
+    watch = next((one for one in facts.watches if one["outcome"] == "rolled_back" and one["by"]), None)
+    changes = [change for change in facts.history if change["action"] != "registered"][:2]
+    if watch is None or [change["action"] for change in changes] != ["rolled_back", "overridden"]:
+        return None
+    back, forced = changes
+    if (back["by"], forced["version"], back["version"]) != ("watch", watch["version"], watch["former"]):
+        return None
+    began, ended = (datetime.fromisoformat(watch[when]) for when in ("began", "ended"))
+    seconds = round((ended - began).total_seconds(), 1)
+    return WatchedPromotion(
+        watch["version"], watch["former"], forced["by"], watch["labelled"], watch["records"], seconds,
+        back["version"],
+    )  # fmt: skip
 
 
 def leads_back(row: Mapping[str, Any]) -> bool:
@@ -156,7 +204,7 @@ def criteria(facts: RunFacts) -> list[Criterion]:
     final_cards = {answer.card for answer in facts.answers if answer.phase == "final"}
     sent = len({answer.id for answer in facts.answers})
     promoted = [v for v in facts.verdicts if v["promoted"]]
-    refused = facts.refused_job
+    refused, watched = facts.refused_job, watched_promotion(facts)
     return [
         Criterion(
             f"accuracy on faulty traffic up by at least {100 * MIN_GAIN:.0f} points",
@@ -191,6 +239,14 @@ def criteria(facts: RunFacts) -> list[Criterion]:
             refused["result"]["reasons"][0].partition("\n")[0]
             if refused and refused["result"].get("reasons")
             else "no verdict",
+        ),
+        Criterion(
+            "the watch rolled the refused candidate, promoted by force, back by itself",
+            watched is not None
+            and refused is not None
+            and watched.version == refused["result"].get("candidate")
+            and watched.champion == facts.promoted,
+            watched.sentence if watched else "no rollback by the watch",
         ),
         Criterion(
             "corrected labels changed their rows in the next dataset version",

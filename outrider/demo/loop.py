@@ -17,6 +17,7 @@ from typing import Any
 from outrider.commands.api import Api
 from outrider.errors import OutriderError, ServerError
 
+from .cards import FRAMES, TRACKS
 from .children import Children, DemoProcess
 from .figures import RunFacts
 from .files import Plan, free_port, write_project
@@ -25,6 +26,9 @@ from .readback import MODEL, read_facts
 from .truth import Truth
 
 PORT = 8470
+PERSON = "ann"
+"""Key of the person who overrides the gate."""
+HURRY = "the release is due"
 SECOND_LOOK = "second look"
 """Source of the labels that correct others."""
 STAGE_TIMEOUT_S = 240.0
@@ -136,6 +140,9 @@ class Loop:
             self.driver.say("final")
             self._wait_for_phase("final")
             self._wait_judged()
+        if refused is not None:
+            with self._stage("a bad promotion, rolled back"):
+                self._promote_badly(str(refused["result"].get("candidate", "")), promoted)
         with self._stage("reading back"):
             return read_facts(
                 self.api,
@@ -188,10 +195,7 @@ class Loop:
             reasons = job["result"].get("reasons") or [job["result"].get("error", "")]
             raise NotClosed(f"the automatic candidate was not promoted ({job['status']}): {reasons[0]}")
         with self._stage("promotion reaches production"):
-            self._until(
-                lambda: self._production.get("/healthz")["version"] == promoted,
-                f"version {promoted} in production",
-            )
+            self._until(lambda: self._serves(promoted), f"version {promoted} in production")
         return promoted
 
     # ---- stages ----------------------------------------------------------------------------------------
@@ -313,12 +317,47 @@ class Loop:
             raise ServerError(f"outrider retrain gave no verdict; it said: {said}") from None
         return job
 
-    def _command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def _promote_badly(self, version: str, good: str) -> None:
+        """As a user might: the refused candidate, past the gate. The watch returns to ``good`` by itself."""
+        made = self.api.post("/v1/keys", {"name": PERSON, "scopes": ["read", "promote"]})
+        done: list[subprocess.CompletedProcess[str]] = []
+        arguments = ("promote", MODEL, version, "--force", "--reason", HURRY)
+        thread = threading.Thread(
+            target=lambda: done.append(self._command(*arguments, key=made["key"])), daemon=True
+        )
+        thread.start()
+        self._until(lambda: not thread.is_alive(), "forced promotion")
+        if not done or done[0].returncode:
+            said = done[0].stderr.strip() if done else "nothing"
+            raise ServerError(f"outrider promote --force failed; it said: {said}")
+        self._until(lambda: self._serves(version), f"version {version} in production")
+        self.driver.say("watched")
+        self._until(self._is_watched, "evidence of the watch", every_s=LOOK_S)
+        self._wait_for_phase("watched")
+        self._next_look = 0.0
+        self._wait_judged()
+        if self._newest_watch()["ended"]:
+            self._until(lambda: self._serves(good), f"version {good} in production")
+
+    def _is_watched(self) -> bool:
+        """True once the watch has ended, or has seen all that it was to see."""
+        newest = self._newest_watch()
+        self.state.note = newest["sentence"]
+        return newest["ended"] is not None or newest["records"] >= FRAMES * TRACKS["watched"]
+
+    def _newest_watch(self) -> dict[str, Any]:
+        (newest,) = self.api.get(f"/v1/models/{MODEL}/watch", limit=1)["watches"]
+        return dict(newest)
+
+    def _serves(self, version: str) -> bool:
+        return bool(self._production.get("/healthz")["version"] == version)
+
+    def _command(self, *arguments: str, key: str | None = None) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "outrider", *arguments]
         return subprocess.run(
             command,
             cwd=self.plan.folder,
-            env=self.children.environment,
+            env=self.children.environment | ({} if key is None else {"OUTRIDER_KEY": key}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

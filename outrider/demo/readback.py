@@ -61,6 +61,8 @@ def read_facts(
         seconds=seconds,
         first_flag_s=first_flag_s,
         challengers=challengers(api),
+        watches=api.get(f"/v1/models/{MODEL}/watch", limit=10)["watches"],
+        history=api.get(f"/v1/models/{MODEL}/history")["changes"],
     )
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .cards import FAULTS
-from .figures import RunFacts, criteria, fall, fires, pairs
+from .figures import RunFacts, criteria, fall, fires, pairs, watched_promotion
 from .truth import share
 
 CORRECTED = ("id", "before", "after", "labels_before", "labels_after")
@@ -18,7 +18,7 @@ CORRECTED = ("id", "before", "after", "labels_before", "labels_after")
 def as_json(facts: RunFacts) -> dict[str, Any]:
     """Everything that the tables show."""
     found = criteria(facts)
-    refused = facts.refused_job
+    refused, watched = facts.refused_job, watched_promotion(facts)
     return {
         "closed": all(criterion.passed for criterion in found),
         "criteria": [asdict(criterion) for criterion in found],
@@ -42,6 +42,7 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             {key: verdict[key] for key in ("candidate", "champion", "promoted", "reasons")}
             for verdict in facts.verdicts
         ],
+        "watched": None if watched is None else asdict(watched),
         "deliveries": dict(facts.deliveries),
         "records": {"sent": len(facts.answers), "judged": facts.judged},
         "challengers": [
@@ -153,6 +154,8 @@ def _story(facts: RunFacts) -> RenderableType:
         table.add_row("corrected", f"{wrong}  (`outrider dataset diff digits-flagged 1 2`)")
     trained = ", ".join(f"{rows} rows of {name}" for name, rows in facts.trained_on.items())
     table.add_row("training", f"version {facts.promoted} from {trained}")
+    if (watched := watched_promotion(facts)) is not None:
+        table.add_row("watch", f"{watched.sentence}  (`outrider watch digits`, `outrider history digits`)")
     for message, event in facts.deliveries.items():
         table.add_row("webhook", f"{event['type']}  {message}  {event['deliveries']} delivery")
     table.add_row("seconds", ", ".join(f"{name} {s:.1f}" for name, s in facts.seconds.items()))

@@ -29,6 +29,7 @@ from outrider.dataops.improvement.gate import (
     told,
 )
 from outrider.dataops.improvement.gate_check import Check
+from outrider.dataops.improvement.verdicts import VerdictRow
 
 
 def pair(champion: int, candidate: int, *, rows: int = 1000, tries: int = 1) -> PairedEvidence:
@@ -290,6 +291,21 @@ def test_what_loses_where_the_champion_loses_nothing_is_refused() -> None:
         "the champion loses nothing on these rows, so that no share of its loss tells: "
         "label rows on which it errs"
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "outcome"),
+    [(None, None, 0.02, "failed"), (-1.0, None, 1.0, "watched"), (-0.5, -0.1, 0.0, "passed")],
+)
+def test_bounds_without_end_are_drawn(
+    low: float | None, high: float | None, most: float, outcome: str
+) -> None:
+    excess = {"value": low, "low": low, "high": high, "rows": 9}
+    part = {"dataset": "held", "fault": "", "excess": excess}
+    evidence = {"policy": {"max_drop": most, "min_gain": 0.0}, "held_out": part}
+    (shown,) = VerdictRow("v", "m", "2", "1", False, [], evidence, 0).bounds
+    assert shown.outcome == outcome
+    assert np.isfinite([shown.value, shown.low, shown.high]).all()
 
 
 def test_rows_that_nobody_can_compare_are_named() -> None:

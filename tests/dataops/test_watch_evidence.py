@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
+from outrider.assertions.loss_bounds import bound_of_mean
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.entity_hours import LEAST_STAKE, EntityHours
 from outrider.dataops.improvement.paired_labels import LabelledPairs, _paired, _Rows
@@ -61,6 +63,30 @@ def test_many_entities_prove_it_and_records_without_one_are_one_source() -> None
     worse = np.where(n % 3 == 0, 1.0, 0.0)
     assert look_at_labels(LabelledPairs(n + 1, n % 7, worse), error=0.01).is_proven
     assert not look_at_labels(LabelledPairs(n * 0, n % 7, worse), error=0.01).is_proven
+    assert look_at_labels(LabelledPairs(n * 0, n // 2, worse), error=0.01).is_proven  # it takes days
+
+
+def test_a_lasting_preference_of_few_entities_proves_nothing() -> None:
+    """Four of five entities that lose for good, one that gains: chance, where each has a taste of its own."""
+    n = np.arange(2000)
+    entity, sign = n % 5 + 1, np.where(n % 5 < 4, 1.0, -1.0)
+    worse = sign * (n // 5 % 3 == 0)
+    found = look_at_labels(LabelledPairs(entity, n // 5, worse), error=0.01)
+    assert min(found.low, found.low_without) > 0
+    assert found.low_across < 0
+    assert not found.is_proven
+
+
+def test_bound_across_entities_is_that_of_a_t_test_over_their_means() -> None:
+    rng = np.random.default_rng(0)
+    entity = np.repeat(np.arange(12) + 1, 40)
+    values = rng.choice([-1.0, 0.0, 1.0], len(entity), p=[0.05, 0.8, 0.15])
+    hours = EntityHours.of(entity, np.tile(np.arange(40), 12), values)
+    flat = EntityHours(hours.entity, hours.value, np.ones(len(hours.value)))
+    means = values.reshape(12, 40).mean(axis=1)
+    assert flat.low_across(0.01) == pytest.approx(means.mean() - bound_of_mean(means, 0.01))
+    assert bound_of_mean(means, 0.01) > stats.sem(means) * stats.norm.ppf(0.99)
+    assert EntityHours.of(entity[:40], np.arange(40), values[:40]).low_across(0.01) == -1.0
 
 
 def test_equal_flags_prove_nothing() -> None:

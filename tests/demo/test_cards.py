@@ -50,14 +50,21 @@ def test_the_final_phase_shows_every_fresh_card_in_health_and_each_fault_equally
     assert share == pytest.approx(cards.FAULTY_SHARE, abs=0.005)
 
 
+def test_watched_cards_are_final_ones_and_each_an_entity_of_its_own(deck: cards.Deck) -> None:
+    tracks = list(cards.tracks(deck, "watched", 3))
+    assert len({track.card for track in tracks}) == len(tracks) == 60
+    assert {track.card for track in tracks} < {cards.card_name(card) for card in deck.final.tolist()}
+    assert {sum(t.fault == fault for t in tracks) for fault in cards.FAULTS} == {7}
+
+
 def test_ids_are_distinct_over_all_phases(deck: cards.Deck) -> None:
     ids = [
         track.record_id(frame)
-        for phase in ("healthy", "faulty", "final")
+        for phase in ("healthy", "faulty", "final", "watched")
         for track in cards.tracks(deck, phase, 3)
         for frame in range(len(track.frames))
     ]
-    assert len(set(ids)) == len(ids) == 5 * (100 + 800 + 427 + 348)
+    assert len(set(ids)) == len(ids) == 5 * (100 + 800 + 427 + 348 + 60)
 
 
 def test_each_fault_looks_as_it_should(deck: cards.Deck) -> None:

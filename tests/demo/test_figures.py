@@ -40,6 +40,25 @@ CORRECTED: dict[str, Any] = {
 }
 
 
+WATCH: dict[str, Any] = {
+    "version": "3",
+    "former": "2",
+    "began": "2026-11-26T12:00:00.000000Z",
+    "ended": "2026-11-26T12:00:06.500000Z",
+    "outcome": "rolled_back",
+    "by": "watch",
+    "records": 400,
+    "labelled": 20,
+}
+HISTORY: list[dict[str, Any]] = [
+    {"version": "2", "action": "rolled_back", "by": "watch"},
+    {"version": "3", "action": "overridden", "by": "ann"},
+    {"version": "2", "action": "promoted", "by": "gate"},
+    {"version": "1", "action": "registered", "by": "configuration"},
+]
+BACK = "the watch rolled the refused candidate, promoted by force, back by itself"
+
+
 def good_run() -> RunFacts:
     """300 healthy cards and 20 of each fault; a third of the faulty ones right before, two thirds after."""
     answers = [answer(n, "healthy", "final", right=n > 5, first=n > 10) for n in range(300)]
@@ -69,6 +88,8 @@ def good_run() -> RunFacts:
         seconds={},
         first_flag_s=1.0,
         corrected=[CORRECTED],
+        watches=[WATCH],
+        history=HISTORY,
     )
 
 
@@ -86,6 +107,14 @@ def test_the_corrected_row_is_told_with_record_flag_and_labels() -> None:
     said = {criterion.name: criterion.numbers for criterion in criteria(good_run())}
     told = said["a training row leads back to its record and the assertions that flagged it"]
     assert told == "faulty.stuck-1: version 1 flagged by ink 0.5; label 5 → 3"
+
+
+def test_the_rollback_is_told_with_records_and_seconds() -> None:
+    said = {criterion.name: criterion.numbers for criterion in criteria(good_run())}
+    assert said[BACK] == (
+        "version 3, forced by ann, proven worse than version 2 after 400 records (20 labelled), rolled back "
+        "6.5 s behind the promotion; version 2 is champion again"
+    )
 
 
 def test_accuracy_is_paired_on_the_final_frames() -> None:
@@ -129,9 +158,14 @@ def test_fires_are_counted_per_thousand_records_of_their_phase() -> None:
             "a training row leads back to its record and the assertions that flagged it",
         ),
         ({"verdicts": []}, "the fine-tuned candidate was promoted, and serves"),
-        ({"refused_job": None}, "the candidate trained for one epoch from scratch was refused"),
+        ({"watches": []}, BACK),
+        ({"watches": [WATCH | {"by": None}]}, BACK),
+        ({"watches": [WATCH | {"version": "4"}]}, BACK),
+        ({"history": HISTORY[1:]}, BACK),
+        ({"history": [HISTORY[0] | {"by": "ann"}, *HISTORY[1:]]}, BACK),
+        ({"history": [HISTORY[2], *HISTORY]}, BACK),
         (
-            {"refused_job": {"status": "done", "result": {"reasons": ["passed"]}}},
+            {"refused_job": {"status": "done", "result": {"candidate": "3", "reasons": ["passed"]}}},
             "the candidate trained for one epoch from scratch was refused",
         ),
         (
@@ -142,6 +176,11 @@ def test_fires_are_counted_per_thousand_records_of_their_phase() -> None:
 )
 def test_each_shortcoming_fails_its_criterion(change: dict[str, Any], expected: str) -> None:
     assert failed(replace(good_run(), **change)) == [expected]
+
+
+def test_without_a_refused_candidate_nothing_was_rolled_back() -> None:
+    refused = "the candidate trained for one epoch from scratch was refused"
+    assert failed(replace(good_run(), refused_job=None)) == [refused, BACK]
 
 
 def test_a_fault_that_got_worse_fails() -> None:

@@ -94,7 +94,7 @@ def truth(folder: Path) -> list[dict[str, Any]]:
 
 def test_the_loop_closes(result: dict[str, Any]) -> None:
     assert result["closed"] is True
-    assert len(result["criteria"]) == 10
+    assert len(result["criteria"]) == 11
     assert result["accuracy"]["healthy"]["cards"] >= 300
     assert result["labels"]["bought"] == 200
     assert result["promoted"] == "2"
@@ -103,7 +103,25 @@ def test_the_loop_closes(result: dict[str, Any]) -> None:
         "retrain.requested",
         "model.promoted",
         "gate.refused",
+        "rollback.proposed",
+        "model.rolled_back",
     }
+
+
+def test_the_watch_rolls_a_forced_promotion_back(result: dict[str, Any], folder: Path) -> None:
+    found = result["watched"]
+    assert (found["version"], found["former"], found["champion"], found["by"]) == ("3", "2", "2", "ann")
+    rows = query(
+        folder, 'SELECT version, action, "by", reason FROM champion_change ORDER BY seq DESC LIMIT 2'
+    )
+    assert [row[:3] for row in rows] == [("2", "rolled_back", "watch"), ("3", "overridden", "ann")]
+    assert rows[0][3].startswith("the watch over version 3: of ")
+    assert rows[1][3] == "the release is due"
+    watches = query(folder, "SELECT version, former, outcome FROM watch ORDER BY began_us")
+    assert watches == [("2", "1", "superseded"), ("3", "2", "rolled_back")]
+    answered = [line["version"] for line in truth(folder) if line["phase"] == "watched"]
+    assert answered[0] == "3"
+    assert 100 < found["records"] <= len(answered) == 300
 
 
 def test_challengers_beside_version_1_are_told_apart(result: dict[str, Any]) -> None:

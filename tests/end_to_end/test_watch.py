@@ -28,7 +28,7 @@ def test_a_bad_promotion_is_rolled_back_by_its_labels(tmp_path: Path) -> None:
         service.post([{"id": "first", "inputs": {"x": 0.1}}])
         service.wait_judged(1)
         assert outrider(tmp_path, "watch", "toy").stdout.startswith("no champion was watched yet")
-        service.run_command("promote", "toy", "bad", "--force")
+        service.run_command("promote", "toy", "bad", "--force", "--reason", "the release is due")
         status = dict(service.query("SELECT version, status FROM model_version"))
         assert status == {"1": "former", "bad": "champion"}
         sent = 0

@@ -322,6 +322,8 @@ def test_who_asks_again_for_the_champion_waits_for_another(client: Client, engin
 
 def test_the_history_says_who_was_champion_when(client: Client) -> None:
     asked = {"version": "2", "force": True, "reason": "seen in production"}
+    long = asked | {"reason": "x" * 2001}
+    assert client.post("/v1/models/m/promote", json=long).json()["errors"][0]["field"] == "body.reason"
     assert client.post("/v1/models/m/promote", json=asked).status_code == 200
     assert client.post("/v1/models/m/rollback", json={"to": "1"}).status_code == 200
     found = client.get("/v1/models/m/history?limit=2").json()

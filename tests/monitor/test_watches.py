@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from sqlalchemy import text
 
 from outrider.dataops.improvement import watches
 from outrider.dataops.improvement.watches import WatchRow
@@ -15,6 +17,9 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
+from outrider.dataops.state.disabled_versions import leave_out, take_back
+from outrider.monitor.queries.watches import watch_sentence
+from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.watches import Watches
 from tests.end_to_end.service import CONFIG, write_project
@@ -52,13 +57,23 @@ class Served:
         context = JobContext(bench.settings, bench.engine, objects, bench.journal, self.targets)
         self.watch = Watches(context, now=lambda: bench.now_us + self.late_us, rest_by_cost=0.0)
 
-    def promote(self, version: str, records: int = 10_000) -> None:
+    def reconfigure(self, watch: str) -> None:
+        """As after a reload: another section ``watch`` of the model."""
+        head = self.bench.config.read_text(encoding="utf-8").partition("[models.toy.watch]")[0]
+        self.bench.config.write_text(f"{head}[models.toy.watch]\n{watch}\n", encoding="utf-8")
+        self.bench.settings = load_settings(self.bench.config)
+        self.restart()
+
+    def promote(self, version: str, records: int = 10_000, *, is_seen: bool = True) -> None:
+        """Promote for a person; the worker sees it at once, or not yet."""
+        self.bench.now_us += 1
         with write(self.bench.engine) as connection:
             before = models.champion(connection, "toy")
             found = models.promote(connection, "toy", version, now_us=self.bench.now_us, reason="", by="ann")
             watches.follow_promotion(connection, before, found, records=records, now_us=self.bench.now_us)
-        self.bench.worker._refresh(force=True)
-        self.bench.work()
+        if is_seen:
+            self.bench.worker._refresh(force=True)
+            self.bench.work()
 
     def add(self, version: str) -> None:
         self.bench.execute(
@@ -294,6 +309,138 @@ def test_records_zero_watches_nothing(tmp_path: Path) -> None:
         assert made.bench.rows("SELECT count(*) FROM watch") == [(0,)]
 
 
+# ---- what others do meanwhile ---------------------------------------------------------------------------
+
+
+def test_evidence_of_a_watch_that_a_person_ended_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, "auto_rollback = true") as made:
+        made.promote("2")
+        for seed in range(5):
+            made.serve(share(0.3, seed=seed))
+        stale = made.newest()
+        until = made.bench.rows("SELECT max(seq) FROM record")[0][0]
+        made.promote("1")  # while the watch reads
+        made.promote("2")
+        made.watch._judge(stale, made.bench.settings.models["toy"], until=until, records=400)
+        assert made.status() == {"1": "former", "2": "champion"}
+        assert made.events("rollback.proposed") == made.events("model.rolled_back") == []
+        with write(made.bench.engine) as connection:
+            watches.retire(connection, stale, now_us=made.bench.now_us, until_seq=until)
+        assert made.status()["1"] == "former"  # of the second watch
+        assert (made.newest().is_running, made.newest().until_seq) == (True, None)
+
+
+def test_promotions_within_a_second_leave_the_last_watch(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.add("3")
+        made.promote("2", is_seen=False)
+        made.promote("1", is_seen=False)
+        made.promote("2", is_seen=False)
+        made.promote("3")
+        made.serve(share(0.0), version="3")
+        made.watch.look()
+        found = made.newest()
+        assert (found.version, found.former, found.records, found.is_running) == ("3", "2", 80, True)
+        assert made.status() == {"1": "retired", "2": "former", "3": "champion"}
+        outcomes = made.bench.rows("SELECT version, outcome FROM watch ORDER BY began_us")
+        assert outcomes == [("2", "rolled_back"), ("2", "superseded"), ("3", "")]
+
+
+def test_a_watch_that_has_proposed_rolls_back_once_it_may(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.promote("2")
+        for seed in range(5):
+            made.serve(share(0.3, seed=seed))
+        made.watch.look()
+        assert made.newest().proposed_us is not None
+        made.reconfigure("auto_rollback = true")
+        made.watch.look()
+        assert made.status() == {"1": "champion", "2": "retired"}
+        assert len(made.events("rollback.proposed")) == len(made.events("model.rolled_back")) == 1
+
+
+def test_records_zero_from_now_on_ends_the_answers_and_labels_count_on(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.promote("2")
+        for seed in range(5):
+            made.serve(share(0.3, seed=seed), labels=False)
+        made.reconfigure("records = 0")
+        made.watch.look()
+        assert made.status()["1"] == "retired"
+        made.bench.label({f"r{n}": 1 for n in range(400)})
+        made.bench.work()
+        made.watch.look()
+        assert made.newest().findings["labels"]["records"] == 400
+        assert made.newest().proposed_us is not None
+
+
+def test_a_model_that_is_configured_no_more_keeps_its_watch_until_it_is_again(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.promote("2")
+        known = made.bench.settings
+        made.bench.settings = known.model_copy(update={"models": {}})
+        made.restart()
+        made.watch.look()
+        assert made.newest().is_running
+        made.bench.settings = known
+        made.restart()
+        made.late_us = 168 * HOUR_US
+        made.watch.look()
+        assert made.newest().outcome == "kept"
+
+
+def test_a_former_champion_that_cannot_answer_is_proposed_and_not_returned_to(tmp_path: Path) -> None:
+    with served(tmp_path, "auto_rollback = true") as made:
+        made.promote("2")
+        for seed in range(5):
+            made.serve(share(0.3, seed=seed))
+        with write(made.bench.engine) as connection:
+            leave_out(connection, "toy", "1", "it raised", now_us=made.bench.now_us)
+        made.watch.look()
+        assert made.status() == {"1": "former", "2": "champion"}
+        (event,) = made.events("rollback.proposed")
+        assert (event["rolls_back"], event["held_back"]) == (False, "version 1 is disabled: it raised")
+        assert "not by itself: version 1 is disabled: it raised" in watch_sentence(made.newest())
+        with write(made.bench.engine) as connection:
+            take_back(connection, "toy")
+            connection.execute(text(f"UPDATE model_version SET weights = '{'0' * 64}' WHERE version = '1'"))
+        made.serve(share(0.3))
+        made.watch.look()
+        assert made.newest().findings["held_back"] == "the weights of version 1 are lost"
+        made.bench.execute("UPDATE model_version SET weights = NULL WHERE version = '1'")
+        made.serve(share(0.3))
+        made.watch.look()
+        assert made.status() == {"1": "champion", "2": "retired"}
+        assert len(made.events("rollback.proposed")) == 1
+
+
+@pytest.mark.parametrize("name", ["champion", "backfill", "live.7", "judge.7"])
+def test_a_version_called_as_a_cursor_of_another_kind_is_not_watched(tmp_path: Path, name: str) -> None:
+    with served(tmp_path) as made:
+        made.bench.execute("UPDATE model_version SET version = :n WHERE version = '1'", n=name)
+        before = made.bench.rows("SELECT slot, seq FROM cursor WHERE model = 'toy' ORDER BY slot")
+        made.bench.now_us += 1
+        with write(made.bench.engine) as connection:
+            known = models.champion(connection, "toy")
+            found = models.promote(connection, "toy", "2", now_us=made.bench.now_us, reason="", by="ann")
+            watches.follow_promotion(connection, known, found, records=100, now_us=made.bench.now_us)
+        assert made.bench.rows("SELECT slot, seq FROM cursor WHERE model = 'toy' ORDER BY slot") == before
+        assert made.status() == {name: "retired", "2": "champion"}
+        assert made.bench.rows("SELECT count(*) FROM watch") == [(0,)]
+
+
+def test_versions_with_odd_names_are_watched(tmp_path: Path) -> None:
+    odd = "build 7/ä%#'\""
+    with served(tmp_path) as made:
+        made.add(odd)
+        made.promote(odd)
+        made.promote("2")
+        made.serve(share(0.0))
+        made.watch.look()
+        found = made.newest()
+        assert (found.former, found.records, made.status()[odd]) == (odd, 80, "former")
+
+
 # ---- who sends labels does not decide ------------------------------------------------------------------
 
 
@@ -312,6 +459,19 @@ def test_labels_of_what_is_flagged_with_one_of_the_two_do_not_count(tmp_path: Pa
         found = made.newest()
         assert found.findings["left_out"]["flagged"] == sum(sum(share(0.5, seed=seed)) for seed in range(8))
         assert (found.findings["labels"]["records"], found.proposed_us) == (0, None)
+
+
+def test_labels_of_what_is_flagged_do_not_count_whatever_production_calls_itself(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        made.promote("2")
+        wrong = share(0.5)
+        scores = [0.51 if one else 0.8 for one in wrong]
+        made.serve(wrong, version="build 7", labels=False, score=scores)
+        made.bench.label({f"r{n}": 1 for n, one in enumerate(wrong) if one})
+        made.bench.work()
+        made.watch.look()
+        found = made.newest().findings
+        assert (found["labels"]["records"], found["left_out"]["flagged"]) == (0, sum(wrong))
 
 
 def test_corrected_and_erased_labels_count_as_they_stand(tmp_path: Path) -> None:

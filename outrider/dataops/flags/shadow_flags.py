@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, select, tuple_
+from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.flag_marks import FLAGGED, JUDGED, Marks
@@ -97,21 +97,29 @@ def common_records(
     return CommonRecords(entity, hour, one, two, others, place)
 
 
-def flagged_of_one(connection: Connection, model: str, champion: str, challenger: str, seq: int) -> set[int]:
-    """Rows of a block on which one slot alone is flagged."""
-    query = select(_JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
+def flagged_of_one(
+    connection: Connection, model: str, challenger: str, seqs: Sequence[int]
+) -> set[tuple[int, int]]:
+    """Records, by block and row, on which one slot alone is flagged.
+
+    The champion's slot by whatever version production states: people see those flags.
+    """
+    query = select(_JUDGED_BLOCK.c.seq, _JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
         _JUDGED_BLOCK.c.model == model,
-        _JUDGED_BLOCK.c.seq == seq,
-        tuple_(_JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.version).in_(
-            [(CHAMPION, champion), (challenger, challenger)]
+        _JUDGED_BLOCK.c.seq.in_(seqs),
+        or_(
+            _JUDGED_BLOCK.c.slot == CHAMPION,
+            and_(_JUDGED_BLOCK.c.slot == challenger, _JUDGED_BLOCK.c.version == challenger),
         ),
     )
-    found = {row.slot: row.marks for row in connection.execute(query)}
-    if len(found) < 2:
-        return set()
-    marks, theirs = _aligned(found[CHAMPION], found[challenger])
-    is_apart = (marks & theirs & JUDGED > 0) & ((marks & FLAGGED > 0) != (theirs & FLAGGED > 0))
-    return set(np.flatnonzero(is_apart).tolist())
+    found = connection.execute(query).all()
+    other = {row.seq: row.marks for row in found if row.slot != CHAMPION}
+    apart: set[tuple[int, int]] = set()
+    for seq, _, own in (row for row in found if row.slot == CHAMPION and row.seq in other):
+        marks, theirs = _aligned(own, other[seq])
+        is_apart = (marks & theirs & JUDGED > 0) & ((marks & FLAGGED > 0) != (theirs & FLAGGED > 0))
+        apart.update((seq, row) for row in np.flatnonzero(is_apart).tolist())
+    return apart
 
 
 _Part: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], Marks, Marks, NDArray[np.int64]]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.bets import UNIT_BETS
 from outrider.assertions.difference_sequence import mean_bounds
+from outrider.assertions.loss_bounds import bound_of_mean
 
 LEAST_STAKE = 0.1
 """Share of a bet that is set on an hour of an entity whose last hour differed in all records."""
@@ -58,6 +59,21 @@ class EntityHours:
     def bounds(self, error: float, bets: NDArray[np.float64] = UNIT_BETS) -> tuple[float, float]:
         """Bounds of the mean, one-sided at ``error`` each, however often one looks."""
         return mean_bounds(self.value, self.stake, 1 - 2 * error, bets=bets)
+
+    def low_across(self, error: float) -> float:
+        """One-sided lower bound of the mean by the scatter of the entities.
+
+        Each may have a preference of its own that lasts, of which :meth:`bounds` knows nothing: it speaks of
+        the entities that were seen. Records without one are one; where no record has one, hours scatter.
+        -1.0 of fewer than two.
+        """
+        of = self.entity if self.entity.any() else np.arange(len(self.entity))
+        at = np.unique(of, return_inverse=True)[1]
+        sums, weight = np.bincount(at, self.stake * self.value), np.bincount(at, self.stake)
+        if len(sums) < 2:
+            return -1.0
+        mean = float(sums.sum() / weight.sum())
+        return mean - bound_of_mean((sums - weight * mean) * (len(sums) / float(weight.sum())), error)
 
     def without_loudest(self) -> "EntityHours":
         """Hours without the named entity that raises the mean most."""

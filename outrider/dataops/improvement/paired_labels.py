@@ -12,13 +12,18 @@ from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.flags.shadow_flags import flagged_of_one
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
-from outrider.dataops.ledger.answers import read_values
+from outrider.dataops.ledger.answers import read_values_of
 from outrider.dataops.ledger.sketches import HOUR_US
 from outrider.dataops.state.tables import Record, table_of
 
 MOST_LABELS = 50_000
 """Newest labels that are looked at."""
+_BLOCKS = 500
+"""Blocks that are read at once."""
 _RECORD = table_of(Record)
+_COLUMNS = [
+    _RECORD.c[name] for name in ("seq", "row", "id", "entity", "ts_us", "version", "predicted", "by_replica")
+]
 Values = NDArray[np.float64]
 
 
@@ -62,22 +67,27 @@ def labelled_pairs(
     drawn = evenly_drawn(connection, model)
     truth = newest_labels(connection, model, after=after, until=until, limit=MOST_LABELS)
     rows, entities, left_out = _Rows(), {None: 0}, {"requested": 0, "flagged": 0}
-    for seq, labels in sorted(truth.items()):
-        ours, theirs = (read_values(connection, model, version, seq, target) for version in (champion, other))
-        apart = flagged_of_one(connection, model, champion, other, seq)
-        query = select(_RECORD).where(_RECORD.c.model == model, _RECORD.c.seq == seq)
-        for row in connection.execute(query.order_by(_RECORD.c.row)):
-            answer = _champions(row, champion, ours)
-            if row.id not in labels or answer is None or row.id not in theirs:
+    blocks = sorted(truth)
+    for begin in range(0, len(blocks), _BLOCKS):
+        seqs = blocks[begin : begin + _BLOCKS]
+        answers = read_values_of(connection, model, (champion, other), seqs, target)
+        apart = flagged_of_one(connection, model, other, seqs)
+        query = select(*_COLUMNS).where(_RECORD.c.model == model, _RECORD.c.seq.in_(seqs))
+        for row in connection.execute(query.order_by(_RECORD.c.seq, _RECORD.c.row)):
+            if (label := truth[row.seq].get(row.id)) is None:
+                continue
+            answer = _champions(row, champion, answers.get((champion, row.seq), {}))
+            theirs = answers.get((other, row.seq), {})
+            if answer is None or row.id not in theirs:
                 continue
             if not drawn.get(row.id, True):
                 left_out["requested"] += 1
-            elif row.id not in drawn and row.row in apart:
+            elif row.id not in drawn and (row.seq, row.row) in apart:
                 left_out["flagged"] += 1
             else:
                 rows.entity.append(entities.setdefault(row.entity, len(entities)))
                 rows.hour.append(row.ts_us // HOUR_US)
-                rows.label.append(read_typed(labels[row.id]))
+                rows.label.append(read_typed(label))
                 rows.champion.append(answer[0])
                 rows.other.append(theirs[row.id])
     return _paired(rows, left_out)

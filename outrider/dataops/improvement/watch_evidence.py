@@ -2,7 +2,7 @@
 
 On the same records. Two looks share the error that is allowed: labels have most of it, as they are few; flags
 the rest. Each is a betting sequence over entities' hours, which holds however often one looks. Nothing is
-proven by one entity alone.
+proven by one entity alone, nor by what lasting preferences of some entities show by chance.
 """
 
 from dataclasses import dataclass
@@ -45,11 +45,13 @@ class WatchLook:
     high: float
     low_without: float
     """Lower bound without the entity that speaks loudest against the new champion."""
+    low_across: float
+    """Lower bound by the scatter of the entities."""
 
     @property
     def is_proven(self) -> bool:
         """True where more than one entity proves the new champion worse."""
-        return min(self.low, self.low_without) > 0
+        return min(self.low, self.low_without, self.low_across) > 0
 
 
 def look_at_flags(common: CommonRecords, *, error: float) -> WatchLook:
@@ -86,9 +88,9 @@ def _look(
     low, high = hours.bounds(error, BETS)
     rest = hours.without_loudest()
     low_without = low if rest is hours else rest.bounds(max(error, ERROR_WITHOUT), BETS)[0]
-    return WatchLook(
-        records, *both, *only, hours.entities, len(hours.value), hours.difference, low, high, low_without
-    )
+    low_across = hours.low_across(error)
+    counts = records, *both, *only, hours.entities, len(hours.value)
+    return WatchLook(*counts, hours.difference, low, high, low_without, low_across)
 
 
 def flags_sentence(version: str, former: str, found: WatchLook) -> str:
@@ -96,7 +98,7 @@ def flags_sentence(version: str, former: str, found: WatchLook) -> str:
 
     Examples
     --------
-    >>> flags_sentence("2", "1", WatchLook(400, 60, 20, 44, 4, 10, 80, 0.1, 0.05, 0.15, 0.04))
+    >>> flags_sentence("2", "1", WatchLook(400, 60, 20, 44, 4, 10, 80, 0.1, 0.05, 0.15, 0.04, 0.03))
     'of 400 records 15.00% are flagged with version 2, 5.00% with version 1 (alone: 44 and 4); over 80 \
 hours of 10 entities +10.00%, +5.00% to +15.00%: proven to be more'
     """
@@ -113,7 +115,7 @@ def labels_sentence(version: str, former: str, found: WatchLook, *, is_numeric: 
 
     Examples
     --------
-    >>> found = WatchLook(400, 340, 360, 40, 20, 10, 80, 0.05, -0.01, 0.11, -0.02)
+    >>> found = WatchLook(400, 340, 360, 40, 20, 10, 80, 0.05, -0.01, 0.11, -0.02, 0.01)
     >>> labels_sentence("2", "1", found, is_numeric=False)
     'of 400 labelled records version 2 has 85.00% right, version 1 90.00% (alone wrong: 40 and 20); over 80 \
 hours of 10 entities +5.00%, -1.00% to +11.00%: not proven to be worse'
@@ -135,5 +137,6 @@ def _bounds(found: WatchLook, word: str) -> str:
     ends = f"{found.difference:+.2%}, {found.low:+.2%} to {found.high:+.2%}"
     proven = f"proven to be {word}" if found.is_proven else f"not proven to be {word}"
     if found.low > 0 and not found.is_proven:
-        proven = f"not proven to be {word} without the loudest entity"
+        where = "without the loudest entity" if found.low_without <= 0 else "across the entities"
+        proven = f"not proven to be {word} {where}"
     return f"over {found.entity_hours} hours of {found.entities} entities {ends}: {proven}"

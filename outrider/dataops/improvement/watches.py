@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.cursors import OTHER_SLOTS, cursor
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import FORMER, Model
 from outrider.dataops.state.improvement_tables import ModelVersion, Watch
@@ -54,7 +54,7 @@ def follow_promotion(
     """End a model's watch and begin the next with a promotion.
 
     In its transaction. A return to the version that is watched as the former one is a rollback, and begins
-    none.
+    none; nor does a version that is called as a cursor of another kind, and so cannot answer as ``former``.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ def follow_promotion(
     known = running(connection, model)
     for watch in known:
         close(connection, watch, champion=version, now_us=now_us)
-    if not records or any(watch.former == version for watch in known):
+    is_return = any(watch.former == version for watch in known)
+    if not records or is_return or before.version.startswith(OTHER_SLOTS):
         return
     for table in (table_of(Cursor), table_of(WindowCheckpoint)):
         # Of its time as a challenger: it goes on where the champion is, not where it was then.
@@ -110,19 +111,22 @@ def retire(connection: Connection, watch: WatchRow, *, now_us: int, until_seq: i
     Parameters
     ----------
     until_seq
-        Last block that it answers, where the watch goes on for labels.
+        Last block that it answers, where the watch goes on for labels. One that has ended since does not.
     """
     if until_seq is not None:
-        connection.execute(update(_WATCH).where(*_key(watch)).values(until_seq=until_seq))
+        still = update(_WATCH).where(*_key(watch), _WATCH.c.ended_us.is_(None)).values(until_seq=until_seq)
+        if not connection.execute(still).rowcount:
+            return
     former = _VERSION.c.model == watch.model, _VERSION.c.version == watch.former, _VERSION.c.status == FORMER
     note = f"version {watch.version} took over"
     connection.execute(update(_VERSION).where(*former).values(status="retired", changed_us=now_us, note=note))
 
 
-def save(connection: Connection, watch: WatchRow, findings: Mapping[str, Any], *, records: int) -> None:
-    """Save the findings so far."""
+def save(connection: Connection, watch: WatchRow, findings: Mapping[str, Any], *, records: int) -> bool:
+    """Save the findings so far; False where the watch has ended since."""
     values = {"findings": dict(findings), "records": records}
-    connection.execute(update(_WATCH).where(*_key(watch), _WATCH.c.ended_us.is_(None)).values(values))
+    still = update(_WATCH).where(*_key(watch), _WATCH.c.ended_us.is_(None)).values(values)
+    return connection.execute(still).rowcount > 0
 
 
 def propose(connection: Connection, watch: WatchRow, *, now_us: int) -> bool:

@@ -28,8 +28,21 @@ def read_answer(connection: Connection, model: str, version: str | None, seq: in
 def read_values(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
     """Answers of a version's replica to block ``seq``, by record."""
     answer = read_answer(connection, model, version, seq)
-    if answer is None:
-        return {}
+    return {} if answer is None else _values(answer, target)
+
+
+def read_values_of(
+    connection: Connection, model: str, versions: Sequence[str], seqs: Sequence[int], target: str
+) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """Answers of replicas to some blocks, by version, block and record."""
+    query = select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload).where(
+        _ANSWER.c.model == model, _ANSWER.c.version.in_(versions), _ANSWER.c.seq.in_(seqs)
+    )
+    rows = connection.execute(query)  # one payload in memory at a time
+    return {(row.version, row.seq): _values(Batch.from_ipc(row.payload), target) for row in rows}
+
+
+def _values(answer: Batch, target: str) -> dict[str, Any]:
     name = f"outputs.{target}"
     predicted = typed_texts(answer.arrow(name)) if answer.has(name) else [None] * answer.rows
     return dict(zip(answer.keys.tolist(), map(read_typed, predicted), strict=True))

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
@@ -23,6 +24,8 @@ from outrider.monitor.settings.config import Settings
 
 from .models import ModelFacts, model_facts
 
+MOST_LETTERS = 2_000
+"""Of a reason: the history keeps it for good, and pages show it."""
 _LOOK_S = 0.1
 """Between looks for a commit while somebody waits."""
 
@@ -38,18 +41,21 @@ class ChampionHistory(TypedDict):
     """``before`` of the page that follows; null on the last one."""
 
 
+Reason: TypeAlias = Annotated[str, Field(max_length=MOST_LETTERS)]
+
+
 class PromoteRequest(RequestBody):
     """Request to promote a version. ``force``, with a reason, overrides the gate."""
 
     version: str
     force: bool = False
-    reason: str = ""
+    reason: Reason = ""
 
 
 class RollbackRequest(RequestBody):
     """Request to roll back, to the replaced version or another former champion."""
 
-    reason: str = ""
+    reason: Reason = ""
     to: str | None = None
 
 

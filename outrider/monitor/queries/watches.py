@@ -26,6 +26,7 @@ class WatchLookFigures(TypedDict):
     low: float
     high: float
     low_without: float
+    low_across: float
 
 
 class BoundsLook(TypedDict):
@@ -104,7 +105,9 @@ def watch_sentence(watch: WatchRow) -> str:
         if watch.proposed_us is None:
             return f"{who} is watched beside {former}: {_CALM} ({seen})."
         told = _PROVEN if is_proven else "it was proven to be worse, before labels or records changed"
-        return f"{who} is watched beside {former}: {told} ({seen}); `outrider rollback {watch.model}`."
+        held = watch.findings.get("held_back")
+        todo = f"`outrider rollback {watch.model}`" + (f", not by itself: {held}" if held else "")
+        return f"{who} is watched beside {former}: {told} ({seen}); {todo}."
     if watch.outcome == "rolled_back":
         by = "by the watch" if watch.findings.get("by") else "by a person"
         return f"{who} was rolled back to {former} {by} ({seen})."

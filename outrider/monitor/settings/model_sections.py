@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from outrider.dataops.improvement.triggers import RunGuards
+from outrider.dataops.ledger.cursors import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
 from outrider.dataops.model_kinds.source import Task
 from outrider.dataops.payloads.roots import parse_roots
@@ -20,8 +21,6 @@ from .gate_sections import GateSettings
 from .sections import Section
 from .trigger_sections import TriggerSettings
 
-_SLOTS = ("champion", "backfill", "live.", "judge.")
-"""Cursors that are no challenger's."""
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
 
 
@@ -537,9 +536,9 @@ class ModelSettings(SourceSettings):
                 raise ValueError(
                     f"challengers.{version}: the model's own version is called so: choose another"
                 )
-            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", version) or version.startswith(_SLOTS):
+            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", version) or version.startswith(OTHER_SLOTS):
                 raise ValueError(
                     f"challengers.{version}: a name of letters, digits, points and dashes expected, "
-                    f"not one that begins with {', '.join(_SLOTS)}"
+                    f"not one that begins with {', '.join(OTHER_SLOTS)}"
                 )
         return self

@@ -248,7 +248,9 @@ class Retraining:
         if version is None:
             return None, None
         batch = datasets.read(connection, self.context.objects, version)
-        return self._paired(connection, version, version.id, batch, both), batch
+        return self._paired(
+            connection, version, version.id, batch, both, slice_by=self.settings.slice_by
+        ), batch
 
     def _judging(
         self, connection: Connection, key: str, reference: str | None, missing: list[str]
@@ -282,7 +284,7 @@ class Retraining:
                 continue
             name = f"{version.id}, {part.name}"
             parts = len(self.policy.slices)
-            pair = self._paired(connection, version, name, batch.take(rows), both, parts=parts)
+            pair = self._paired(connection, version, name, batch.take(rows), both, slice_by=None, parts=parts)
             margin = self.policy.max_drop if part.max_drop is None else part.max_drop
             found.append(gate.NamedSlice(part.name, margin, pair))
         return found
@@ -296,7 +298,8 @@ class Retraining:
         if not rows.rows:
             return None
         weights = request_weights(connection, self.job.model)
-        return self._paired(connection, version, f"{version.id} held out", rows, both, weights)
+        name, slice_by = f"{version.id} held out", self.settings.slice_by
+        return self._paired(connection, version, name, rows, both, weights, slice_by=slice_by)
 
     def _paired(
         self,
@@ -307,6 +310,7 @@ class Retraining:
         both: tuple[Predictor, Predictor],
         weights: Mapping[str, Asked] | None = None,
         *,
+        slice_by: str | None,
         parts: int = 1,
     ) -> gate.PairedEvidence:
         policy, settings = self.policy, self.settings
@@ -332,7 +336,7 @@ class Retraining:
             scoring=scoring,
             weights=weights,
             tries=1 + int(tries[chosen].max(initial=0)),
-            slices=text_of(judged, f"attrs.{settings.slice_by}") if settings.slice_by and parts == 1 else (),
+            slices=text_of(judged, f"attrs.{slice_by}") if slice_by else (),
             parts=parts,
             pause=self.context.check_stop,
         )

@@ -30,6 +30,7 @@ from outrider.dataops.ledger.cursors import judged_by_both
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.disabled_versions import left_out
 from outrider.monitor.settings.model_sections import ModelSettings
 
 from .context import JobContext
@@ -73,9 +74,7 @@ class Watches:
         with self._context.engine.connect() as connection:
             champion = models.champion(connection, watch.model)
         if champion is None or champion.version != watch.version:
-            with write(self._context.engine) as connection:
-                version = None if champion is None else champion.version
-                watches.close(connection, watch, champion=version, now_us=self._now())
+            self._close(watch)
             return
         is_over = self._now() >= watch.began_us + int(settings.watch.hours * 3.6e9)
         began = time.monotonic()
@@ -97,29 +96,45 @@ class Watches:
             with write(self._context.engine) as connection:
                 watches.retire(connection, watch, now_us=self._now(), until_seq=until)
 
+    def _close(self, watch: WatchRow) -> None:
+        """End a watch whose champion another hand has changed."""
+        with write(self._context.engine) as connection:
+            champion = models.champion(connection, watch.model)
+            version = None if champion is None else champion.version
+            if version != watch.version:
+                watches.close(connection, watch, champion=version, now_us=self._now())
+
     def _judge(self, watch: WatchRow, settings: ModelSettings, *, until: int, records: int) -> None:
         """Make the evidence, keep it, and propose or roll back where it proves that the champion is worse."""
         with self._context.engine.connect() as connection:
             findings, is_proven = gather(connection, watch, settings, until=until)
         with write(self._context.engine) as connection:
-            watches.save(connection, watch, findings, records=records)
             champion = models.champion(connection, watch.model)
-            if is_proven and champion is not None and champion.version == watch.version:
-                self._act(connection, watch, findings, settings, replaced=champion.replaced)
+            is_due = is_proven and champion is not None and champion.version == watch.version
+            if champion is not None and is_due and settings.watch.auto_rollback:
+                findings["held_back"] = self._obstacle(connection, watch, replaced=champion.replaced)
+            is_running = watches.save(connection, watch, findings, records=records)
+            if is_due and is_running:
+                self._act(connection, watch, findings)
 
-    def _act(
-        self,
-        connection: Connection,
-        watch: WatchRow,
-        findings: dict[str, Any],
-        settings: ModelSettings,
-        *,
-        replaced: str | None,
-    ) -> None:
-        """Tell that the champion is proven to be worse, once; roll back where opted in."""
-        now, rolls_back = self._now(), settings.watch.auto_rollback and replaced == watch.former
+    def _obstacle(self, connection: Connection, watch: WatchRow, *, replaced: str | None) -> str:
+        """Obstacle to a rollback by itself; empty for none."""
+        former = models.get(connection, watch.model, watch.former)
+        if replaced != watch.former:
+            return f"version {watch.version} replaced version {replaced}"
+        if (why := left_out(connection, watch.model).get(watch.former)) is not None:
+            return f"version {watch.former} is disabled: {why}"
+        if former.weights is not None and not self._context.objects.has(former.weights):
+            return f"the weights of version {watch.former} are lost"
+        return ""
+
+    def _act(self, connection: Connection, watch: WatchRow, findings: dict[str, Any]) -> None:
+        """Propose to roll back, once; do it where opted in and nothing hinders."""
+        now, held_back = self._now(), findings.get("held_back")
+        rolls_back = held_back == ""
         data: dict[str, object] = {"model": watch.model, "version": watch.version, "former": watch.former}
         data |= {"reasons": findings["proven"], "records": findings["records"], "rolls_back": rolls_back}
+        data |= {"held_back": held_back or None}
         targets = self._context.targets
         if watches.propose(connection, watch, now_us=now):
             enqueue(connection, "rollback.proposed", data, targets=targets, now_us=now)

@@ -272,8 +272,7 @@ def test_labels_still_start_a_run_in_the_transaction_that_commits_them(tmp_path:
 
 def test_with_suggest_nothing_starts_and_one_event_says_so(tmp_path: Path) -> None:
     retrain = 'mode = "suggest"\nlabelled_flags = 3\n'
-    hook = '\n[[webhooks]]\nurl = "http://hook"\n'
-    with trained(tmp_path, f'incidents = "critical"{hook}', retrain=retrain) as made:
+    with trained(tmp_path, 'incidents = "critical"', retrain=retrain) as made:
         made.serve(5, 5)
         made.bench.label({"r0": 1, "r1": 0, "r2": 0})
         made.bench.work()
@@ -282,6 +281,7 @@ def test_with_suggest_nothing_starts_and_one_event_says_so(tmp_path: Path) -> No
             made.restart()
         made.bench.label({"r3": 1})
         made.bench.work()
+        made.look(after_s=60)
         assert made.fired() == []
         told = [(event["trigger"], event["command"]) for event in made.events("retrain.suggested")]
         command = "outrider dataset commit toy"

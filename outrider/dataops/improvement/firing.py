@@ -89,8 +89,6 @@ def settle_labels(
     *,
     threshold: int,
     now_us: int,
-    command: str = "",
-    targets: Sequence[WebhookTarget] = (),
     known: tuple[str, float | None] | None = None,
     times: int = 1,
 ) -> tuple[Evaluation, str | None]:
@@ -111,28 +109,17 @@ def settle_labels(
         Evaluation, and id of the job that it started.
     """
     history = read_history(connection, scope.model, now_us=now_us)
-    if guards.is_automatic and (stop := held(guards, history, now_us=now_us)) is not None:
+    if (stop := held(guards, history, now_us=now_us)) is not None:
         reason, why = stop
         told = f"labels are not counted; held: {why}"
         found = Evaluation("labelled_flags", "held", reason, told, None, float(threshold))
         if (reason, None) != known:
             remember(connection, scope.model, found, TriggerMemory({}), now_us=now_us, times=times)
         return found, None
-    state = {} if guards.is_automatic else recall(connection, scope.model, "labelled_flags").state
-    count = count_new(connection, scope)
-    signal = labels_signal(count, threshold, state, is_once=not guards.is_automatic)
-    if guards.is_automatic and not signal.is_due and (signal.reason, signal.score) == known:
+    signal = labels_signal(count_new(connection, scope), threshold, {}, is_once=False)
+    if not signal.is_due and (signal.reason, signal.score) == known:
         return decide(signal, guards, history, now_us=now_us), None
-    return settle(
-        connection,
-        scope.model,
-        signal,
-        guards,
-        now_us=now_us,
-        command=command,
-        targets=targets,
-        times=times,
-    )
+    return settle(connection, scope.model, signal, guards, now_us=now_us, times=times)
 
 
 def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us: int) -> None:

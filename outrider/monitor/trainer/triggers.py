@@ -1,7 +1,8 @@
-"""Triggers of retraining, evaluated; the worker evaluates that of labels.
+"""Triggers of retraining, evaluated.
 
-A thread of the trainer. It reads; only what changes the log, a memory or the queue takes the write lock, and
-an evaluation that says the same again is told once a minute.
+That of labels starts runs where the worker commits them; here it only suggests. This reads; only what changes
+the log, a memory or the queue takes the write lock, and an evaluation that says the same again is told once a
+minute.
 """
 
 import logging
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from outrider.dataops.datasets.collect import dataset_of
+from outrider.dataops.datasets.collect import count_new, dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.improvement import trigger_inputs
 from outrider.dataops.improvement.alerts import firing_alerts
@@ -24,6 +25,7 @@ from outrider.dataops.improvement.trigger_signals import (
     behavior_signal,
     corrected_signal,
     incidents_signal,
+    labels_signal,
     rates_signal,
     schedule_signal,
 )
@@ -145,6 +147,12 @@ def _seen_by(
     rules = own.retrain.triggers
     rates = [_rule(rate) for rate in rules.flag_rates]
 
+    scope = LabelScope(model, dataset_of(model), own.retrain.rows, rules=own.rules_digest)
+
+    def labelled_flags(connection: Connection) -> See:
+        count = count_new(connection, scope)
+        return lambda state: labels_signal(count, own.retrain.labelled_flags, state, is_once=True)
+
     def flag_rates(connection: Connection) -> See:
         figures = trigger_inputs.read_flag_rates(connection, model, rates, now_us=now())
         return lambda state: rates_signal(rates, figures, state)
@@ -158,7 +166,6 @@ def _seen_by(
         return lambda state: incidents_signal(open_, rules.incidents, state)
 
     def corrected(connection: Connection) -> See:
-        scope = LabelScope(model, dataset_of(model), own.retrain.rows, rules=own.rules_digest)
         corrections = trigger_inputs.read_corrections(connection, scope)
         return lambda state: corrected_signal(corrections, rules.corrected or 1, state)
 
@@ -171,10 +178,11 @@ def _seen_by(
         return lambda state: alerts_signal(firing, state)
 
     every: dict[TriggerName, Callable[[Connection], See]] = {
-        "flag_rates": flag_rates, "behavior": behavior, "incidents": incidents,
-        "corrected": corrected, "schedule": schedule, "alerts": alerts,
+        "labelled_flags": labelled_flags, "flag_rates": flag_rates, "behavior": behavior,
+        "incidents": incidents, "corrected": corrected, "schedule": schedule, "alerts": alerts,
     }  # fmt: skip
-    return {name: see for name, see in every.items() if name in rules.active}
+    names = rules.active if own.retrain.guards.is_automatic else own.retrain.active_triggers
+    return {name: see for name, see in every.items() if name in names}
 
 
 def _rule(rate: FlagRateSettings) -> FlagRateRule:

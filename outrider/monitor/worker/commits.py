@@ -16,7 +16,6 @@ from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.improvement.firing import settle_labels
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
@@ -165,14 +164,13 @@ class LabelTrigger:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
         self._told: dict[str, _Told] = {}
 
     def follow(self, connection: Connection, model: str) -> None:
-        """Start or suggest a retraining, in the transaction that commits the labels."""
+        """Start a retraining where enough wait, in the transaction of the labels."""
         own, now = self._settings.models[model], time.monotonic()
-        if not own.retrain.enabled:
-            return
+        if not own.retrain.enabled or not own.retrain.guards.is_automatic:
+            return  # suggestions are the trainer's, where nothing waits for the count
         told = self._told.get(model)
         known = None if told is None or now - told.at >= TOLD_AGAIN_S else told.what
         found, _ = settle_labels(
@@ -181,8 +179,6 @@ class LabelTrigger:
             own.retrain.guards,
             threshold=own.retrain.labelled_flags,
             now_us=now_us(),
-            command=own.training_command(model),
-            targets=self._targets,
             known=known,
             times=1 + (0 if told is None else told.skipped),
         )

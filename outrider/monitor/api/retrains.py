@@ -86,7 +86,7 @@ class PairedFigures(TypedDict):
 
     dataset: str
     loss: str
-    champion_loss: float
+    champion_loss: float | None
     excess: ExcessFigures
     is_relative: bool
     tries: int

@@ -22,6 +22,7 @@ _FEW = 2.0
 _POWER = 0.9
 _STEPS = 50
 _FARTHEST = 1e9
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,13 @@ def relative_excess(
         return Excess(0.0, -1.0, math.inf, 0, 0, error)
     old, new = np.asarray(champion, np.float64), np.asarray(candidate, np.float64)
     count = int(units.max()) + 1
+    top = max(float(old.max()), float(new.max()))
+    if top > _LARGEST:  # sums and squares of such would have no number
+        old, new = old / top, new / top
     total = float(old.sum())
-    if total <= 0.0:  # nothing to lose more than: any loss that is shown is beyond every share
+    if (
+        total <= float(new.sum()) / _FARTHEST
+    ):  # nothing to lose more than: any loss that is shown is beyond every share
         value = 0.0 if float(new.sum()) <= 0.0 else math.inf
         low = math.inf if _mean_bound(-new, units, error) < 0.0 else -1.0
         return Excess(value, low, math.inf, rows, count, error)

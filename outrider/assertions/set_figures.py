@@ -133,9 +133,10 @@ def set_excess(
     lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
     unseen = _unseen(figure, labels, lost, units, error)
     reach = bound_of_mean(influence, error)
-    half = unseen / 2.0
-    high = min(value + half + math.hypot(reach, half), 1.0)
-    low = max(value - half - math.hypot(reach, half), -1.0)
+    # The farther the figure is on one side, the farther what is unseen may pull it to the other.
+    up, down = (unseen / 2.0 * (1.0 + max(far, 0.0)) for far in (-value, value))
+    high = min(value + up + math.hypot(reach, up), 1.0)
+    low = max(value - down - math.hypot(reach, down), -1.0)
     deviation = max(reach, unseen) / max(quantile_of(error, count - 1), 1e-9)
     return Excess(value, low, high, rows, count, error, rows * deviation * deviation)
 

@@ -141,3 +141,15 @@ def test_rows_needed_are_those_of_the_fixed_size_test() -> None:
     nothing = excess(*outcomes(0, 0, 1000))
     needed = nothing.rows_needed(0.02, error=0.05)
     assert excess(*outcomes(0, 0, needed)).high <= 0.02 < excess(*outcomes(0, 0, needed // 2)).high
+
+
+@pytest.mark.parametrize("wild", [1e308, 1e200, 1e12])
+def test_losses_that_no_sum_can_hold_are_bounded_all_the_same(wild: float) -> None:
+    usual = np.random.default_rng(0).random(500)
+    few = np.where(np.arange(500) < 3, wild, usual)
+    assert relative_excess(usual, np.full(500, wild), error=0.024).low > 1.0
+    assert relative_excess(usual, few, error=0.024).high > 1.0
+    assert relative_excess(np.full(500, wild), usual, error=0.024).high < -0.9
+    twins = relative_excess(np.full(500, wild), np.full(500, wild), error=0.024)
+    assert twins.value == 0.0
+    assert twins.high == pytest.approx(0.0, abs=1e-6)

@@ -91,3 +91,13 @@ def test_balanced_classes_are_bounded_about_as_their_errors_are() -> None:
     errors = excess((champion != labels).astype(float), (candidate != labels).astype(float))
     assert found.value == pytest.approx(errors.value, abs=1e-3)
     assert found.width == pytest.approx(errors.width, rel=0.25)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5])
+def test_a_gain_on_every_one_of_few_rows_is_no_proof(rows: int) -> None:
+    """Of equal models that never agree, one is right on all of five rows in 3 % of the cases."""
+    labels = np.zeros(rows, dtype=np.intp)
+    found = set_excess("macro_f1", labels - 1, labels, labels, classes=1, error=0.024)
+    assert found.value == -1.0
+    assert found.high > 0.02
+    assert set_excess("macro_f1", labels, labels - 1, labels, classes=1, error=0.024).low < -0.02

@@ -88,7 +88,7 @@ class PairedFigures(TypedDict):
 
     dataset: str
     loss: str
-    champion_loss: float
+    champion_loss: float | None
     excess: ExcessFigures
     is_relative: bool
     tries: int

@@ -19,6 +19,8 @@ from outrider.errors import NotFound
 Kind = Literal["retrain", "dataset"]
 ENDED = ("done", "refused", "undecided", "failed")
 """Statuses of closed jobs."""
+ROLLING = "rolling comparison"
+"""Trigger of a job that trains nothing and compares all versions."""
 MAX_ATTEMPTS = 3
 DAY_US = 86_400_000_000
 _JOB = table_of(Job)
@@ -104,11 +106,7 @@ def maybe_enqueue(
     if not trigger.enabled:
         return None
     automatic = _JOB.c.model == model, _JOB.c.params["trigger"].as_string() == "labelled_flags"
-    busy = connection.scalar(
-        select(func.count()).where(
-            _JOB.c.model == model, _JOB.c.status.in_(("queued", "running")), _JOB.c.kind == trigger.kind
-        )
-    )
+    busy = is_busy(connection, model, trigger.kind)
     last = connection.scalar(select(func.max(_JOB.c.created_us)).where(*automatic))
     today = connection.scalar(select(func.count()).where(*automatic, _JOB.c.created_us > now_us - DAY_US))
 
@@ -118,7 +116,7 @@ def maybe_enqueue(
             labelled_flags=count,
             last_us=last,
             jobs_today=int(today or 0),
-            is_busy=bool(busy),
+            is_busy=busy,
             now_us=now_us,
         )
 
@@ -213,6 +211,21 @@ def is_waiting(connection: Connection) -> bool:
     """True where a job waits."""
     query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
     return connection.scalar(query) is not None
+
+
+def is_busy(connection: Connection, model: str, kind: Kind = "retrain") -> bool:
+    """True where a job of the model is queued or runs."""
+    waiting = _JOB.c.status.in_(("queued", "running"))
+    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == kind).limit(1)
+    return connection.scalar(query) is not None
+
+
+def last_look(connection: Connection, model: str) -> int:
+    """Block of the newest label at the last look; -1 without."""
+    looked = _JOB.c.model == model, _JOB.c.params["trigger"].as_string() == ROLLING
+    newest = select(func.max(_JOB.c.params["label_seq"].as_integer())).where(*looked)
+    found = connection.scalar(newest)
+    return -1 if found is None else int(found)
 
 
 def requeue(connection: Connection, job: str) -> None:

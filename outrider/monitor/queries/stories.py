@@ -185,6 +185,8 @@ def _steps_of_verdict(found: VerdictRow) -> list[StoryStep]:
         pair = evidence.get(name) or {}
         if rows := pair.get("excess", {}).get("rows", pair.get("rows")):
             parts.append(f"{rows:,} labelled rows of {pair.get('dataset', name)}")
+    if compared := (evidence.get("rolling") or {}).get("standings"):
+        parts.append(f"{len(compared)} versions on the latest labelled rows")
     if rows := (evidence.get("shadow") or {}).get("rows"):
         parts.append(f"{rows:,} live records")
     return [

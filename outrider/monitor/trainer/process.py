@@ -38,6 +38,7 @@ from .champion_suites_job import ChampionSuites
 from .compaction import Compactor
 from .context import JobContext, Stopping
 from .metrics import LoopMetrics
+from .rolling_looks import RollingLooks
 from .shadow_tests import ShadowTests
 from .watches import Watches
 from .webhooks import deliver_until, endpoints
@@ -78,7 +79,8 @@ def run_next(context: JobContext) -> JobRow | None:
 
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    is_registered = "candidate" in job.params  # it is only put before the gate
+    # What is there already is only put before the gate.
+    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
     if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
@@ -185,10 +187,12 @@ def main(arguments: list[str] | None = None) -> int:
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
     compactor = Compactor(context.engine, context.objects)
+    rolling = RollingLooks(context)
 
     def between() -> None:
         champions.look()
         compactor.look()
+        rolling.look()
 
     try:
         run_until(context, between)

@@ -65,7 +65,7 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
     policy = model.gate
     has_fresh = not model.retrain.enabled or model.retrain.held_out_share > 0
     can = {
-        "labels": bool(policy.judging) or has_fresh,
+        "labels": bool(policy.judging) or has_fresh or policy.rolling is not None,
         "suites": bool(model.behavior),
         "shadow": policy.shadow_rows > 0,
     }
@@ -79,5 +79,12 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
             yield f"gate.requires: {part!r} can never be there, so nothing is promoted; set {ways[part]}"
     if policy.latency.max_ratio is not None and not policy.judging and not has_fresh:
         yield "gate.latency.max_ratio: no labelled row to time on, so nothing is promoted; set held_out"
+    if policy.rolling is not None and model.kind == "endpoint":
+        yield "gate.rolling: versions of an endpoint are not asked again, so none wins; remove it"
+    if policy.rolling is not None and policy.shadow_rows:
+        yield (
+            "gate.rolling: a version that does not answer beside the champion never has shadow_rows, so no "
+            "earlier one is promoted; remove either"
+        )
     if any(policy.memory.model_dump().values()) and model.kind in ("function", "endpoint"):
         yield f"gate.memory: nobody knows the bytes of a {model.kind}, so nothing is promoted; remove it"

@@ -404,3 +404,15 @@ def test_a_trigger_of_tests_needs_tests_and_alerts_a_secret_that_can_be_read(pro
         check(project)
     assert "retrain.triggers.behavior: the model has no behavioral test" in str(told.value)
     assert "none.secret cannot be read" in str(told.value)
+
+
+def test_what_a_rolling_comparison_can_never_decide_is_told(project: Path) -> None:
+    gate = "\n[models.m.gate]\nshadow_rows = 100\n[models.m.gate.rolling]\n"
+    gate += "[models.m.retrain]\nenabled = true\nheld_out_share = 0.0\n"
+    (project / "outrider.toml").write_text(CONFIG + gate, encoding="utf-8")
+    with pytest.raises(ConfigError) as told:
+        check(project)
+    assert "gate.rolling: a version that does not answer beside the champion never has shadow_rows" in str(
+        told.value
+    )
+    assert "'labels' can never be there" not in str(told.value)

@@ -42,6 +42,9 @@ max_ratio = 1.2
 
 [memory]
 max_mb = 100
+
+[rolling]
+rows = 400
 """
 
 
@@ -69,6 +72,7 @@ def test_a_file_holds_what_the_table_does_and_is_kept_with_its_digest(tmp_path: 
         WHOLE.removeprefix("version = 1\n")
         .replace("[[", "[[models.m.gate.")
         .replace("\n[l", "\n[models.m.gate.l")
+        .replace("\n[r", "\n[models.m.gate.r")
         .replace("\n[m", "\n[models.m.gate.m", 2)
     )
     inline = configured(tmp_path, table.replace("models.m.gate.models.m.gate.", "models.m.gate."))
@@ -120,6 +124,12 @@ BAD = [
         "version = 1\nshadow_rows = 1\n[[flags]]\nassertion = 'a'\nmax_share = 1.5\n",
         "line 5: flags.0.max_share: .*got 1.5",
     ),
+    (
+        "version = 1\nloss = 'macro_f1'\n[rolling]\n",
+        "rolling: a loss of each row expected, macro_f1 is a figure",
+    ),
+    ("version = 1\n[rolling]\nrows = 10\n", "line 3: rolling.rows: .*got 10"),
+    ("version = 1\n[rolling]\np = true\n", "line 3: rolling.p: a number expected, got true"),
     ("version = 1\n[latency]\np99_s = 1\n", "line 3: latency.p99_s: unknown key; did you mean 'p99_ms'?"),
 ]
 

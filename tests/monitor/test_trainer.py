@@ -343,8 +343,8 @@ def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_r
     registered_twin(context)
     gather = Retraining._gather
 
-    def interrupted(retraining: Retraining) -> Any:
-        found = gather(retraining)
+    def interrupted(retraining: Retraining, version: str) -> Any:
+        found = gather(retraining, version)
         with write(context.engine) as connection:
             models.set_status(connection, "sign", "2", "retired", now_us=5, note="its section is gone")
         return found
@@ -366,8 +366,8 @@ def test_a_verdict_never_rests_on_rows_that_were_erased_while_the_gate_looked(
     registered_twin(context)
     gather, seen = Retraining._gather, []
 
-    def erasing(retraining: Retraining) -> Any:
-        evidence, outcomes = gather(retraining)
+    def erasing(retraining: Retraining, version: str) -> Any:
+        evidence, outcomes = gather(retraining, version)
         assert evidence.held_out is not None
         seen.append(evidence.held_out.excess.rows)
         if len(seen) == 1:
@@ -393,7 +393,7 @@ def test_a_gate_that_breaks_leaves_the_challenger_that_it_did_not_train_as_it_is
 ) -> None:
     registered_twin(context)
 
-    def broken(retraining: Retraining) -> Any:
+    def broken(retraining: Retraining, version: str) -> Any:
         raise ConfigError("a suite cannot be read")
 
     monkeypatch.setattr(Retraining, "_gather", broken)
@@ -515,8 +515,8 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
     gather = Retraining._gather
     compared: list[list[str]] = []
 
-    def interrupted(retraining: Retraining) -> Any:
-        found = gather(retraining)
+    def interrupted(retraining: Retraining, version: str) -> Any:
+        found = gather(retraining, version)
         with write(context.engine) as connection:
             if not compared:  # a person promotes another version meanwhile
                 old = models.get(connection, "sign", "1")

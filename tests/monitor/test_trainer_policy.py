@@ -68,9 +68,9 @@ def test_a_candidate_keeps_the_policy_that_it_was_begun_with(
     ruled = with_file(context, POLICY)
     gather = Retraining._gather
 
-    def dies(retraining: Retraining) -> Any:
+    def dies(retraining: Retraining, version: str) -> Any:
         ruled.stop.set()
-        return gather(retraining)
+        return gather(retraining, version)
 
     monkeypatch.setattr(Retraining, "_gather", dies)
     add_job(ruled, candidate="2")
@@ -98,9 +98,9 @@ def test_a_policy_that_changes_within_a_job_changes_nothing_for_it(
     ruled = with_file(context, POLICY)
     gather = Retraining._gather
 
-    def edited(retraining: Retraining) -> Any:
+    def edited(retraining: Retraining, version: str) -> Any:
         (context.settings.base / "gate.toml").write_text("nonsense", encoding="utf-8")
-        return gather(retraining)
+        return gather(retraining, version)
 
     monkeypatch.setattr(Retraining, "_gather", edited)
     add_job(ruled, candidate="2")

@@ -154,6 +154,42 @@ def collect(
     return Collected(batch, provenance, rejected, removed, frozenset(place.id for place in known), labels)
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledRecord:
+    """Record of the journal with the value of its label."""
+
+    id: str
+    seq: int
+    row: int
+    entity: str | None
+    ts_us: int
+    label: Any
+
+
+def read_labelled(
+    connection: Connection,
+    blocks: BlockSource,
+    records: Sequence[LabelledRecord],
+    *,
+    target: str,
+    classes: Sequence[int | str] = (),
+    payloads: Payloads | None = None,
+) -> Batch | None:
+    """Read records with their labels, as a dataset would hold them.
+
+    Without those whose payload is gone or whose label is none of the classes, by block; None where none is
+    left.
+    """
+    places = [
+        _Place(one.id, one.seq, one.row, one.entity, _Flags(), "", {target: one.label}) for one in records
+    ]
+    found, _ = _read(connection, blocks, places, target, payloads)
+    batches, kept, _ = _one_schema(found, None, "")
+    values, bad = _target_values([place.label[target] for place in kept], classes, target)
+    good = [row for row in range(len(kept)) if row not in bad]
+    return _labelled(_concat(batches), values, kept, target).take(good) if good else None
+
+
 def _provenance(place: _Place, part: str) -> Provenance:
     seq, row = place.label_id or (None, None)
     said, version = place.flags, place.version or place.flags.version

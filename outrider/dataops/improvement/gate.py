@@ -16,6 +16,7 @@ from outrider.errors import nearest
 
 from .gate_check import Check, Outcome
 from .gate_limits import LimitEvidence, PolicyLimits, judge_limits
+from .rolling import RollingEvidence
 
 SIGNIFICANCE = 0.05
 SPENT = 0.04
@@ -50,6 +51,9 @@ class Policy:
     tests: Sequence[str] = ()
     """``suites`` and ``tests``: behavioral ones that must have been judged."""
     limits: PolicyLimits = field(default_factory=PolicyLimits)
+    rolling_rows: int = 0
+    """Latest labelled rows that all versions are compared on; 0 for no such comparison."""
+    rolling_p: float = 0.0
     fault: str = ""
     """Why there is no policy, where its file is none."""
     file: str = ""
@@ -207,11 +211,14 @@ class Evidence:
     named: Sequence[NamedSlice] = ()
     """By the slices of the policy."""
     limits: LimitEvidence = field(default_factory=LimitEvidence)
+    rolling: RollingEvidence | None = None
+    """All versions on the latest labelled rows, in place of ``fresh``."""
 
     @property
     def is_labelled(self) -> bool:
         """True where rows judge whose labels are known."""
-        return self.held_out is not None or self.fresh is not None or bool(self.named)
+        pairs = self.held_out, self.fresh, self.rolling
+        return any(pair is not None for pair in pairs) or bool(self.named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +254,8 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
     sliced = [pair for pair in (evidence.held_out, evidence.fresh) if pair is not None and pair.slices]
     checks += [judge_slices(pair, policy.max_drop) for pair in sliced]
     checks += map(judge_named, evidence.named)
+    if evidence.rolling is not None:
+        checks.append(judge_rolling(evidence.rolling))
     if policy.shadow_rows or evidence.shadow is not None:
         checks.append(judge_shadow(evidence.shadow or ShadowEvidence(), policy.shadow_rows))
     checks += judge_limits(policy.limits, evidence.limits, max_drop=policy.max_drop)
@@ -407,6 +416,23 @@ def judge_named(part: NamedSlice) -> Check:
     allowed = f"up to {_change(part.pair, part.max_drop)} is allowed in slice {part.name}"
     step = part.max_drop or LEAST_EFFECT
     return _judge(part.pair, f"slice {part.name}", most=part.max_drop, step=step, allowed=allowed)
+
+
+def judge_rolling(found: RollingEvidence) -> Check:
+    """Check that the judged version is shown to beat the champion.
+
+    One with all rows that is not shown to is refused, and compared again with the next ones.
+    """
+    own = found.of(found.judged)
+    reason = "; ".join((found.sentence(found.judged), *found.left_out))
+    if own.is_better:
+        if found.winner != found.judged:
+            reason += f"; version {found.winner} gains more"
+        return Check("rolling", True, reason)
+    missing = found.rows - own.rows
+    if missing > 0:
+        return Check("rolling", False, f"{reason}; {missing} more labelled rows may decide", True, missing)
+    return Check("rolling", False, reason)
 
 
 def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:

@@ -19,6 +19,8 @@ Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
 ENDED = ("done", "refused", "undecided", "failed")
 """Statuses of closed jobs."""
+ROLLING = "rolling comparison"
+"""Trigger of a job that trains nothing and compares all versions."""
 MAX_ATTEMPTS = 3
 _JOB = table_of(Job)
 _CURSOR = table_of(Cursor)
@@ -125,6 +127,21 @@ def is_waiting(connection: Connection) -> bool:
     """True where a job waits."""
     query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
     return connection.scalar(query) is not None
+
+
+def is_busy(connection: Connection, model: str, kind: Kind = "retrain") -> bool:
+    """True where a job of the model is queued or runs."""
+    waiting = _JOB.c.status.in_(("queued", "running"))
+    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == kind).limit(1)
+    return connection.scalar(query) is not None
+
+
+def last_look(connection: Connection, model: str) -> int:
+    """Block of the newest label at the last look; -1 without."""
+    looked = _JOB.c.model == model, _JOB.c.params["trigger"].as_string() == ROLLING
+    newest = select(func.max(_JOB.c.params["label_seq"].as_integer())).where(*looked)
+    found = connection.scalar(newest)
+    return -1 if found is None else int(found)
 
 
 def requeue(connection: Connection, job: str) -> None:

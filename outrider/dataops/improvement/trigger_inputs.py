@@ -11,7 +11,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
 
-from .jobs import ENDED, KIND
+from .jobs import ENDED, KIND, ROLLING
 from .suite_outcomes import list_regressions
 from .trigger_signals import Corrections, FlagRateRule, OpenIncident, Regression
 from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
@@ -29,10 +29,11 @@ _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].
 def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
     """Retrainings of a model so far, automatic ones apart.
 
-    Automatic are those that a trigger started.
+    Automatic are those that a trigger started. A comparison of all versions trains nothing, and is none.
     """
-    own = _JOB.c.model == model, _JOB.c.kind == KIND
-    busy = select(_JOB.c.id).where(*own, _JOB.c.status.in_(("queued", "running"))).limit(1)
+    open_ = _JOB.c.model == model, _JOB.c.kind == KIND, _JOB.c.status.in_(("queued", "running"))
+    busy = select(_JOB.c.id).where(*open_).limit(1)
+    own = _JOB.c.model == model, _JOB.c.kind == KIND, _TRIGGER.is_distinct_from(ROLLING)
     columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
     newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
     runs = connection.execute(newest).all()

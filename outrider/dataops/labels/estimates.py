@@ -153,6 +153,14 @@ def newest_label(connection: Connection, model: str, *, after: int) -> int:
     return int(connection.scalar(query) or 0)
 
 
+def count_labels(connection: Connection, model: str, *, after: int) -> tuple[int, int]:
+    """Labelled records of blocks of labels behind ``after``, and the newest block."""
+    mine = _LABEL.c.model == model, _LABEL.c.seq > after, _LABEL.c.value.is_not(None)
+    query = select(func.count(_LABEL.c.record_id.distinct()), func.max(_LABEL.c.seq)).where(*mine)
+    count, newest = connection.execute(query).one()
+    return int(count), int(after if newest is None else newest)
+
+
 def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str], bool] | None:
     """Errors of production on labelled requests, by round and record.
 

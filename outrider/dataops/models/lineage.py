@@ -1,6 +1,7 @@
 """Lineage: edges between model versions, datasets, jobs and record sets."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Connection, select, tuple_
@@ -132,6 +133,44 @@ def models_made_from(connection: Connection, datasets: Collection[tuple[str, str
         waiting += new
     named = (name.rpartition("@") for name in found)
     return sorted((model, version) for model, _, version in named)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFrom:
+    """Training rows of a version and of its ancestors."""
+
+    datasets: frozenset[tuple[str, str | None]] = frozenset()
+    """Dataset versions, with the part that was learned from; None for all of it."""
+    untold_us: int = 0
+    """When the newest of these versions was registered whose rows nobody named; 0 without such a one."""
+
+
+def learned_from(connection: Connection, model: str, version: str) -> LearnedFrom:
+    """Training rows of a version, by its lineage.
+
+    A version that no dataset is named for may have learned from whatever was there when it was registered.
+    """
+    edges = select(_EDGE.c.child, _EDGE.c.parent_kind, _EDGE.c.parent, _EDGE.c.role)
+    edges = edges.where(_EDGE.c.child_kind == "model", _EDGE.c.role != "replaced")
+    parents: dict[str, list[tuple[str, str, str]]] = {}
+    for child, kind, parent, role in connection.execute(edges):
+        parents.setdefault(child, []).append((kind, parent, role))
+    waiting, seen = [node_id(model, version)], set[str]()
+    datasets, untold = set[tuple[str, str | None]](), 0
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        own = parents.get(name, ())
+        sets = [(parent, role) for kind, parent, role in own if kind == "dataset"]
+        datasets |= {(parent, "train" if role == "fresh" else None) for parent, role in sets}
+        waiting += [parent for kind, parent, _ in own if kind == "model"]
+        if not sets:
+            of_model, _, number = name.rpartition("@")
+            is_it = _MODEL.c.model == of_model, _MODEL.c.version == number
+            untold = max(untold, connection.scalar(select(_MODEL.c.created_us).where(*is_it)) or 0)
+    return LearnedFrom(frozenset(datasets), untold)
 
 
 def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> str:

@@ -236,6 +236,34 @@ class LimitFigures(TypedDict):
     weights: WeightFigures | None
 
 
+class RollingStanding(TypedDict):
+    """Version beside the champion, on rows that neither was trained on."""
+
+    version: str
+    rows: int
+    hours: int
+    better: int
+    worse: int
+    champion_loss: float | None
+    loss: float | None
+    p: float
+    """Adjusted over all compared versions."""
+    is_compared: bool
+    is_better: bool
+
+
+class RollingFigures(TypedDict):
+    """All other versions beside the champion, on the latest labelled rows."""
+
+    rows: int
+    p: float
+    champion: str
+    standings: list[RollingStanding]
+    winner: str | None
+    left_out: list[str]
+    judged: str
+
+
 class GatePolicy(TypedDict):
     """Policy that a verdict followed. Verdicts of earlier releases hold less."""
 
@@ -246,6 +274,9 @@ class GatePolicy(TypedDict):
     suites: NotRequired[list[str]]
     tests: NotRequired[list[str]]
     limits: NotRequired[LimitsAsked]
+    rolling_rows: NotRequired[int]
+    """Latest labelled rows that all versions are compared on; 0 for no such comparison."""
+    rolling_p: NotRequired[float]
     fault: NotRequired[str]
     file: NotRequired[str]
     """Empty where the configuration held the policy itself."""
@@ -265,6 +296,7 @@ class GateEvidence(TypedDict, total=False):
     missing: list[str]
     named: list[NamedSliceFigures]
     limits: LimitFigures
+    rolling: RollingFigures | None
     policy: GatePolicy
     passed: bool
     undecided: bool

@@ -123,6 +123,8 @@ def _told_job(job: JobRow) -> str:
         return f"{what} is at stage {job.stage or 'start'}."
     if job.status == "refused":
         return f"{what} was refused: {_brief(_error(job.result))}."
+    if job.params.get("trigger") == jobs.ROLLING:
+        return f"All versions were compared: {_brief(_error(job.result))}."
     if job.kind == "dataset" and "number" in job.result:
         return f"{job.result['dataset']}@{job.result['number']} was made: {job.result['rows']:,} rows."
     return f"{what} ended: there was nothing new."
@@ -146,7 +148,7 @@ def _steps_of_job(job: JobRow) -> list[StoryStep]:
         rows = result.get("rows", (result.get("labels") or {}).get("rows"))
         text = "" if rows is None else f"{rows:,} {'rows' if job.kind == 'dataset' else 'rows added'}"
         found.append(StoryStep("Dataset", text, dataset, seconds.get("dataset")))
-    if job.kind == "retrain" and "candidate" in result:
+    if job.kind == "retrain" and "candidate" in result and params.get("trigger") != jobs.ROLLING:
         found.append(StoryStep("Training", _training(params, result), None, seconds.get("train")))
     return found
 
@@ -189,6 +191,8 @@ def _steps_of_verdict(found: VerdictRow) -> list[StoryStep]:
         pair = evidence.get(name) or {}
         if rows := pair.get("excess", {}).get("rows", pair.get("rows")):
             parts.append(f"{rows:,} labelled rows of {pair.get('dataset', name)}")
+    if compared := (evidence.get("rolling") or {}).get("standings"):
+        parts.append(f"{len(compared)} versions on the latest labelled rows")
     if rows := (evidence.get("shadow") or {}).get("rows"):
         parts.append(f"{rows:,} live records")
     return [

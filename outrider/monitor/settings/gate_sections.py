@@ -69,6 +69,23 @@ class MemoryLimitSettings(_Finite):
     max_ratio: Number | None = Field(default=None, gt=0, le=1e6, description="of its bytes to the champion's")
 
 
+class RollingSettings(_Finite):
+    """Comparison of all versions with the champion on the latest labelled rows."""
+
+    rows: int = Field(
+        default=2000,
+        ge=40,
+        le=10_000,
+        description="latest labelled live rows that neither was trained on; a quarter of them is a look",
+    )
+    p: Number = Field(
+        default=0.01,
+        gt=0,
+        le=0.1,
+        description="of the sign test, over all versions, below which one is better",
+    )
+
+
 class GateSettings(_Finite):
     """Conditions for a challenger to become champion."""
 
@@ -102,6 +119,7 @@ class GateSettings(_Finite):
     flags: tuple[FlagLimitSettings, ...] = ()
     latency: LatencyLimitSettings = LatencyLimitSettings()
     memory: MemoryLimitSettings = MemoryLimitSettings()
+    rolling: RollingSettings | None = None
 
     @property
     def judging(self) -> Names:
@@ -143,6 +161,10 @@ class GateSettings(_Finite):
         for one in self.slices:
             if one.held_out is None and self.held_out is None:
                 raise ValueError(f"slices: {one.name} needs held_out, of its own or of the policy")
+        if self.rolling is not None and self.loss in ("macro_f1", "average_precision"):
+            raise ValueError(
+                f"rolling: a loss of each row expected, {self.loss} is a figure of all; set loss"
+            )
         limited = [one.assertion for one in self.flags]
         if len(set(limited)) < len(limited):
             raise ValueError("flags: one limit for each assertion expected")

@@ -62,6 +62,8 @@ def asked_policy(policy: FrozenPolicy) -> Policy:
             policy.memory.max_mb,
             policy.memory.max_ratio,
         ),
+        rolling_rows=policy.rolling.rows if policy.rolling else 0,
+        rolling_p=policy.rolling.p if policy.rolling else 0.0,
         fault=policy.fault,
         file=policy.file,
         digest=policy.digest,

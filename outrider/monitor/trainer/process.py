@@ -39,6 +39,7 @@ from .compaction import Compactor
 from .context import JobContext, Stopping
 from .followers import start_followers
 from .metrics import LoopMetrics
+from .rolling_looks import RollingLooks
 from .shadow_tests import ShadowTests
 from .triggers import Triggers
 from .watches import Watches
@@ -80,7 +81,8 @@ def run_next(context: JobContext) -> JobRow | None:
 
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    is_registered = "candidate" in job.params  # it is only put before the gate
+    # What is there already is only put before the gate.
+    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
     if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
@@ -188,10 +190,12 @@ def main(arguments: list[str] | None = None) -> int:
     sender = start_sender(metrics, process="trainer")
     champions = ChampionSuites(context, path)
     compactor = Compactor(context.engine, context.objects)
+    rolling = RollingLooks(context)
 
     def between() -> None:
         champions.look()
         compactor.look()
+        rolling.look()
 
     try:
         run_until(context, between)

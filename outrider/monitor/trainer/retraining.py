@@ -21,7 +21,6 @@ from outrider.assertions import Batch, Predictor
 from outrider.assertions.quality import Asked
 from outrider.assertions.typed_text import text_of
 from outrider.behavioral_tests import Outcome
-from outrider.dataops import outbox
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
@@ -29,11 +28,11 @@ from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
-from outrider.dataops.improvement import gate, jobs, suite_outcomes, watches
+from outrider.dataops.improvement import gate, jobs
 from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
-from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
-from outrider.dataops.improvement.verdicts import keep_verdict
+from outrider.dataops.improvement.rolling import RollingEvidence
+from outrider.dataops.improvement.row_tries import row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.queue import Choice, choose_labels, list_requests, queue_labels
 from outrider.dataops.model_kinds.source import Source
@@ -57,7 +56,9 @@ from outrider.user_code import load_callable
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .judgements import Judgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
+from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
 
@@ -83,6 +84,7 @@ class Retraining:
         """Dataset versions of the evidence, and the keys of their rows."""
         self.asked: Batch | None = None
         """First rows of the evidence."""
+        self.rolling: RollingEvidence | None = None
         self.result: dict[str, Any] = dict(job.result)
         kept = self.result.get("policy")
         self.policy = FrozenPolicy.model_validate(kept) if kept else frozen(self.settings.gate)
@@ -90,25 +92,39 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
+        if self.is_look:
+            return
         self.source = self._trainable()
         self.architecture = load_architecture(self.source.reference, context.settings.base)
 
+    @property
+    def is_look(self) -> bool:
+        """True where nothing is trained: all versions are compared."""
+        return self.job.params.get("trigger") == jobs.ROLLING
+
+    @property
+    def candidate(self) -> str | None:
+        """Version that the job is about; None of a look."""
+        return None if self.is_look else str(self.result["candidate"])
+
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
-        if "dataset" not in self.result:
+        if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
-        if "candidate" not in self.result:
+        if "candidate" not in self.result and not self.is_look:
             with self._stage("train"):
                 self._train()
         self.result["policy"] = self.policy.model_dump(mode="json")  # whatever becomes of its file
-        with self._stage("shadow"):
-            self._wait_for_shadow()
+        if self.candidate is not None:
+            with self._stage("shadow"):
+                self._wait_for_shadow()
         is_judged = False
         while not is_judged:  # again where another version is champion, or rows were erased, meanwhile
             with self._stage("gate"):
-                evidence, outcomes = self._gather()
-            is_judged = self._conclude(evidence, outcomes)
+                self.rolling = self._compare()
+                found = [self._judged(version) for version in self._contenders()]
+            is_judged = self._conclude(found)
 
     # ---- stages ----------------------------------------------------------------------------------------
 
@@ -206,10 +222,37 @@ class Retraining:
             rest = (time.monotonic() - began) / LOOK_SHARE  # all records are read each time
             self.context.stop.wait(max(self.context.poll_s, min(rest, deadline - time.monotonic())))
 
-    def _gather(self) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
+    def _compare(self) -> RollingEvidence | None:
+        """All versions on the latest labelled rows; None without such a policy."""
+        if self.policy.rolling is None or self.policy.fault:
+            return None
+        with self.context.engine.connect() as connection:
+            return rolling_evidence(
+                self.context,
+                connection,
+                self.job.model,
+                self.policy.rolling,
+                champion=self._champion(connection).version,
+                scoring=self._scoring(),
+                load=lambda version: self._predictor(connection, version),
+                also=self.candidate,
+            )
+
+    def _contenders(self) -> list[str]:
+        """Versions to be judged: an earlier one that wins, and the candidate of the job."""
+        winner = None if self.rolling is None else self.rolling.winner
+        return list(dict.fromkeys(one for one in (winner, self.candidate) if one is not None))
+
+    def _judged(self, version: str) -> Judgement:
+        evidence, outcomes = self._gather(version)
+        verdict = gate.decide(asked_policy(self.policy), evidence)
+        with self.context.engine.connect() as connection:
+            promotes, reasons = told(connection, self.job, self.policy, version, evidence, verdict)
+        return Judgement(version, evidence, outcomes, tuple(self.judged_by), verdict, promotes, reasons)
+
+    def _gather(self, candidate: str) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
-        context = self.context
-        candidate, asked = self.result["candidate"], asked_policy(self.policy)
+        context, asked = self.context, asked_policy(self.policy)
         missing: list[str] = []
         self.judged_by, self.asked = [], None
         with context.engine.connect() as connection:
@@ -218,7 +261,7 @@ class Retraining:
                 return gate.Evidence(), {champion: [], candidate: []}
             both = self._predictor(connection, champion), self._predictor(connection, candidate)
             held_out, held_batch = self._held_out(connection, both, missing)
-            fresh = self._fresh(connection, both)
+            fresh = self._fresh(connection, both) if self.rolling is None else None
             named = self._named(connection, both, missing)
             shadow = shadow_evidence(connection, self.job.model, champion, candidate)
             missing += unknown_assertions(connection, self.job.model, asked.limits)
@@ -238,7 +281,9 @@ class Retraining:
             candidate: [row.challenger for row in comparison.rows if row.challenger is not None],
         }
         live = shadow if self.policy.shadow_rows else None
-        return gate.Evidence(suites, held_out, fresh, live, [*missing, *unknown], named, limits), outcomes
+        rolling = self.rolling and dataclasses.replace(self.rolling, judged=candidate)
+        missing += unknown
+        return gate.Evidence(suites, held_out, fresh, live, missing, named, limits, rolling), outcomes
 
     def _held_out(
         self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
@@ -313,7 +358,7 @@ class Retraining:
         slice_by: str | None,
         parts: int = 1,
     ) -> gate.PairedEvidence:
-        policy, settings = self.policy, self.settings
+        settings = self.settings
         table = pa.Table.from_batches([batch.to_arrow()])
         keys = row_keys(connection, table, settings.declared_inputs)
         tries = tries_of(connection, self.job.model, keys)
@@ -321,19 +366,11 @@ class Retraining:
         judged = batch.take(chosen)
         self.asked = judged if self.asked is None else self.asked
         self.judged_by.append((version, [keys[row] for row in chosen]))
-        scoring = AnswerScoring(
-            policy.loss,
-            settings.target,
-            settings.classes,
-            policy.scores,
-            self.context.settings.base,
-            policy.scorer_deadline_s,
-        )
         found = paired_evidence(
             name,
             judged,
             *both,
-            scoring=scoring,
+            scoring=self._scoring(),
             weights=weights,
             tries=1 + int(tries[chosen].max(initial=0)),
             slices=text_of(judged, f"attrs.{slice_by}") if slice_by else (),
@@ -342,106 +379,67 @@ class Retraining:
         )
         return dataclasses.replace(found, worn=batch.rows - len(chosen))
 
-    def _conclude(self, evidence: gate.Evidence, outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
-        """Write the verdict; False without one, where the champion or the judging rows are others by now."""
-        policy, asked = self.policy, asked_policy(self.policy)
-        verdict = gate.decide(asked, evidence)
-        candidate, now = str(self.result["candidate"]), now_us()
-        # What was not trained on what went wrong has nothing to show but live traffic.
-        is_unseen = "candidate" in self.job.params and not policy.shadow_rows
-        has_passed = verdict.outcome == "passed"
-        # A policy without rows whose labels are known could hardly have refused it.
+    def _scoring(self) -> AnswerScoring:
+        policy, settings, base = self.policy, self.settings, self.context.settings.base
+        return AnswerScoring(
+            policy.loss, settings.target, settings.classes, policy.scores, base, policy.scorer_deadline_s
+        )
+
+    def _conclude(self, found: Sequence[Judgement]) -> bool:
+        """Write the verdicts; False where the champion or the judging rows are others by now.
+
+        The first version that passed and waits for nobody is promoted.
+        """
+        now = now_us()
         with self.context.engine.connect() as connection:
-            is_returning = watches.was_rolled_back(connection, self.job.model, candidate)
-        could_refuse = gate.could_refuse(asked, evidence)
-        promotes = has_passed and policy.auto_promote and could_refuse and not (is_unseen or is_returning)
-        reasons = list(verdict.reasons)
-        if has_passed and not promotes:
-            why = (
-                "a watch rolled it back before"
-                if is_returning
-                else "gate.shadow_rows is 0: live traffic has not judged it"
-                if is_unseen
-                else "auto_promote is off"
-                if could_refuse
-                else "its margins allow any loss"
-                if evidence.is_labelled
-                else "no labelled row judged it"
-            )
-            reasons.append(f"{why}; `outrider promote {self.job.model} {candidate}` promotes it")
-        if verdict.outcome == "undecided":
-            is_of_rows = any(check.rows_missing for check in verdict.checks)
-            reasons.append(
-                f"once {'more rows are labelled' if is_of_rows else 'more records came'}, "
-                f"`outrider retrain {self.job.model} --candidate {candidate}` asks again"
-            )
-        found = {"passed": has_passed, "undecided": verdict.outcome == "undecided"}
-        self.result |= {"promoted": promotes, "reasons": reasons} | found
-        with self.context.engine.connect() as connection:
-            request = self._request(connection, verdict)
-        kept = dataclasses.asdict(gate.told_evidence(evidence, verdict))
-        kept["policy"] = dataclasses.asdict(asked)
+            requests = {
+                one.version: self._request(connection, one.verdict)
+                for one in found
+                if one.version == self.candidate
+            }
+        winner = next((one.version for one in found if one.promotes), None)
+        judged_by = [pair for one in found for pair in one.judged_by]
         with write(self.context.engine) as connection:
-            if (champion := self._champion(connection).version) not in outcomes:
+            champion = self._champion(connection).version
+            is_other = self.rolling is not None and self.rolling.champion != champion
+            if any(champion not in one.outcomes for one in found) or (
+                is_other and champion != self.candidate
+            ):
                 log.info("%s: %s is champion now: the gate asks it, too", self.job.id, champion)
                 return False
-            if any(datasets.is_erased_from(connection, version) for version, _ in self.judged_by):
+            if any(datasets.is_erased_from(connection, version) for version, _ in judged_by):
                 log.info("%s: rows that it was judged by were erased: the gate asks again", self.job.id)
                 return False
-            if why := self._why_unjudged(connection, candidate):
+            if self.candidate is not None and (why := self._why_unjudged(connection, self.candidate)):
                 log.info("%s: %s", self.job.id, why)
                 self.result |= {"promoted": False, "passed": False, "undecided": False, "reasons": [why]}
                 jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
                 return True
-            for version, seen in outcomes.items():
-                suite_outcomes.keep(connection, self.job.model, version, seen, source="gate", now_us=now)
-            count_try(connection, self.job.model, [key for _, keys in self.judged_by for key in keys])
-            kept_as = keep_verdict(
-                connection,
-                model=self.job.model,
-                candidate=candidate,
-                champion=next(iter(outcomes)),
-                promoted=promotes,
-                reasons=reasons,
-                evidence=_finite(kept) | found | {"job": self.job.id},
-                now_us=now,
-            )
-            if request is not None and not queue_labels(connection, request):
-                again = self._request(connection, verdict)  # of what another round has left
-                if again is not None:
-                    queue_labels(connection, again)
-            if promotes:
-                before = self._champion(connection)
-                promoted = models.promote(
-                    connection,
-                    self.job.model,
-                    candidate,
-                    now_us=now,
-                    reason="the promotion gate passed it",
-                    by="gate",
-                    verdict=kept_as,
-                    targets=self.context.targets,
-                )
-                records = self.settings.watch.records
-                watches.follow_promotion(connection, before, promoted, records=records, now_us=now)
-            else:
-                self._tell(connection, verdict, reasons, now)
-            status = {"passed": "done", "failed": "refused", "undecided": "undecided"}[verdict.outcome]
+            for one in found:
+                is_own = self.is_look or one.version == self.candidate
+                own = self.context, self.job, self.policy
+                kept = keep(connection, *own, one, winner=winner, is_own=is_own, now=now)
+                self.result |= kept if is_own else {}
+                if (request := requests.get(one.version)) is not None and not queue_labels(
+                    connection, request
+                ):
+                    again = self._request(connection, one.verdict)  # of what another round has left
+                    if again is not None:
+                        queue_labels(connection, again)
+            if not found:
+                self.result["reasons"] = self._nobody()
+            of_job = next((one for one in found if one.version == self.candidate), None)
+            outcome = "passed" if of_job is None else of_job.verdict.outcome
+            status = {"passed": "done", "failed": "refused", "undecided": "undecided"}[outcome]
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True
 
-    def _tell(self, connection: Connection, verdict: gate.Verdict, reasons: Sequence[str], now: int) -> None:
-        """Send the event of a candidate that is not promoted; a refused one is marked so."""
-        candidate = str(self.result["candidate"])
-        kind = {"failed": "gate.refused", "undecided": "gate.undecided", "passed": "gate.waiting"}
-        if verdict.outcome == "failed":
-            note = reasons[0].partition("\n")[0]
-            models.set_status(connection, self.job.model, candidate, "refused", now_us=now, note=note)
-        data: dict[str, object] = {"model": self.job.model, "version": candidate, "reasons": reasons}
-        data["job"] = self.job.id
-        if verdict.outcome == "undecided":
-            data["rows_missing"] = max(check.rows_missing for check in verdict.checks)
-        outbox.enqueue(connection, kind[verdict.outcome], data, targets=self.context.targets, now_us=now)
+    def _nobody(self) -> list[str]:
+        """Sentences of a look that no version wins."""
+        if self.rolling is None:
+            return [self.policy.fault or "the policy compares no versions any more"]
+        told = [self.rolling.sentence(one.version) for one in self.rolling.standings]
+        return ["no version is shown to be better than the champion", *told, *self.rolling.left_out]
 
     def _request(self, connection: Connection, verdict: gate.Verdict) -> Choice | None:
         """Labels to ask for, where flagged rows are too few; a part of them is held out."""
@@ -545,15 +543,6 @@ class Retraining:
         self.result["epoch"] = epoch
         self.result["loss"] = round(loss, 6)
         self._note("train")
-
-
-def _finite(value: Any) -> Any:
-    """Value for JSON, which has no infinity."""
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _check_whole(connection: Connection, *learned: Version | None) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from outrider.assertions.loss_bounds import Excess
-from outrider.dataops.improvement import gate, gate_limits, recommendation
+from outrider.dataops.improvement import gate, gate_limits, recommendation, rolling
 from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
@@ -311,6 +311,8 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.ExcessFigures, Excess),
         (retrains.SliceFigures, gate.SliceEvidence),
         (retrains.GatePolicy, gate.Policy),
+        (retrains.RollingFigures, rolling.RollingEvidence),
+        (retrains.RollingStanding, rolling.Standing),
         (retrains.NamedSliceFigures, gate.NamedSlice),
         (retrains.FlagLimitFigures, gate_limits.FlagLimit),
         (retrains.LimitsAsked, gate_limits.PolicyLimits),

@@ -85,6 +85,22 @@ def test_a_job_without_verdict_says_where_it_is(
     assert stories(engine)[0].sentence == sentence
 
 
+def test_a_look_at_all_versions_says_that_nobody_won_and_no_training(engine: Engine) -> None:
+    look = {"trigger": "rolling comparison", "label_seq": 7}
+    add_job(engine, 1, status="done", params=look, result={"reasons": ["no version is better", "more"]})
+    assert stories(engine)[0].sentence == "All versions were compared: no version is better."
+    job = add_job(engine, 2, status="done", params=look, result={"candidate": "2"})
+    found = {"rolling": {"standings": [{}, {}]}, "passed": True}
+    add_verdict(engine, 2, job=job, promoted=True, evidence=found, reasons=["passed: it is better"])
+    story = stories(engine)[0]
+    assert story.sentence == "Version 2 became champion in place of 1: it passed 1 check."
+    assert [(step.name, step.text) for step in story.steps] == [
+        ("Trigger", "rolling comparison"),
+        ("Evidence", "2 versions on the latest labelled rows"),
+        ("Verdict", "promoted, against version 1"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("promoted", "evidence", "sentence"),
     [

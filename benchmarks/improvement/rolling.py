@@ -4,6 +4,8 @@ In time order a model is refitted every K rows on the latest W. ``always`` puts 
 once, ``never`` leaves the first one there, and ``rolling`` asks the product's own decision function after
 each quarter of ``ROWS`` labelled rows, on rows that neither the champion nor the version was trained on.
 
+``ROWS``, the looks and ``P`` over looks were chosen on the same stream, not on a disjoint part of it.
+
 ``python -m benchmarks.improvement.rolling``
 """
 

@@ -1,6 +1,10 @@
 """Jobs that compare all versions on the latest labelled rows: who becomes champion, and which rows count."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +29,7 @@ from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
+from tests.soak import PATIENCE_S
 
 from .test_trainer import CONFIG, add_job, context, events, hand_in, imported, net, records, run
 
@@ -330,6 +335,36 @@ def test_the_newest_label_counts_and_a_withdrawn_one_does_not(context: JobContex
         found, left_out = labelled_records(connection, "sign")
     assert [one.id for one in found] == [keys[0], *keys[2:]]
     assert (found[0].label, left_out) == (7, 0)
+
+
+def test_labels_that_a_policy_bought_by_doubt_are_left_out_and_even_draws_count(context: JobContext) -> None:
+    keys = labelled(context, 10)
+    ask = {"model": "sign", "policy": "uncertainty", "reason": "x", "created_us": 0, "population": 10}
+    even, doubt = {"round": 1, "probability": 0.1}, {"round": 2, "probability": 0.5}
+    rows = [{**ask, **even, "record_id": keys[0]}, {**ask, **doubt, "record_id": keys[1]}]
+    with write(context.engine) as connection:
+        connection.execute(insert(improvement_tables.LabelRequest), rows)
+        found, left_out = labelled_records(connection, "sign")
+    assert ([one.id for one in found], left_out) == ([keys[0], *keys[2:]], 1)
+
+
+def test_the_trainers_process_looks_by_itself(context: JobContext) -> None:
+    imported(context)
+    own = ruled(context)
+    earlier(own)
+    labelled(own)
+    config = own.settings.base / "outrider.toml"
+    process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while champion(own) != "2" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert champion(own) == "2"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_version_that_cannot_be_loaded_is_named_and_the_others_are_compared(context: JobContext) -> None:

@@ -68,6 +68,18 @@ def events(engine: Engine) -> list[dict[str, Any]]:
     return [json.loads(row[0]) for row in rows]
 
 
+def test_a_comparison_of_all_versions_is_no_automatic_run(engine: Engine) -> None:
+    with write(engine) as connection:
+        params = {"trigger": jobs.ROLLING, "label_seq": 1}
+        job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=1)
+    assert look(engine, "inc_1", now=2) is None  # one job of a model at a time
+    end(engine, job, "refused", 3)
+    with engine.connect() as connection:
+        found = read_history(connection, "m", now_us=4)
+    assert (found.last_us, found.today, found.failed, found.newest_us) == (None, 0, 0, None)
+    assert look(engine, "inc_1", now=4) is not None
+
+
 def test_a_job_says_why_it_was_started(engine: Engine) -> None:
     job = look(engine, "inc_1", now=1)
     assert job is not None

@@ -31,7 +31,7 @@ from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.settings.config import Settings, load_settings
 
 from .context import JobContext
-from .suites import model_suites
+from .suites import model_suites, on_held_out, without_rows
 
 log = logging.getLogger(__name__)
 LOOK_S = 5.0
@@ -70,7 +70,9 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
 
         set_threads(settings.worker.threads)
     seed = own.retrain.seed
-    outcomes = [outcome for suite in suites for outcome in suite.run(predictor, cases=cases, seed=seed)]
+    hidden = on_held_out(suites)
+    ran = [outcome for suite in suites for outcome in suite.run(predictor, cases=cases, seed=seed)]
+    outcomes = [without_rows(outcome, hidden) for outcome in ran]
     with write(engine) as connection:
         known = suite_outcomes.revisions(connection, model, champion.version)  # the gate may have been faster
         outcomes = [each for each in outcomes if known.get((each.suite, each.name)) != each.revision]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from benchmarks.figure import Figure, show_table
-from outrider.dataops.improvement.rolling import LOOKS, VersionRows, compare_versions
+from outrider.dataops.improvement.rolling import LOOKS, VersionLosses, compare_versions
 
 ROWS, P = 2000, 0.01
 STEP = ROWS // LOOKS
@@ -155,11 +155,11 @@ def followed(
     return Course(served, changes)
 
 
-def pair(versions: Versions, stream: Stream, champion: int, other: int, now: int) -> VersionRows:
+def pair(versions: Versions, stream: Stream, champion: int, other: int, now: int) -> VersionLosses:
     """Latest rows that neither was trained on."""
     unseen = slice(max(versions.ends[champion], versions.ends[other], now - ROWS), now)
     old, new = (versions.errors[at, unseen].astype(np.float64) for at in (champion, other))
-    return VersionRows(str(other), old, new, stream.entity[unseen], stream.hour[unseen])
+    return VersionLosses(str(other), old, new, stream.entity[unseen], stream.hour[unseen])
 
 
 def promoted_always(versions: Versions) -> Course:
@@ -320,7 +320,7 @@ def errors(between_days: float) -> None:
             ).show()
 
 
-def equal(rng: np.random.Generator, rows: int, between_days: float) -> list[VersionRows]:
+def equal(rng: np.random.Generator, rows: int, between_days: float) -> list[VersionLosses]:
     """Versions that err alike in the long run, in a quarter of the rows, half of them the same for all.
 
     Each has a rate of its own each day, so that a day's mean difference scatters so many times as much as
@@ -334,14 +334,14 @@ def equal(rng: np.random.Generator, rows: int, between_days: float) -> list[Vers
     chance = np.where(shared, rng.random(rows), rng.random((OTHERS + 1, rows)))
     champion, *own = (chance < rate).astype(np.float64)
     nobody, hour = np.zeros(rows, dtype=np.int64), np.arange(rows) // 2
-    return [VersionRows(str(at), champion, one, nobody, hour) for at, one in enumerate(own)]
+    return [VersionLosses(str(at), champion, one, nobody, hour) for at, one in enumerate(own)]
 
 
-def wins(history: list[VersionRows], begin: int) -> bool:
+def wins(history: list[VersionLosses], begin: int) -> bool:
     """True where any version is promoted by the rows from ``begin`` on."""
     rows = slice(begin, begin + ROWS)
     pairs = [
-        VersionRows(one.version, one.champion[rows], one.own[rows], one.entity[rows], one.hour[rows])
+        VersionLosses(one.version, one.champion[rows], one.own[rows], one.entity[rows], one.hour[rows])
         for one in history
     ]
     return compare_versions(pairs, rows=ROWS, p=P).winner is not None

@@ -11,15 +11,15 @@ from scipy.stats import binomtest
 
 from outrider.behavioral_tests.statistics import holm
 from outrider.dataops.improvement.gate import Evidence, Policy, decide
-from outrider.dataops.improvement.rolling import LOOKS, VersionRows, compare_versions, least_rows
+from outrider.dataops.improvement.rolling import LOOKS, VersionLosses, compare_versions, least_rows
 
 Losses = NDArray[np.float64]
 
 
-def apart(version: str, champion: Losses, own: Losses) -> VersionRows:
+def apart(version: str, champion: Losses, own: Losses) -> VersionLosses:
     """Rows that are each of its own entity."""
     n = len(own)
-    return VersionRows(version, champion, own, np.arange(1, n + 1), np.zeros(n, dtype=np.int64))
+    return VersionLosses(version, champion, own, np.arange(1, n + 1), np.zeros(n, dtype=np.int64))
 
 
 def errors(seed: int, rows: int, rate: float) -> Losses:
@@ -48,7 +48,7 @@ def test_versions_of_the_greatest_gain_win_and_real_losses_count_by_hours() -> N
     assert found.winner == "far"
     assert found.of("near").is_better
     hour = np.zeros(300, dtype=np.int64)
-    one_hour = VersionRows("far", champion, far, np.zeros(300, dtype=np.int64), hour)
+    one_hour = VersionLosses("far", champion, far, np.zeros(300, dtype=np.int64), hour)
     assert compare_versions([one_hour], rows=300, p=0.01).of("far").hours == 1
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from outrider.dataops.flags.incidents import Figures
 from outrider.dataops.improvement.trigger_signals import (
-    Corrections,
+    DatasetCorrections,
     FiringAlert,
     FlagRateRule,
     OpenIncident,
@@ -161,16 +161,16 @@ def test_an_alert_fires_once() -> None:
 
 
 def test_corrected_rows_fire_once_until_as_many_more_are_corrected() -> None:
-    found = corrected_signal(Corrections("m-flagged@3", 12), 10, {})
+    found = corrected_signal(DatasetCorrections("m-flagged@3", 12), 10, {})
     assert (found.is_due, found.score) == (True, 12.0)
-    assert not corrected_signal(Corrections("m-flagged@3", 21), 10, found.acted).is_due
-    assert corrected_signal(Corrections("m-flagged@3", 22), 10, found.acted).is_due
-    learned = corrected_signal(Corrections("m-flagged@4", 10), 10, found.acted)
+    assert not corrected_signal(DatasetCorrections("m-flagged@3", 21), 10, found.acted).is_due
+    assert corrected_signal(DatasetCorrections("m-flagged@3", 22), 10, found.acted).is_due
+    learned = corrected_signal(DatasetCorrections("m-flagged@4", 10), 10, found.acted)
     assert learned.is_due, "another champion, which learned from a later version"
 
 
 def test_corrections_of_a_champion_of_unknown_origin_do_not_fire() -> None:
-    found = corrected_signal(Corrections("", 0), 1, {})
+    found = corrected_signal(DatasetCorrections("", 0), 1, {})
     assert (found.is_due, found.reason) == (False, "unknown")
 
 

@@ -33,6 +33,7 @@ slice_by = "device"
 
 [models.sign.judges.second]
 predictor = "second.py:judge"
+budget_per_day = 1_000_000  # tests of one loop send traffic for as long as a busy machine needs
 reads = ["inputs.value"]
 answer = {{ verdict = ["positive", "negative"] }}
 rate = 0.5

@@ -155,7 +155,7 @@ def collect(
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledRecord:
+class LabelledPlace:
     """Record of the journal with the value of its label."""
 
     id: str
@@ -169,7 +169,7 @@ class LabelledRecord:
 def read_labelled(
     connection: Connection,
     blocks: BlockSource,
-    records: Sequence[LabelledRecord],
+    records: Sequence[LabelledPlace],
     *,
     target: str,
     classes: Sequence[int | str] = (),

@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRows:
+class VersionLosses:
     """Losses of champion and another version on the same rows.
 
     Each of shape (n,).
@@ -40,7 +40,7 @@ class VersionRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VersionStanding:
     """Version beside the champion, on rows that neither was trained on."""
 
     version: str
@@ -74,7 +74,7 @@ class RollingEvidence:
     """Latest ones that are asked for."""
     p: float
     champion: str = ""
-    standings: Sequence[Standing] = ()
+    standings: Sequence[VersionStanding] = ()
     winner: str | None = None
     """Version of the greatest gain of those shown to be better; None for none."""
     left_out: Sequence[str] = ()
@@ -82,9 +82,9 @@ class RollingEvidence:
     judged: str = ""
     """Version that the verdict is on."""
 
-    def of(self, version: str) -> Standing:
-        """Standing of a version; one without rows where there is none."""
-        return next((one for one in self.standings if one.version == version), Standing(version, 0))
+    def of(self, version: str) -> VersionStanding:
+        """VersionStanding of a version; one without rows where there is none."""
+        return next((one for one in self.standings if one.version == version), VersionStanding(version, 0))
 
     @property
     def compared(self) -> int:
@@ -92,7 +92,7 @@ class RollingEvidence:
         return sum(one.is_compared for one in self.standings)
 
     def sentence(self, version: str) -> str:
-        """Standing of a version, in words."""
+        """VersionStanding of a version, in words."""
         found = self.of(version)
         where = f"latest labelled rows that neither was trained on: {found.rows} of {self.rows}"
         if not found.is_compared:
@@ -113,7 +113,7 @@ def least_rows(rows: int) -> int:
 
 
 def compare_versions(
-    others: Sequence[VersionRows],
+    others: Sequence[VersionLosses],
     *,
     rows: int,
     p: float,
@@ -135,7 +135,7 @@ def compare_versions(
     --------
     >>> n = np.arange(400)
     >>> old, new = (n % 5 == 0).astype(float), (n % 10 == 0).astype(float)
-    >>> found = compare_versions([VersionRows("2", old, new, n + 1, n), VersionRows("3", old, old, n, n)],
+    >>> found = compare_versions([VersionLosses("2", old, new, n + 1, n), VersionLosses("3", old, old, n, n)],
     ...                          rows=400, p=0.01)
     >>> found.winner, [(one.better, one.worse, one.is_better) for one in found.standings]
     ('2', [(40, 0, True), (0, 0, False)])
@@ -151,21 +151,21 @@ def compare_versions(
     return RollingEvidence(rows, p, champion, standings, winner, left_out)
 
 
-def _standing(found: VersionRows, rows: int) -> tuple[Standing, float]:
-    """Standing before it is adjusted, and its p."""
+def _standing(found: VersionLosses, rows: int) -> tuple[VersionStanding, float]:
+    """VersionStanding before it is adjusted, and its p."""
     from scipy.stats import binom
 
     known = np.flatnonzero(np.isfinite(found.champion) & ~np.isnan(found.own))[-rows:]
     own, champion = found.own[known], found.champion[known]
     if len(known) < least_rows(rows):
-        return Standing(found.version, len(known)), 1.0
+        return VersionStanding(found.version, len(known)), 1.0
     hours = EntityHours.of(found.entity[known], found.hour[known], np.minimum(own, 1e300) - champion).value
     better, worse = int((hours < 0).sum()), int((hours > 0).sum())
     means = float(champion.mean()), float(own.mean())
     p = float(binom.sf(better - 1, better + worse, 0.5))
-    return Standing(found.version, len(known), len(hours), better, worse, *means, is_compared=True), p
+    return VersionStanding(found.version, len(known), len(hours), better, worse, *means, is_compared=True), p
 
 
-def _decided(found: Standing, adjusted: float, p: float) -> Standing:
+def _decided(found: VersionStanding, adjusted: float, p: float) -> VersionStanding:
     shared = min(1.0, LOOKS * adjusted)
     return replace(found, p=shared, is_better=shared < p and found.gain > 0)

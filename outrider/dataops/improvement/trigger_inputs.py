@@ -13,7 +13,7 @@ from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, tabl
 
 from .jobs import ENDED, KIND, ROLLING
 from .suite_outcomes import list_regressions
-from .trigger_signals import Corrections, FlagRateRule, OpenIncident, Regression
+from .trigger_signals import DatasetCorrections, FlagRateRule, OpenIncident, Regression
 from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
 
 MOST_INCIDENTS = 1_000
@@ -117,22 +117,22 @@ def read_incidents(connection: Connection, model: str, level: str) -> list[OpenI
     return [OpenIncident(**row._mapping) for row in rows]
 
 
-def read_corrections(connection: Connection, scope: LabelScope) -> Corrections:
-    """Corrections since the dataset version that the champion learned from.
+def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrections:
+    """DatasetCorrections since the dataset version that the champion learned from.
 
     Those in later versions, and those that no version holds yet.
     """
     champion = models.champion(connection, scope.model)
     base = None if champion is None else _learned_from(connection, champion.id, scope.dataset)
     if base is None:
-        return Corrections("")
+        return DatasetCorrections("")
     later = _VERSION.c.dataset == scope.dataset, _VERSION.c.number > base
     rows = sum(
         _changed(manifest) for (manifest,) in connection.execute(select(_VERSION.c.manifest).where(*later))
     )
     fates = label_fates(scope).subquery()
     waiting = select(func.count()).where(fates.c.fate.in_(("corrected", "removed")))
-    return Corrections(f"{scope.dataset}@{base}", rows + int(connection.scalar(waiting) or 0))
+    return DatasetCorrections(f"{scope.dataset}@{base}", rows + int(connection.scalar(waiting) or 0))
 
 
 def _learned_from(connection: Connection, version: str, dataset: str) -> int | None:

@@ -62,8 +62,8 @@ class FiringAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Corrections:
-    """Corrections since the dataset version that the champion learned from."""
+class DatasetCorrections:
+    """DatasetCorrections since the dataset version that the champion learned from."""
 
     base: str
     """That version; empty where nobody knows it."""
@@ -150,7 +150,7 @@ def alerts_signal(alerts: Sequence[FiringAlert], state: State) -> Signal:
     return _counted(found, "no alert fires that triggers.alerts names", len(standing))
 
 
-def corrected_signal(found: Corrections, threshold: int, state: State) -> Signal:
+def corrected_signal(found: DatasetCorrections, threshold: int, state: State) -> Signal:
     """Signal of rows that were corrected since the champion learned them.
 
     What was acted on does not count again, until another champion learned from another version.

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from outrider.assertions.times import utc_text
-
 TriggerName: TypeAlias = Literal[
     "labelled_flags",
     "flag_rates",
@@ -180,4 +178,6 @@ def failed_in_row(outcomes: Sequence[str]) -> int:
 
 
 def _time(at_us: int) -> str:
+    from outrider.assertions.times import utc_text  # settings are read without numpy
+
     return utc_text(at_us)[:16] + "Z"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions.typed_text import read_typed
-from outrider.dataops.datasets.collect import LabelledRecord
+from outrider.dataops.datasets.collect import LabelledPlace
 from outrider.dataops.datasets.digests import row_digests
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.models import registry as models
@@ -35,7 +35,7 @@ class SeenRows:
     until_us: int = 0
     """Event time up to which nobody knows what it has learned from."""
 
-    def knows(self, records: Sequence[LabelledRecord]) -> NDArray[np.bool_]:
+    def knows(self, records: Sequence[LabelledPlace]) -> NDArray[np.bool_]:
         """Mask of records that the version has or may have learned from."""
         known = [one.id in self.records or one.ts_us <= self.until_us for one in records]
         return np.array(known, dtype=np.bool_)
@@ -96,7 +96,7 @@ def input_digests(rows: pa.Table) -> list[bytes]:
     return row_digests(rows, [name for name in rows.column_names if name.startswith("inputs.")])
 
 
-def labelled_records(connection: Connection, model: str) -> tuple[list[LabelledRecord], int]:
+def labelled_records(connection: Connection, model: str) -> tuple[list[LabelledPlace], int]:
     """Labelled records by block and row, and labels left out.
 
     Of labels that requests bought, those alone count that were drawn evenly: a policy asks where the champion
@@ -114,5 +114,5 @@ def labelled_records(connection: Connection, model: str) -> tuple[list[LabelledR
         if not drawn.get(row.id, True):
             left_out += 1
             continue
-        found.append(LabelledRecord(*row, read_typed(truth[row.seq][row.id])))
+        found.append(LabelledPlace(*row, read_typed(truth[row.seq][row.id])))
     return found, left_out

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from outrider.dataops.ledger.cursors import OTHER_SLOTS, cursor
+from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import FORMER, Model
 from outrider.dataops.state.improvement_tables import ModelVersion, Watch

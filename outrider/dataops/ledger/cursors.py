@@ -10,8 +10,6 @@ from outrider.dataops.state.tables import Cursor, table_of
 from .backfill import CHAMPION
 
 _CURSOR = table_of(Cursor)
-OTHER_SLOTS = ("champion", "backfill", "live.", "judge.")
-"""How slots begin that are no version's."""
 
 
 def cursor(connection: Connection, model: str, slot: str) -> int:

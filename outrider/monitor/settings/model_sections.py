@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from outrider.dataops.improvement.triggers import RunGuards
-from outrider.dataops.ledger.cursors import OTHER_SLOTS
+from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
 from outrider.dataops.model_kinds.source import Task
 from outrider.dataops.payloads.roots import parse_roots

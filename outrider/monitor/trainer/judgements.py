@@ -23,7 +23,7 @@ from .limit_evidence import asked_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class VersionJudgement:
     """Evidence on one version, its verdict and reasons."""
 
     version: str
@@ -84,7 +84,7 @@ def keep(
     context: JobContext,
     job: JobRow,
     policy: FrozenPolicy,
-    one: Judgement,
+    one: VersionJudgement,
     *,
     winner: str | None,
     is_own: bool,
@@ -151,7 +151,7 @@ def _tell(
     connection: Connection,
     context: JobContext,
     job: JobRow,
-    one: Judgement,
+    one: VersionJudgement,
     reasons: Sequence[str],
     now: int,
 ) -> None:

@@ -56,7 +56,7 @@ from outrider.user_code import load_callable
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
-from .judgements import Judgement, keep, told
+from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
@@ -243,12 +243,14 @@ class Retraining:
         winner = None if self.rolling is None else self.rolling.winner
         return list(dict.fromkeys(one for one in (winner, self.candidate) if one is not None))
 
-    def _judged(self, version: str) -> Judgement:
+    def _judged(self, version: str) -> VersionJudgement:
         evidence, outcomes = self._gather(version)
         verdict = gate.decide(asked_policy(self.policy), evidence)
         with self.context.engine.connect() as connection:
             promotes, reasons = told(connection, self.job, self.policy, version, evidence, verdict)
-        return Judgement(version, evidence, outcomes, tuple(self.judged_by), verdict, promotes, reasons)
+        return VersionJudgement(
+            version, evidence, outcomes, tuple(self.judged_by), verdict, promotes, reasons
+        )
 
     def _gather(self, candidate: str) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
@@ -385,7 +387,7 @@ class Retraining:
             policy.loss, settings.target, settings.classes, policy.scores, base, policy.scorer_deadline_s
         )
 
-    def _conclude(self, found: Sequence[Judgement]) -> bool:
+    def _conclude(self, found: Sequence[VersionJudgement]) -> bool:
         """Write the verdicts; False where the champion or the judging rows are others by now.
 
         The first version that passed and waits for nobody is promoted.

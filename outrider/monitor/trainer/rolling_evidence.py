@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.collect import LabelledRecord, read_labelled
-from outrider.dataops.improvement.rolling import RollingEvidence, VersionRows, compare_versions
+from outrider.dataops.datasets.collect import LabelledPlace, read_labelled
+from outrider.dataops.improvement.rolling import RollingEvidence, VersionLosses, compare_versions
 from outrider.dataops.improvement.unseen_rows import (
     SeenRows,
     input_digests,
@@ -83,7 +83,7 @@ def rolling_evidence(
             classes=own.classes,
             payloads=open_payloads(context.settings, model),
         )
-    rows: list[VersionRows] = []
+    rows: list[VersionLosses] = []
     if batch is not None:
         answers = load(champion)(batch)
         places = _Rows(batch, records)
@@ -108,7 +108,7 @@ def rolling_evidence(
 class _Rows:
     """Rows of a batch, with the records that they are of."""
 
-    def __init__(self, batch: Batch, records: Sequence[LabelledRecord]) -> None:
+    def __init__(self, batch: Batch, records: Sequence[LabelledPlace]) -> None:
         self._at = {key: row for row, key in enumerate(map(str, batch.keys))}
         self._records = records
         self._digests = input_digests(pa.Table.from_batches([batch.to_arrow()]))
@@ -119,14 +119,14 @@ class _Rows:
 
     def of(
         self, version: str, losses: RowLosses, latest: NDArray[np.intp], seen: tuple[SeenRows, SeenRows]
-    ) -> VersionRows:
+    ) -> VersionLosses:
         """Losses on the latest records, without those whose inputs either has learned from."""
         known = seen[0].knows_inputs(self._digests) | seen[1].knows_inputs(self._digests)
         of = [(at, self._at[self._records[at].id]) for at in latest if self._records[at].id in self._at]
         of = [(at, row) for at, row in of if not known[row]]
         places, rows = (np.array([pair[side] for pair in of], dtype=np.int64) for side in (0, 1))
         champion, own = losses.champion[rows], losses.candidate[rows]
-        return VersionRows(version, champion, own, self._entity[places], self._hour[places])
+        return VersionLosses(version, champion, own, self._entity[places], self._hour[places])
 
 
 def _contenders(

@@ -312,7 +312,7 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
         (retrains.SliceFigures, gate.SliceEvidence),
         (retrains.GatePolicy, gate.Policy),
         (retrains.RollingFigures, rolling.RollingEvidence),
-        (retrains.RollingStanding, rolling.Standing),
+        (retrains.RollingStanding, rolling.VersionStanding),
         (retrains.NamedSliceFigures, gate.NamedSlice),
         (retrains.FlagLimitFigures, gate_limits.FlagLimit),
         (retrains.LimitsAsked, gate_limits.PolicyLimits),

@@ -61,7 +61,10 @@ def write_project(plan: Plan, *, port: int, service_port: int) -> None:
         "seed = 0 ": f"seed = {plan.seed} ",
     }
     if plan.is_control:
-        changes |= {'rows = "flagged" ': 'rows = "labelled"'}
+        changes |= {
+            'rows = "flagged" ': 'rows = "labelled"',
+            "auto_rollback = true ": "auto_rollback = false ",
+        }
     for old, new in changes.items():
         if old not in text:
             raise ValueError(f"{config} has no {old!r}")

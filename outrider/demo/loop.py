@@ -29,6 +29,7 @@ PORT = 8470
 PERSON = "ann"
 """Key of the person who overrides the gate."""
 HURRY = "the release is due"
+CONTROL = "what random labels are worth is measured"
 SECOND_LOOK = "second look"
 """Source of the labels that correct others."""
 STAGE_TIMEOUT_S = 240.0
@@ -187,11 +188,16 @@ class Loop:
             self._until(lambda: self.state.labels >= wanted, "bought labels")
 
     def improve(self) -> str:
-        """Wait until the service retrains, judges and promotes; return the version."""
+        """Wait until the service retrains, judges and promotes; return the version.
+
+        What random labels are worth is measured whatever the gate says of it.
+        """
         with self._stage("retrain and gate"):
             job = self._automatic_job()
         promoted = str(job["result"].get("candidate", ""))
-        if job["status"] != "done":
+        if self.plan.is_control and job["status"] in ("refused", "undecided"):
+            self._force(promoted, CONTROL)
+        elif job["status"] != "done":
             reasons = job["result"].get("reasons") or [job["result"].get("error", "")]
             raise NotClosed(f"the automatic candidate was not promoted ({job['status']}): {reasons[0]}")
         with self._stage("promotion reaches production"):
@@ -319,17 +325,7 @@ class Loop:
 
     def _promote_badly(self, version: str, good: str) -> None:
         """As a user might: the refused candidate, past the gate. The watch returns to ``good`` by itself."""
-        made = self.api.post("/v1/keys", {"name": PERSON, "scopes": ["read", "promote"]})
-        done: list[subprocess.CompletedProcess[str]] = []
-        arguments = ("promote", MODEL, version, "--force", "--reason", HURRY)
-        thread = threading.Thread(
-            target=lambda: done.append(self._command(*arguments, key=made["key"])), daemon=True
-        )
-        thread.start()
-        self._until(lambda: not thread.is_alive(), "forced promotion")
-        if not done or done[0].returncode:
-            said = done[0].stderr.strip() if done else "nothing"
-            raise ServerError(f"outrider promote --force failed; it said: {said}")
+        self._force(version, HURRY)
         self._until(lambda: self._serves(version), f"version {version} in production")
         self.driver.say("watched")
         self._until(self._is_watched, "evidence of the watch", every_s=LOOK_S)
@@ -338,6 +334,20 @@ class Loop:
         self._wait_judged()
         if self._newest_watch()["ended"]:
             self._until(lambda: self._serves(good), f"version {good} in production")
+
+    def _force(self, version: str, reason: str) -> None:
+        """Promote a version past the gate, with a key of a person's."""
+        made = self.api.post("/v1/keys", {"name": PERSON, "scopes": ["read", "promote"]})
+        done: list[subprocess.CompletedProcess[str]] = []
+        arguments = ("promote", MODEL, version, "--force", "--reason", reason)
+        thread = threading.Thread(
+            target=lambda: done.append(self._command(*arguments, key=made["key"])), daemon=True
+        )
+        thread.start()
+        self._until(lambda: not thread.is_alive(), "forced promotion")
+        if not done or done[0].returncode:
+            said = done[0].stderr.strip() if done else "nothing"
+            raise ServerError(f"outrider promote --force failed; it said: {said}")
 
     def _is_watched(self) -> bool:
         """True once the watch has ended, or has seen all that it was to see."""

@@ -72,6 +72,7 @@ def test_the_project_is_a_valid_configuration_with_ports_and_seed(tmp_path: Path
     assert (settings.server.port, settings.worker.seed, model.retrain.seed) == (1234, 7, 7)
     assert settings.webhooks[0].url == "http://127.0.0.1:4321/hooks"
     assert model.retrain.rows == ("labelled" if is_control else "flagged")
+    assert model.watch.auto_rollback is not is_control
     assert (tmp_path / "webhook.secret").stat().st_mode & 0o077 == 0
 
 

@@ -331,6 +331,7 @@ def test_the_history_says_who_was_champion_when(client: Client) -> None:
     assert told == [("1", "rolled_back", "asked for"), ("2", "overridden", "seen in production")]
     assert found["changes"][1]["until"] == found["changes"][0]["at"]
     rest = client.get(f"/v1/models/m/history?before={found['next']}").json()
+    assert client.get(f"/v1/models/m/history?before={2**63}").status_code == 422
     assert [row["action"] for row in rest["changes"]] == ["registered"]
     assert rest["next"] is None
     assert client.get("/v1/models/none/history").status_code == 404

@@ -166,7 +166,7 @@ def _add_history(router: APIRouter, engine: Engine) -> None:
     def get_history(
         model: str,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-        before: Annotated[int | None, Query(ge=0)] = None,
+        before: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     ) -> Declared[ChampionHistory]:
         """Changes of the champion with actor and reason, newest first."""
         with engine.connect() as connection:

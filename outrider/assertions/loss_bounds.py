@@ -161,9 +161,7 @@ def relative_excess(
     if top > _LARGEST:  # sums and squares of such would have no number
         old, new = old / top, new / top
     total = float(old.sum())
-    if (
-        total <= float(new.sum()) / _FARTHEST
-    ):  # nothing to lose more than: any loss that is shown is beyond every share
+    if total <= float(new.sum()) / _FARTHEST:  # any loss that is shown is beyond every share
         value = 0.0 if float(new.sum()) <= 0.0 else math.inf
         low = math.inf if _mean_bound(-new, units, error) < 0.0 else -1.0
         return Excess(value, low, math.inf, rows, count, error)

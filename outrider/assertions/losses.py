@@ -113,9 +113,9 @@ def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, cla
     sums = shares.sum(axis=1)
     odd = np.flatnonzero((shares < 0.0).any(axis=1) | (np.abs(sums - 1.0) > _ROUNDED))
     if len(odd):  # scores of any size would make their own loss
+        # Without the scores: a model may answer with what it was asked, and the row may be held out.
         raise ValueError(
-            f"probabilities >= 0 that sum to 1 expected, got {shares[odd[0]].tolist()[:4]} for row {odd[0]}, "
-            f"of sum {sums[odd[0]]:.3g}"
+            f"probabilities >= 0 that sum to 1 expected, got others for {len(odd)} of {len(sums)} rows"
         )
     chosen = shares[np.arange(len(places)), places] / sums
     found = np.where(is_given, -np.log(np.clip(chosen, _LEAST, 1.0)), np.inf)

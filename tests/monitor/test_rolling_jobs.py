@@ -236,6 +236,15 @@ def test_other_checks_of_the_policy_hold_for_an_earlier_version_too(context: Job
     assert told == events(own).count("gate.refused") == 1  # the same is told once
 
 
+def test_without_held_out_rows_the_latest_labelled_ones_promote(context: JobContext) -> None:
+    own = ruled(context, "[models.sign.gate.rolling]\nrows = 200\n")
+    earlier(own)
+    labelled(own)
+    looked(own)
+    job = run(own)
+    assert (job.result["passed"], job.result["promoted"], champion(own)) == (True, True, "2")
+
+
 @pytest.mark.parametrize("why", ["auto_promote is off", "a watch rolled it back before"])
 def test_who_may_not_be_promoted_alone_waits_for_a_person(context: JobContext, why: str) -> None:
     imported(context)

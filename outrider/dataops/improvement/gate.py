@@ -303,8 +303,11 @@ def _step(pair: PairedEvidence, found: Excess, *, passed: bool) -> float:
 def could_refuse(policy: Policy, evidence: Evidence) -> bool:
     """True where labelled rows could have spoken against the candidate.
 
-    No loss between 0 and 1 rises by more than 1.
+    No loss between 0 and 1 rises by more than 1; a version that is not shown to be better than the champion
+    on the latest rows never passes.
     """
+    if evidence.rolling is not None:
+        return True
     margins = [(evidence.held_out, policy.max_drop), (evidence.fresh, -policy.min_gain)]
     margins += [(one.pair, one.max_drop) for one in evidence.named]
     return any(pair is not None and (pair.is_relative or most < 1.0) for pair, most in margins)

@@ -83,7 +83,7 @@ class RollingEvidence:
     """Version that the verdict is on."""
 
     def of(self, version: str) -> VersionStanding:
-        """VersionStanding of a version; one without rows where there is none."""
+        """Standing of a version; one without rows where there is none."""
         return next((one for one in self.standings if one.version == version), VersionStanding(version, 0))
 
     @property
@@ -92,7 +92,7 @@ class RollingEvidence:
         return sum(one.is_compared for one in self.standings)
 
     def sentence(self, version: str) -> str:
-        """VersionStanding of a version, in words."""
+        """Standing of a version, in words."""
         found = self.of(version)
         where = f"latest labelled rows that neither was trained on: {found.rows} of {self.rows}"
         if not found.is_compared:

@@ -118,7 +118,7 @@ def read_incidents(connection: Connection, model: str, level: str) -> list[OpenI
 
 
 def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrections:
-    """DatasetCorrections since the dataset version that the champion learned from.
+    """Corrections since the dataset version that the champion learned from.
 
     Those in later versions, and those that no version holds yet.
     """

@@ -63,7 +63,7 @@ class FiringAlert:
 
 @dataclass(frozen=True, slots=True)
 class DatasetCorrections:
-    """DatasetCorrections since the dataset version that the champion learned from."""
+    """Corrections since the dataset version that the champion learned from."""
 
     base: str
     """That version; empty where nobody knows it."""

@@ -17,7 +17,7 @@ from outrider.errors import ConfigError
 
 from .check_sample import Rehearsal, rehearsed
 from .expectation_checks import expectation_problems
-from .gate_checks import gate_problems
+from .gate_checks import gate_problems, gate_warnings
 from .model_checks import (
     base_problem,
     callable_problems,
@@ -28,7 +28,7 @@ from .model_checks import (
     source_problems,
 )
 from .output import Config, Json, as_json, table
-from .trigger_checks import trigger_problems
+from .trigger_checks import trigger_problems, trigger_warnings
 
 if TYPE_CHECKING:
     from outrider.monitor.settings.config import Settings
@@ -73,6 +73,7 @@ def check_config(
         raise ConfigError(f"{path}: models: at least one [models.NAME] section expected, got none")
     offered = manifest(path, deadline_s)
     problems = [problem for name in settings.models for problem in offered[name].pop("errors")]
+    warnings: list[str] = []
     for name, model in settings.models.items():
         problems += (f"{path}: models.{name}.{problem}" for problem in _missing(settings, name, model))
         problems += (f"{path}: models.{name}.{problem}" for problem in _unmet(offered[name], model))
@@ -89,9 +90,12 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in found)
         odd_triggers = trigger_problems(model, offered[name])
         problems += (f"{path}: models.{name}.{problem}" for problem in odd_triggers)
+        idle = (*gate_warnings(model), *trigger_warnings(model))
+        warnings += (f"models.{name}.{warning}" for warning in idle)
     problems += (f"{path}: {problem}" for problem in (*wrong_shares(settings), *secret_problems(settings)))
     tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()
     problems += tried.problems
+    tried.warnings.extend(warnings)
     if json:
         as_json({"config": str(path), "models": offered, "problems": problems, **tried.notes()})
     elif not problems:

@@ -63,7 +63,7 @@ def _unknown(
 def _never_there(model: "ModelSettings") -> Iterator[str]:
     """Evidence that can never be there, so that nothing is promoted."""
     policy = model.gate
-    has_fresh = not model.retrain.enabled or model.retrain.held_out_share > 0
+    has_fresh = policy.rolling is None and (not model.retrain.enabled or model.retrain.held_out_share > 0)
     can = {
         "labels": bool(policy.judging) or has_fresh or policy.rolling is not None,
         "suites": bool(model.behavior),
@@ -81,10 +81,14 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
         yield "gate.latency.max_ratio: no labelled row to time on, so nothing is promoted; set held_out"
     if policy.rolling is not None and model.kind == "endpoint":
         yield "gate.rolling: versions of an endpoint are not asked again, so none wins; remove it"
-    if policy.rolling is not None and policy.shadow_rows:
+    if any(policy.memory.model_dump().values()) and model.kind in ("function", "endpoint"):
+        yield f"gate.memory: nobody knows the bytes of a {model.kind}, so nothing is promoted; remove it"
+
+
+def gate_warnings(model: "ModelSettings") -> Iterator[str]:
+    """Parts of a policy without effect."""
+    if model.gate.rolling is not None and model.gate.shadow_rows:
         yield (
             "gate.rolling: a version that does not answer beside the champion never has shadow_rows, so no "
             "earlier one is promoted; remove either"
         )
-    if any(policy.memory.model_dump().values()) and model.kind in ("function", "endpoint"):
-        yield f"gate.memory: nobody knows the bytes of a {model.kind}, so nothing is promoted; remove it"

@@ -1,4 +1,4 @@
-"""Checks of triggers: unknown names, and triggers without effect."""
+"""Checks of triggers: unknown names, and idle triggers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,18 @@ def trigger_problems(model: "ModelSettings", offered: Mapping[str, Any]) -> Iter
         Assertions, live tests and suites, as the host offers them.
     """
     rules, where = model.retrain.triggers, "retrain.triggers"
-    if rules.active and not model.retrain.enabled:
-        yield f"{where}: nothing fires, since retrain.enabled is false; set it"
     known = _names(offered["assertions"]) | _names(offered["live"])
     for rate in rules.flag_rates:
         if rate.assertion not in known:
             yield f"{where}.flag_rates: no assertion {rate.assertion!r}{nearest(rate.assertion, known)}"
     if rules.behavior and not model.behavior and not offered["suites"]:
         yield f"{where}.behavior: the model has no behavioral test; name their files in behavior"
+
+
+def trigger_warnings(model: "ModelSettings") -> Iterator[str]:
+    """Triggers without effect, since retraining is disabled."""
+    if model.retrain.triggers.active and not model.retrain.enabled:
+        yield "retrain.triggers: nothing fires, since retrain.enabled is false; set it"
 
 
 def _names(entries: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -15,7 +15,7 @@ from outrider.dataops.improvement.firing import note_manual, preview, settle
 from outrider.dataops.improvement.trigger_inputs import read_history
 from outrider.dataops.improvement.trigger_log import MOST_KEPT, EvaluationRow
 from outrider.dataops.improvement.trigger_signals import OpenIncident, incidents_signal
-from outrider.dataops.improvement.triggers import DAY_US, Evaluation, RunGuards, Signal
+from outrider.dataops.improvement.triggers import DAY_US, Evaluation, RunGuards, Signal, TriggerName
 from outrider.dataops.models.champion_history import note_change
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write
@@ -26,6 +26,7 @@ MINUTE = 60_000_000
 GUARDS = RunGuards(cooldown_s=60, daily_budget=4, failures=3)
 SUGGEST = RunGuards(cooldown_s=60, daily_budget=4, failures=3, is_automatic=False)
 HOOK = (WebhookTarget("http://receiver.example", EVENTS),)
+CAUSES: dict[str, TriggerName] = {"incident": "incidents", "schedule": "schedule", "alert": "alerts"}
 NONE = Signal("schedule", False, "0.0 hours")
 
 
@@ -318,9 +319,8 @@ def test_never_two_open_runs_nor_more_than_the_budget(
     for number, (what, status, seconds) in enumerate(steps):
         now += seconds * 1_000_000
         with write(engine) as connection:
-            if what in ("incident", "schedule", "alert"):
-                name = {"incident": "incidents", "schedule": "schedule", "alert": "alerts"}[what]
-                signal = Signal(name, True, "due", acted={"at": number})  # type: ignore[arg-type]
+            if what in CAUSES:
+                signal = Signal(CAUSES[what], True, "due", acted={"at": number})
                 settle(connection, "m", signal, guards, now_us=now)
             elif what == "end":
                 connection.execute(

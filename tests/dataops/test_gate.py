@@ -265,7 +265,8 @@ def test_a_candidate_that_is_surely_worse_over_the_traffic_is_refused_whatever_t
     ],
 )
 def test_margins_that_allow_any_loss_could_not_have_refused(policy: Policy, part: str, could: bool) -> None:
-    evidence = Evidence(**{part: pair(1, 0, rows=1)})  # type: ignore[arg-type]  # one of two parts
+    found = pair(1, 0, rows=1)
+    evidence = Evidence(held_out=found) if part == "held_out" else Evidence(fresh=found)
     assert could_refuse(policy, evidence) is could
     assert (decide(policy, evidence).outcome == "passed") is not could
 

@@ -37,7 +37,7 @@ alerts = ["ChurnDrift"]
 [models.other]
 predictor = "model.py:predict"
 """
-POSTED = {
+POSTED: dict[str, Any] = {
     "receiver": "outrider", "status": "firing", "version": "4", "groupKey": '{}:{alertname="ChurnDrift"}',
     "truncatedAlerts": 0, "groupLabels": {"alertname": "ChurnDrift"}, "commonLabels": {},
     "commonAnnotations": {}, "externalURL": "http://alertmanager:9093",
@@ -111,7 +111,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
 def posted(**changes: Any) -> dict[str, Any]:
     """The notification with changes of its alert."""
     body = copy.deepcopy(POSTED)
-    alert: dict[str, Any] = body["alerts"][0]  # type: ignore[index]
+    alert: dict[str, Any] = body["alerts"][0]
     alert["labels"] |= changes.pop("labels", {})
     alert |= changes
     return body

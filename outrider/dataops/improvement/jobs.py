@@ -129,10 +129,10 @@ def is_waiting(connection: Connection) -> bool:
     return connection.scalar(query) is not None
 
 
-def is_busy(connection: Connection, model: str, kind: Kind = "retrain") -> bool:
-    """True where a job of the model is queued or runs."""
+def is_busy(connection: Connection, model: str) -> bool:
+    """True where a retraining of the model is queued or runs."""
     waiting = _JOB.c.status.in_(("queued", "running"))
-    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == kind).limit(1)
+    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == KIND).limit(1)
     return connection.scalar(query) is not None
 
 

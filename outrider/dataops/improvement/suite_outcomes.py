@@ -12,8 +12,6 @@ from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import SuiteOutcome, table_of
 
-from .trigger_signals import Regression
-
 Source = Literal["gate", "registered", "cli", "pytest"]
 _OUTCOME, _VERSION = table_of(SuiteOutcome), table_of(ModelVersion)
 _KEY = ("model", "version", "suite", "test")
@@ -85,18 +83,6 @@ def revisions(connection: Connection, model: str, version: str) -> dict[tuple[st
         _OUTCOME.c.model == model, _OUTCOME.c.version == version
     )
     return {(row.suite, row.test): row.revision for row in connection.execute(query)}
-
-
-def list_regressions(connection: Connection, model: str, version: str) -> list[Regression]:
-    """Tests that a version fails and passed before."""
-    query = select(_OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.passed_us, _OUTCOME.c.rate).where(
-        _OUTCOME.c.model == model,
-        _OUTCOME.c.version == version,
-        _OUTCOME.c.status == "failed",
-        _OUTCOME.c.passed_us.is_not(None),
-    )
-    rows = connection.execute(query.order_by(_OUTCOME.c.suite, _OUTCOME.c.test))
-    return [Regression(version, row.suite, row.test, row.passed_us, row.rate) for row in rows]
 
 
 def tested_versions(connection: Connection, model: str) -> dict[str, int]:

@@ -9,10 +9,9 @@ from outrider.dataops.datasets.label_fates import LabelScope, label_fates
 from outrider.dataops.flags.incidents import CHAMPION, Figures
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
-from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
+from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
 
-from .jobs import ENDED, KIND, ROLLING
-from .suite_outcomes import list_regressions
+from .jobs import ENDED, KIND, ROLLING, is_busy
 from .trigger_signals import DatasetCorrections, FlagRateRule, OpenIncident, Regression
 from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
 
@@ -22,7 +21,7 @@ MOST_RUNS = 100
 LEVELS = ("info", "warning", "critical")
 _JOB, _CHANGE = table_of(Job), table_of(ChampionChange)
 _FLAGS, _RECORDS, _INCIDENT = table_of(FlagCount), table_of(RecordCount), table_of(Incident)
-_EDGE, _VERSION = table_of(LineageEdge), table_of(DatasetVersion)
+_EDGE, _VERSION, _OUTCOME = table_of(LineageEdge), table_of(DatasetVersion), table_of(SuiteOutcome)
 _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].as_string()
 
 
@@ -31,8 +30,6 @@ def read_history(connection: Connection, model: str, *, now_us: int) -> RunHisto
 
     Automatic are those that a trigger started. A comparison of all versions trains nothing, and is none.
     """
-    open_ = _JOB.c.model == model, _JOB.c.kind == KIND, _JOB.c.status.in_(("queued", "running"))
-    busy = select(_JOB.c.id).where(*open_).limit(1)
     own = _JOB.c.model == model, _JOB.c.kind == KIND, _TRIGGER.is_distinct_from(ROLLING)
     columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
     newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
@@ -47,7 +44,7 @@ def read_history(connection: Connection, model: str, *, now_us: int) -> RunHisto
         changed = select(func.max(_CHANGE.c.at_us)).where(_CHANGE.c.model == model)
         changed_us = connection.scalar(changed) or 0
     return RunHistory(
-        is_open=connection.scalar(busy) is not None,
+        is_open=is_busy(connection, model),
         last_us=max(made, default=None),
         today=sum(at > now_us - DAY_US for at in made),
         failed=failed_in_row(_outcomes(runs, since_us=changed_us)),
@@ -100,7 +97,16 @@ def read_flag_rates(
 def read_regressions(connection: Connection, model: str) -> list[Regression]:
     """Behavioral tests that the champion fails and passed before."""
     champion = models.champion(connection, model)
-    return [] if champion is None else list_regressions(connection, model, champion.version)
+    if champion is None:
+        return []
+    query = select(_OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.passed_us, _OUTCOME.c.rate).where(
+        _OUTCOME.c.model == model,
+        _OUTCOME.c.version == champion.version,
+        _OUTCOME.c.status == "failed",
+        _OUTCOME.c.passed_us.is_not(None),
+    )
+    rows = connection.execute(query.order_by(_OUTCOME.c.suite, _OUTCOME.c.test))
+    return [Regression(champion.version, row.suite, row.test, row.passed_us, row.rate) for row in rows]
 
 
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:

@@ -4,9 +4,8 @@ Pure. What has been acted on is remembered until its cause ends: so an incident,
 fires once, and a share of flags not again before it fell below where the trigger is armed again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
@@ -193,7 +192,9 @@ def schedule_signal(every_hours: float, state: State, *, now_us: int) -> Signal:
     )
 
 
-def _of_causes(trigger: TriggerName, standing: Mapping[str, object], state: State, tell: Any) -> Signal:
+def _of_causes(
+    trigger: TriggerName, standing: Mapping[str, object], state: State, tell: Callable[[str], str]
+) -> Signal:
     """Signal of causes that are each acted on once, while they stand."""
     acted = set(state.get("acted", ()))
     new = [cause for cause in standing if cause not in acted]

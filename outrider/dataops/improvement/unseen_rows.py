@@ -46,29 +46,31 @@ class SeenRows:
 
 
 def seen_rows(
-    connection: Connection, model: str, version: str, read: Callable[[str, str | None], Learned]
-) -> SeenRows:
-    """Rows that a version has learned from, by its lineage.
+    connection: Connection, model: str, versions: Sequence[str], read: Callable[[str, str | None], Learned]
+) -> dict[str, SeenRows]:
+    """Rows that versions have learned from, by their lineage.
 
-    Held-out rows of a dataset that it was fine-tuned on are none of them. Where a dataset is gone, all that
-    came before the version may be.
+    Held-out rows of a dataset that a version was fine-tuned on are none of them. Where a dataset is gone, all
+    that came before the version may be.
 
     Parameters
     ----------
     read
         As of :func:`reader_of`.
     """
-    learned = learned_from(connection, model, version)
-    records, inputs, until_us = set[str](), set[bytes](), learned.untold_us
-    for name, part in learned.datasets:
-        try:
-            ids, digests = read(name, part)
-        except (Erased, NotFound):
-            until_us = max(until_us, models.get(connection, model, version).created_us)
-            continue
-        records |= ids
-        inputs |= digests
-    return SeenRows(frozenset(records), frozenset(inputs), until_us)
+    found = {}
+    for version, learned in learned_from(connection, model, versions).items():
+        records, inputs, until_us = set[str](), set[bytes](), learned.untold_us
+        for name, part in learned.datasets:
+            try:
+                ids, digests = read(name, part)
+            except (Erased, NotFound):
+                until_us = max(until_us, models.get(connection, model, version).created_us)
+                continue
+            records |= ids
+            inputs |= digests
+        found[version] = SeenRows(frozenset(records), frozenset(inputs), until_us)
+    return found
 
 
 def reader_of(table: Callable[[str, str | None], pa.Table]) -> Callable[[str, str | None], Learned]:

@@ -19,7 +19,6 @@ from outrider.dataops.state.tables import Answer, Cursor, Record, WindowCheckpoi
 
 _WATCH, _VERSION = table_of(Watch), table_of(ModelVersion)
 BY_WATCH = "watch"
-OUTCOMES = ("kept", "proposed", "rolled_back", "superseded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,8 +145,8 @@ class LearnedFrom:
     """When the newest of these versions was registered whose rows nobody named; 0 without such a one."""
 
 
-def learned_from(connection: Connection, model: str, version: str) -> LearnedFrom:
-    """Training rows of a version, by its lineage.
+def learned_from(connection: Connection, model: str, versions: Sequence[str]) -> dict[str, LearnedFrom]:
+    """Training rows of versions, by their lineage.
 
     A version that no dataset is named for may have learned from whatever was there when it was registered.
     """
@@ -155,7 +155,15 @@ def learned_from(connection: Connection, model: str, version: str) -> LearnedFro
     parents: dict[str, list[tuple[str, str, str]]] = {}
     for child, kind, parent, role in connection.execute(edges):
         parents.setdefault(child, []).append((kind, parent, role))
-    waiting, seen = [node_id(model, version)], set[str]()
+    made = select(_MODEL.c.model, _MODEL.c.version, _MODEL.c.created_us)
+    registered = {node_id(row.model, row.version): row.created_us for row in connection.execute(made)}
+    return {version: _learned(node_id(model, version), parents, registered) for version in versions}
+
+
+def _learned(
+    version: str, parents: Mapping[str, Sequence[tuple[str, str, str]]], registered: Mapping[str, int]
+) -> LearnedFrom:
+    waiting, seen = [version], set[str]()
     datasets, untold = set[tuple[str, str | None]](), 0
     while waiting:
         name = waiting.pop()
@@ -167,9 +175,7 @@ def learned_from(connection: Connection, model: str, version: str) -> LearnedFro
         datasets |= {(parent, "train" if role == "fresh" else None) for parent, role in sets}
         waiting += [parent for kind, parent, _ in own if kind == "model"]
         if not sets:
-            of_model, _, number = name.rpartition("@")
-            is_it = _MODEL.c.model == of_model, _MODEL.c.version == number
-            untold = max(untold, connection.scalar(select(_MODEL.c.created_us).where(*is_it)) or 0)
+            untold = max(untold, registered.get(name, 0))
     return LearnedFrom(frozenset(datasets), untold)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from outrider.dataops.improvement.triggers import TRIGGER_OUTCOMES, TRIGGERS
+
 Kind = Literal["counter", "gauge", "histogram"]
 
 OTHER = "__other__"
@@ -473,13 +475,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "counter", "outrider_trigger_evaluations_total", "evaluations",
         "Evaluations of the triggers of retraining, by outcome.", labels=("model", "trigger", "outcome"),
-        enums={
-            "trigger": (
-                "labelled_flags", "flag_rates", "behavior", "incidents", "corrected", "schedule", "alerts",
-                "manual",
-            ),
-            "outcome": ("fired", "suggested", "held", "quiet"),
-        },
+        enums={"trigger": TRIGGERS, "outcome": TRIGGER_OUTCOMES},
     ),
     _spec(
         _LOOP, "gauge", "outrider_version_mismatch_ratio", "ratio",

@@ -92,8 +92,6 @@ class LoopMetrics:
         for model, outcome, count in watches.count_ended(connection):
             self._advance("outrider_watches_total", count, model=model, outcome=outcome)
         for model in self._metrics.models:
-            for outcome in watches.OUTCOMES:
-                self._metrics.counter("outrider_watches_total").labels(model=model, outcome=outcome)
             stated = stated_versions(connection, model, now_us=now_us())
             share = 0.0 if stated is None else stated.share
             self._metrics.gauge("outrider_version_mismatch_ratio").labels(model=model).set(share)

@@ -65,8 +65,7 @@ def rolling_evidence(
         version = datasets.get(connection, dataset, int(number))
         return datasets.read_table(connection, context.objects, version, part=part)
 
-    read = reader_of(table)
-    seen = {name: seen_rows(connection, model, name, read) for name in (champion, *others)}
+    seen = seen_rows(connection, model, (champion, *others), reader_of(table))
     latest = {
         name: np.flatnonzero(~(seen[champion].knows(records) | seen[name].knows(records)))[-settings.rows :]
         for name in others

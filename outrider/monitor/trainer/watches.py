@@ -58,6 +58,10 @@ class Watches:
         """Follow and end watches."""
         with self._context.engine.connect() as connection:
             running = watches.running(connection)
+        keys = {(watch.model, watch.began_us) for watch in running}
+        for kept in (self._seen, self._rests):
+            for ended in kept.keys() - keys:
+                del kept[ended]
         for watch in running:
             if watch.model not in self._context.settings.models:
                 continue
@@ -159,8 +163,6 @@ class Watches:
                 if found.began_us == watch.began_us:
                     outcome = "kept" if found.proposed_us is None else "proposed"
                     watches.end(connection, found, outcome, found.findings, now_us=self._now())
-        for kept in (self._seen, self._rests):
-            kept.pop((watch.model, watch.began_us), None)
 
 
 def gather(

@@ -9,16 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
-from outrider.dataops.improvement import alerts, jobs, trigger_log
-from outrider.dataops.improvement.alerts import AlertKey
-from outrider.dataops.improvement.firing import note_manual, preview, settle
-from outrider.dataops.improvement.trigger_inputs import read_history
-from outrider.dataops.improvement.trigger_log import MOST_KEPT, EvaluationRow
-from outrider.dataops.improvement.trigger_signals import OpenIncident, incidents_signal
-from outrider.dataops.improvement.triggers import DAY_US, Evaluation, RunGuards, Signal, TriggerName
+from outrider.dataops.improvement import jobs
 from outrider.dataops.models.champion_history import note_change
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write
+from outrider.dataops.triggers import alerts, evaluation_log
+from outrider.dataops.triggers.alerts import AlertKey
+from outrider.dataops.triggers.decision import DAY_US, Evaluation, RunGuards, Signal, TriggerName
+from outrider.dataops.triggers.evaluation_log import MOST_KEPT, EvaluationRow
+from outrider.dataops.triggers.firing import note_manual, preview, settle
+from outrider.dataops.triggers.inputs import read_history
+from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
 from tests.databases import migrated
 from tests.soak import examples
 
@@ -39,7 +40,7 @@ def seen(*ids: str, state: dict[str, Any] | None = None) -> Signal:
 def look(engine: Engine, *ids: str, now: int, guards: RunGuards = GUARDS, times: int = 1) -> str | None:
     """Evaluate the trigger of incidents; the job's id."""
     with write(engine) as connection:
-        state = trigger_log.recall(connection, "m", "incidents").state
+        state = evaluation_log.recall(connection, "m", "incidents").state
         signal = seen(*ids, state=dict(state))
         return settle(
             connection,
@@ -60,7 +61,7 @@ def end(engine: Engine, job: str, status: str, now: int) -> None:
 
 def logged(engine: Engine, trigger: str | None = None) -> list[EvaluationRow]:
     with engine.connect() as connection:
-        return trigger_log.newest_evaluations(connection, "m", trigger=trigger, limit=1_000)
+        return evaluation_log.newest_evaluations(connection, "m", trigger=trigger, limit=1_000)
 
 
 def events(engine: Engine) -> list[dict[str, Any]]:
@@ -185,8 +186,8 @@ def test_a_suggestion_is_an_event_told_once_while_it_stands(engine: Engine) -> N
     }  # fmt: skip
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM job")).scalar() == 0
-        (stands,) = trigger_log.list_suggestions(connection, "m", ["incidents"])
-        assert trigger_log.list_suggestions(connection, "m", ["alerts"]) == []
+        (stands,) = evaluation_log.list_suggestions(connection, "m", ["incidents"])
+        assert evaluation_log.list_suggestions(connection, "m", ["alerts"]) == []
     assert (stands.suggested_us, stands.why) == (1, event["data"]["why"])
     assert logged(engine)[0].reason == "suggested"
 
@@ -195,11 +196,11 @@ def test_a_suggestion_ends_with_its_cause_or_a_retraining(engine: Engine) -> Non
     look(engine, "inc_1", now=1, guards=SUGGEST)
     look(engine, now=2, guards=SUGGEST)
     with engine.connect() as connection:
-        assert trigger_log.list_suggestions(connection, "m", ["incidents"]) == []
+        assert evaluation_log.list_suggestions(connection, "m", ["incidents"]) == []
     look(engine, "inc_2", now=3, guards=SUGGEST)
     with write(engine) as connection:
         job = jobs.add(connection, model="m", kind="retrain", params={}, now_us=4)
-        assert trigger_log.list_suggestions(connection, "m", ["incidents"]) == []
+        assert evaluation_log.list_suggestions(connection, "m", ["incidents"]) == []
         jobs.finish(connection, job, "done", {}, now_us=4)
     look(engine, "inc_2", "inc_3", now=5, guards=SUGGEST)
     assert len(events(engine)) == 3
@@ -219,13 +220,15 @@ def test_a_flood_of_invented_alerts_leaves_a_bounded_log_and_table(engine: Engin
         for number in range(3 * MOST_KEPT):
             reason = ("not_listed", "resolved")[number % 2]
             unused = Evaluation("alerts", "quiet", reason, f"alert {number}")
-            trigger_log.remember(connection, "m", unused, None, now_us=number)
+            evaluation_log.remember(connection, "m", unused, None, now_us=number)
             key = AlertKey("m", f"{number:x}", 1)
             alerts.note_firing(connection, key, name="Drift", now_us=number)
     look(engine, "inc_1", now=1)
     assert len(logged(engine, "alerts")) == MOST_KEPT
     with engine.connect() as connection:
-        counted = {trigger: counts["quiet"] for _, trigger, counts in trigger_log.count_outcomes(connection)}
+        counted = {
+            trigger: counts["quiet"] for _, trigger, counts in evaluation_log.count_outcomes(connection)
+        }
     assert counted["alerts"] == 3 * MOST_KEPT
     assert [row.outcome for row in logged(engine, "incidents")] == ["fired"], "of others nothing was lost"
     with engine.connect() as connection:
@@ -274,9 +277,9 @@ def test_counts_of_outcomes_outlive_the_log(engine: Engine) -> None:
         look(engine, now=now)
     look(engine, "inc_1", now=11)
     with write(engine) as connection:
-        trigger_log.forget_others(connection, "m", [], suggests=False)
-        ((model, trigger, counts),) = trigger_log.count_outcomes(connection)
-        assert trigger_log.recall(connection, "m", "incidents").state == {}
+        evaluation_log.forget_others(connection, "m", [], suggests=False)
+        ((model, trigger, counts),) = evaluation_log.count_outcomes(connection)
+        assert evaluation_log.recall(connection, "m", "incidents").state == {}
     assert (model, trigger, counts) == (
         "m", "incidents", {"fired": 1, "suggested": 0, "held": 0, "quiet": 10},
     )  # fmt: skip

@@ -5,12 +5,12 @@ from sqlalchemy import Engine, insert, text
 
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.improvement import jobs
-from outrider.dataops.improvement.firing import settle_labels
-from outrider.dataops.improvement.triggers import DAY_US, RunGuards
 from outrider.dataops.models.registry import get, register
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from outrider.dataops.triggers.decision import DAY_US, RunGuards
+from outrider.dataops.triggers.firing import settle_labels
 from outrider.errors import NotFound
 
 GUARDS = RunGuards(cooldown_s=60, daily_budget=3)

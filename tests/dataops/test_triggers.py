@@ -3,7 +3,16 @@
 import pytest
 
 from outrider.dataops.flags.incidents import Figures
-from outrider.dataops.improvement.trigger_signals import (
+from outrider.dataops.triggers.decision import (
+    DAY_US,
+    RunGuards,
+    RunHistory,
+    Signal,
+    State,
+    decide,
+    failed_in_row,
+)
+from outrider.dataops.triggers.signals import (
     DatasetCorrections,
     FiringAlert,
     FlagRateRule,
@@ -16,15 +25,6 @@ from outrider.dataops.improvement.trigger_signals import (
     labels_signal,
     rates_signal,
     schedule_signal,
-)
-from outrider.dataops.improvement.triggers import (
-    DAY_US,
-    RunGuards,
-    RunHistory,
-    Signal,
-    State,
-    decide,
-    failed_in_row,
 )
 
 MINUTE = 60_000_000

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import text
 from standardwebhooks import Webhook
 
-from outrider.dataops.improvement.alerts import firing_alerts
-from outrider.dataops.improvement.firing import settle
-from outrider.dataops.improvement.trigger_signals import FiringAlert, alerts_signal
 from outrider.dataops.state.database import now_us, open_database, write
+from outrider.dataops.triggers.alerts import firing_alerts
+from outrider.dataops.triggers.firing import settle
+from outrider.dataops.triggers.signals import FiringAlert, alerts_signal
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.databases import place_database

@@ -19,14 +19,14 @@ from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import STEPS, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
-from outrider.dataops.improvement.trigger_log import TriggerMemory, remember
-from outrider.dataops.improvement.triggers import Evaluation
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.judges import Reply, store_replies, version_of
 from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
+from outrider.dataops.triggers.decision import Evaluation
+from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart

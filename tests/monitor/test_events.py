@@ -18,12 +18,12 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from outrider.commands.lineage import line
 from outrider.dataops import outbox
 from outrider.dataops.flags import stored_incidents
-from outrider.dataops.improvement.firing import settle
-from outrider.dataops.improvement.trigger_signals import OpenIncident, incidents_signal
-from outrider.dataops.improvement.triggers import RunGuards
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write
+from outrider.dataops.triggers.decision import RunGuards
+from outrider.dataops.triggers.firing import settle
+from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.server.app import _install_problems
 from outrider.monitor.settings.sections import WebhookSettings

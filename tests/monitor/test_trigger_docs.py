@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import yaml  # type: ignore[import-untyped]  # no stubs
 
-from outrider.dataops.improvement.triggers import TRIGGER_OUTCOMES
+from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES
 from outrider.monitor.api.triggers import AlertsTaken, IgnoredAlert
 from outrider.monitor.http.route_scopes import ROUTES
 from outrider.monitor.settings.config import load_settings

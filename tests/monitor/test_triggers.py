@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from outrider.behavioral_tests import Outcome
-from outrider.dataops.improvement import alerts, jobs, suite_outcomes, trigger_log
-from outrider.dataops.improvement.alerts import AlertKey
-from outrider.dataops.improvement.trigger_log import EvaluationRow
+from outrider.dataops.improvement import jobs, suite_outcomes
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
+from outrider.dataops.triggers import alerts, evaluation_log
+from outrider.dataops.triggers.alerts import AlertKey
+from outrider.dataops.triggers.evaluation_log import EvaluationRow
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.triggers import Triggers
 from tests.end_to_end.service import CONFIG, write_project
@@ -89,7 +90,7 @@ class Trained:
 
     def last(self, trigger: str) -> EvaluationRow:
         with self.bench.engine.connect() as connection:
-            return trigger_log.last_evaluations(connection, "toy")[trigger]
+            return evaluation_log.last_evaluations(connection, "toy")[trigger]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         rows = self.bench.rows("SELECT payload FROM outbox WHERE event = :e ORDER BY created_us", e=name)

@@ -10,12 +10,12 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
-from outrider.dataops.improvement.firing import note_manual
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.triggers.firing import note_manual
 from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.problem import ProblemError, problem

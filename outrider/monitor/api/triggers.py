@@ -10,10 +10,10 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 from typing_extensions import TypedDict
 
-from outrider.dataops.improvement.alerts import AlertKey, note_firing, note_resolved, take_message
-from outrider.dataops.improvement.trigger_log import remember
-from outrider.dataops.improvement.triggers import Evaluation
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.triggers.alerts import AlertKey, note_firing, note_resolved, take_message
+from outrider.dataops.triggers.decision import Evaluation
+from outrider.dataops.triggers.evaluation_log import remember
 from outrider.errors import nearest
 from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared

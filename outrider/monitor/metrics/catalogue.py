@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from outrider.dataops.improvement.triggers import TRIGGER_OUTCOMES, TRIGGERS
+from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES, TRIGGERS
 
 Kind = Literal["counter", "gauge", "histogram"]
 

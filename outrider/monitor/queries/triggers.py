@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.dataops.improvement import trigger_log
-from outrider.dataops.improvement.trigger_inputs import read_history
-from outrider.dataops.improvement.trigger_log import EvaluationRow, SuggestionRow
-from outrider.dataops.improvement.triggers import held
+from outrider.dataops.triggers import evaluation_log
+from outrider.dataops.triggers.decision import held
+from outrider.dataops.triggers.evaluation_log import EvaluationRow, SuggestionRow
+from outrider.dataops.triggers.inputs import read_history
 from outrider.monitor.http.common import iso
 from outrider.monitor.http.declared import Time
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -80,10 +80,10 @@ def list_triggers(
     own = settings.retrain
     with engine.connect() as connection:
         history = read_history(connection, model, now_us=now_us)
-        last = trigger_log.last_evaluations(connection, model)
-        log = trigger_log.newest_evaluations(connection, model, limit=limit)
+        last = evaluation_log.last_evaluations(connection, model)
+        log = evaluation_log.newest_evaluations(connection, model, limit=limit)
         open_ = [] if own.guards.is_automatic else own.active_triggers
-        suggestions = trigger_log.list_suggestions(connection, model, open_)
+        suggestions = evaluation_log.list_suggestions(connection, model, open_)
     stop = held(own.guards, history, now_us=now_us)
     return {
         "model": model,

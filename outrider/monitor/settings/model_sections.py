@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from outrider.dataops.improvement.triggers import RunGuards
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
 from outrider.dataops.model_kinds.source import Task
 from outrider.dataops.payloads.roots import parse_roots
 from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
+from outrider.dataops.triggers.decision import RunGuards
 from outrider.errors import ConfigError
 
 from .gate_sections import GateSettings

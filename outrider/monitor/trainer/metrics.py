@@ -10,11 +10,11 @@ from outrider.dataops.flags.stored_incidents import count_incidents
 from outrider.dataops.flags.version_mismatch import stated_versions
 from outrider.dataops.improvement import jobs, shadow_tests, watches
 from outrider.dataops.improvement.suite_outcomes import count_by_role
-from outrider.dataops.improvement.trigger_log import count_outcomes
 from outrider.dataops.improvement.verdicts import count_verdicts
 from outrider.dataops.labels.queue import count_waiting
 from outrider.dataops.outbox import count_events
 from outrider.dataops.state.database import now_us
+from outrider.dataops.triggers.evaluation_log import count_outcomes
 from outrider.monitor.metrics.catalogue import OTHER
 from outrider.monitor.metrics.registry import Metrics
 

@@ -15,11 +15,13 @@ from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets.collect import count_new, dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
-from outrider.dataops.improvement import trigger_inputs
-from outrider.dataops.improvement.alerts import firing_alerts
-from outrider.dataops.improvement.firing import preview, settle
-from outrider.dataops.improvement.trigger_log import forget_others, recall
-from outrider.dataops.improvement.trigger_signals import (
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.triggers import inputs
+from outrider.dataops.triggers.alerts import firing_alerts
+from outrider.dataops.triggers.decision import Signal, State, TriggerName
+from outrider.dataops.triggers.evaluation_log import forget_others, recall
+from outrider.dataops.triggers.firing import preview, settle
+from outrider.dataops.triggers.signals import (
     FlagRateRule,
     alerts_signal,
     behavior_signal,
@@ -29,8 +31,6 @@ from outrider.dataops.improvement.trigger_signals import (
     rates_signal,
     schedule_signal,
 )
-from outrider.dataops.improvement.triggers import Signal, State, TriggerName
-from outrider.dataops.state.database import now_us, write
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.trigger_sections import FlagRateSettings
 
@@ -154,19 +154,19 @@ def _seen_by(
         return lambda state: labels_signal(count, own.retrain.labelled_flags, state, is_once=True)
 
     def flag_rates(connection: Connection) -> See:
-        figures = trigger_inputs.read_flag_rates(connection, model, rates, now_us=now())
+        figures = inputs.read_flag_rates(connection, model, rates, now_us=now())
         return lambda state: rates_signal(rates, figures, state)
 
     def behavior(connection: Connection) -> See:
-        regressions = trigger_inputs.read_regressions(connection, model)
+        regressions = inputs.read_regressions(connection, model)
         return lambda state: behavior_signal(regressions, state)
 
     def incidents(connection: Connection) -> See:
-        open_ = trigger_inputs.read_incidents(connection, model, rules.incidents)
+        open_ = inputs.read_incidents(connection, model, rules.incidents)
         return lambda state: incidents_signal(open_, rules.incidents, state)
 
     def corrected(connection: Connection) -> See:
-        corrections = trigger_inputs.read_corrections(connection, scope)
+        corrections = inputs.read_corrections(connection, scope)
         return lambda state: corrected_signal(corrections, rules.corrected or 1, state)
 
     def schedule(_: Connection) -> See:

@@ -13,10 +13,10 @@ from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
-from outrider.dataops.improvement.firing import settle_labels
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.triggers.firing import settle_labels
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.stream.units import Unit

@@ -12,8 +12,8 @@ from sqlalchemy.dialects.sqlite import insert
 from outrider.dataops.state.improvement_tables import AlertRow, TakenMessage
 from outrider.dataops.state.tables import table_of
 
-from .trigger_signals import FiringAlert
-from .triggers import DAY_US
+from .decision import DAY_US
+from .signals import FiringAlert
 
 MOST_ALERTS = 200
 """Of each model; the newest stay."""

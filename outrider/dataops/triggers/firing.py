@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 from outrider.dataops.datasets.collect import count_new
 from outrider.dataops.datasets.label_fates import LabelScope
+from outrider.dataops.improvement.jobs import KIND, add
 from outrider.dataops.outbox import WebhookTarget, enqueue
 
-from .jobs import KIND, add
-from .trigger_inputs import read_history
-from .trigger_log import TriggerMemory, recall, remember
-from .trigger_signals import labels_signal
-from .triggers import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
+from .decision import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
+from .evaluation_log import TriggerMemory, recall, remember
+from .inputs import read_history
+from .signals import labels_signal
 
 
 def settle(

@@ -7,13 +7,13 @@ from sqlalchemy import Connection, and_, func, select
 
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
 from outrider.dataops.flags.incidents import CHAMPION, Figures
+from outrider.dataops.improvement.jobs import ENDED, KIND, ROLLING, is_busy
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
 
-from .jobs import ENDED, KIND, ROLLING, is_busy
-from .trigger_signals import DatasetCorrections, FlagRateRule, OpenIncident, Regression
-from .triggers import DAY_US, FAILED, RunHistory, failed_in_row
+from .decision import DAY_US, FAILED, RunHistory, failed_in_row
+from .signals import DatasetCorrections, FlagRateRule, OpenIncident, Regression
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100

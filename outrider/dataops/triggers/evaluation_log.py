@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from outrider.dataops.improvement.jobs import KIND
 from outrider.dataops.state.improvement_tables import Job, TriggerEvaluation, TriggerState
 from outrider.dataops.state.tables import table_of
 
-from .jobs import KIND
-from .triggers import TRIGGER_OUTCOMES, Evaluation, State
+from .decision import TRIGGER_OUTCOMES, Evaluation, State
 
 MOST_KEPT = 200
 """Rows of the log, of each model and trigger."""

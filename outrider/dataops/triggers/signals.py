@@ -11,7 +11,7 @@ from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.flags.incidents import Figures
 
-from .triggers import Signal, State, TriggerName
+from .decision import Signal, State, TriggerName
 
 MOST_NAMED = 3
 """Causes that a sentence names."""

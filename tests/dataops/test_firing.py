@@ -1,6 +1,7 @@
 """Triggers fire: jobs, suggestions, memory and log, in one transaction each."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.triggers import alerts, evaluation_log
 from outrider.dataops.triggers.alerts import AlertKey
 from outrider.dataops.triggers.decision import DAY_US, Evaluation, RunGuards, Signal, TriggerName
-from outrider.dataops.triggers.evaluation_log import MOST_KEPT, EvaluationRow
+from outrider.dataops.triggers.evaluation_log import MOST_KEPT, EvaluationRow, RepeatedEvaluations
 from outrider.dataops.triggers.firing import note_manual, preview, settle
 from outrider.dataops.triggers.inputs import read_history
 from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
@@ -37,7 +38,7 @@ def seen(*ids: str, state: dict[str, Any] | None = None) -> Signal:
     )
 
 
-def look(engine: Engine, *ids: str, now: int, guards: RunGuards = GUARDS, times: int = 1) -> str | None:
+def look(engine: Engine, *ids: str, now: int, guards: RunGuards = GUARDS) -> str | None:
     """Evaluate the trigger of incidents; the job's id."""
     with write(engine) as connection:
         state = evaluation_log.recall(connection, "m", "incidents").state
@@ -50,7 +51,6 @@ def look(engine: Engine, *ids: str, now: int, guards: RunGuards = GUARDS, times:
             now_us=now,
             command="outrider retrain m",
             targets=HOOK,
-            times=times,
         )[1]
 
 
@@ -80,6 +80,37 @@ def test_a_comparison_of_all_versions_is_no_automatic_run(engine: Engine) -> Non
         found = read_history(connection, "m", now_us=4)
     assert (found.last_us, found.today, found.failed, found.newest_us) == (None, 0, 0, None)
     assert look(engine, "inc_1", now=4) is not None
+
+
+def test_repetitions_are_counted_to_what_they_repeat(engine: Engine) -> None:
+    clock = 0.0
+    repeated = RepeatedEvaluations(again_s=60.0, scored_again_s=10.0, timer=lambda: clock)
+    below = Evaluation("incidents", "quiet", "below", "none is open", 0.0)
+    scored = replace(below, why="none of two is open", score=2.0)
+    fired = Evaluation("incidents", "fired", "fired", "one is open", 1.0)
+
+    def evaluate(found: Evaluation) -> None:
+        if not repeated.spares("m", found):
+            with write(engine) as connection:
+                repeated.tell(connection, "m", found, now_us=1)
+                evaluation_log.remember(connection, "m", found, None, now_us=1)
+
+    for found in (*[below] * 6, scored, fired, fired, below, below):
+        evaluate(found)
+    assert [(row.outcome, row.times) for row in logged(engine)] == [
+        ("quiet", 1), ("fired", 1), ("fired", 1), ("quiet", 7),
+    ]  # fmt: skip
+    clock = 11.0
+    evaluate(below)
+    assert logged(engine)[0].times == 1
+    evaluate(scored)
+    assert (logged(engine)[0].times, logged(engine)[0].score) == (4, 2.0)
+    clock = 80.0
+    evaluate(scored)
+    assert logged(engine)[0].times == 5
+    with engine.connect() as connection:
+        ((_, _, counts),) = evaluation_log.count_outcomes(connection)
+    assert counts == {"fired": 2, "suggested": 0, "held": 0, "quiet": 12}
 
 
 def test_a_job_says_why_it_was_started(engine: Engine) -> None:
@@ -211,7 +242,10 @@ def test_equal_outcomes_in_a_row_are_one_row_of_the_log(engine: Engine) -> None:
         look(engine, now=now)
     (row,) = logged(engine)
     assert (row.outcome, row.since_us, row.until_us, row.times) == ("quiet", 1, 50, 50)
-    look(engine, now=60, times=7)
+    with write(engine) as connection:
+        evaluation_log.remember(
+            connection, "m", Evaluation("incidents", "quiet", "below", ""), None, now_us=60, times=7
+        )
     assert logged(engine)[0].times == 57
 
 

@@ -10,6 +10,7 @@ from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.dataops.triggers.decision import DAY_US, RunGuards
+from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
 from outrider.errors import NotFound
 
@@ -18,6 +19,8 @@ SCOPE = LabelScope("m", "m-flagged")
 HOOK = (WebhookTarget("http://receiver.example", ("retrain.requested",)),)
 SERVICE = "http://127.0.0.1:8470"
 MINUTE = 60_000_000
+REPEATED = RepeatedEvaluations(again_s=0.0, scored_again_s=0.0)
+"""Every evaluation is logged."""
 
 
 def flagged_and_labelled(engine: Engine, *names: str) -> None:
@@ -52,7 +55,7 @@ def flagged_and_labelled(engine: Engine, *names: str) -> None:
 
 def trigger(engine: Engine, now_us: int) -> str | None:
     with write(engine) as connection:
-        return settle_labels(connection, SCOPE, GUARDS, threshold=2, now_us=now_us)[1]
+        return settle_labels(connection, SCOPE, GUARDS, threshold=2, now_us=now_us, repeated=REPEATED)[1]
 
 
 def test_enough_labelled_flags_make_one_job_and_its_dataset_one_event(engine: Engine) -> None:

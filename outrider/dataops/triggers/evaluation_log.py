@@ -3,7 +3,8 @@
 The log is bounded: equal outcomes of a trigger in a row are one row, and its newest rows stay.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +125,54 @@ def _log(
     connection.execute(insert(_LOG).values(row))
     oldest = select(_LOG.c.id).where(*own).order_by(_LOG.c.id.desc()).offset(MOST_KEPT).limit(1)
     connection.execute(delete(_LOG).where(*own, _LOG.c.id <= oldest.scalar_subquery()))
+
+
+@dataclass(slots=True)
+class _Last:
+    evaluation: Evaluation
+    at_s: float
+    spared: int = 0
+
+
+class RepeatedEvaluations:
+    """Evaluations that say the same again, counted together.
+
+    A log that is written for each would cost more than the evaluations.
+
+    Parameters
+    ----------
+    again_s
+        One that says the same is logged so often.
+    scored_again_s
+        One that says the same with another score.
+    """
+
+    def __init__(
+        self, *, again_s: float, scored_again_s: float, timer: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._again_s, self._scored_again_s, self._timer = again_s, scored_again_s, timer
+        self._last: dict[tuple[str, str], _Last] = {}
+
+    def spares(self, model: str, found: Evaluation) -> bool:
+        """True for a repetition that the log is spared for now.
+
+        The repetition is counted.
+        """
+        last = self._last.get((model, found.trigger))
+        if last is None or last.evaluation.reason != found.reason or found.outcome in ("fired", "suggested"):
+            return False
+        pause_s = self._again_s if last.evaluation.why == found.why else self._scored_again_s
+        if self._timer() - last.at_s >= pause_s:
+            return False
+        last.spared += 1
+        return True
+
+    def tell(self, connection: Connection, model: str, found: Evaluation, *, now_us: int) -> None:
+        """Log the spared ones; ``found`` is logged next."""
+        last = self._last.get((model, found.trigger))
+        if last is not None and last.spared:
+            remember(connection, model, last.evaluation, None, now_us=now_us, times=last.spared)
+        self._last[model, found.trigger] = _Last(found, self._timer())
 
 
 def newest_evaluations(

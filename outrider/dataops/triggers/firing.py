@@ -14,7 +14,7 @@ from outrider.dataops.improvement.jobs import KIND, add
 from outrider.dataops.outbox import WebhookTarget, enqueue
 
 from .decision import Evaluation, RunGuards, RunHistory, Signal, State, TriggerName, decide, held
-from .evaluation_log import TriggerMemory, recall, remember
+from .evaluation_log import RepeatedEvaluations, TriggerMemory, recall, remember
 from .inputs import read_history
 from .signals import labels_signal
 
@@ -28,7 +28,6 @@ def settle(
     now_us: int,
     command: str = "",
     targets: Sequence[WebhookTarget] = (),
-    times: int = 1,
 ) -> tuple[Evaluation, str | None]:
     """Decide on a signal, log that, and start or suggest a run.
 
@@ -36,8 +35,6 @@ def settle(
     ----------
     command
         By which a person follows a suggestion.
-    times
-        Equal evaluations that the log is told of at once.
 
     Returns
     -------
@@ -54,7 +51,7 @@ def settle(
         memory = TriggerMemory(signal.acted, now_us, found.why)
         enqueue(connection, "retrain.suggested", _told(model, found, command), targets=targets, now_us=now_us)
     state = signal.acted if found.outcome in ("fired", "suggested") else signal.kept
-    remember(connection, model, found, replace(memory, state=state), now_us=now_us, job=job, times=times)
+    remember(connection, model, found, replace(memory, state=state), now_us=now_us, job=job)
     return found, job
 
 
@@ -89,8 +86,7 @@ def settle_labels(
     *,
     threshold: int,
     now_us: int,
-    known: tuple[str, float | None] | None = None,
-    times: int = 1,
+    repeated: RepeatedEvaluations,
 ) -> tuple[Evaluation, str | None]:
     """Evaluate the trigger of labels, in the transaction that commits them.
 
@@ -100,26 +96,27 @@ def settle_labels(
     ----------
     threshold
         Labels that the dataset does not hold, of new records, corrected and withdrawn ones, that start a run.
-    known
-        Reason and score that the log was told of just now: it is not told again.
 
     Returns
     -------
     tuple
         Evaluation, and id of the job that it started.
     """
-    history = read_history(connection, scope.model, now_us=now_us)
+    model, history = scope.model, read_history(connection, scope.model, now_us=now_us)
     if (stop := held(guards, history, now_us=now_us)) is not None:
         reason, why = stop
         told = f"labels are not counted; held: {why}"
         found = Evaluation("labelled_flags", "held", reason, told, None, float(threshold))
-        if (reason, None) != known:
-            remember(connection, scope.model, found, TriggerMemory({}), now_us=now_us, times=times)
+        if not repeated.spares(model, found):
+            repeated.tell(connection, model, found, now_us=now_us)
+            remember(connection, model, found, TriggerMemory({}), now_us=now_us)
         return found, None
     signal = labels_signal(count_new(connection, scope), threshold, {}, is_once=False)
-    if not signal.is_due and (signal.reason, signal.score) == known:
-        return decide(signal, guards, history, now_us=now_us), None
-    return settle(connection, scope.model, signal, guards, now_us=now_us, times=times)
+    found = decide(signal, guards, history, now_us=now_us)
+    if repeated.spares(model, found):
+        return found, None
+    repeated.tell(connection, model, found, now_us=now_us)
+    return settle(connection, model, signal, guards, now_us=now_us)
 
 
 def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us: int) -> None:

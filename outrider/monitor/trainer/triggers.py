@@ -8,7 +8,6 @@ minute.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
@@ -19,7 +18,7 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers import inputs
 from outrider.dataops.triggers.alerts import firing_alerts
 from outrider.dataops.triggers.decision import Signal, State, TriggerName
-from outrider.dataops.triggers.evaluation_log import forget_others, recall
+from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations, forget_others, recall
 from outrider.dataops.triggers.firing import preview, settle
 from outrider.dataops.triggers.signals import (
     FlagRateRule,
@@ -46,16 +45,6 @@ REST_BY_COST = 10.0
 See = Callable[[State], Signal]
 
 
-@dataclass(slots=True)
-class _Told:
-    """Newest logged evaluation of a trigger, and equal ones since."""
-
-    reason: str
-    why: str
-    at: float
-    skipped: int = 0
-
-
 class Triggers:
     """Triggers of all models, evaluated by :meth:`look`."""
 
@@ -71,7 +60,7 @@ class Triggers:
         self._now = now
         self._timer = timer
         self._rest_by_cost = rest_by_cost
-        self._told: dict[tuple[str, TriggerName], _Told] = {}
+        self._repeated = RepeatedEvaluations(again_s=TOLD_AGAIN_S, scored_again_s=SCORED_AGAIN_S, timer=timer)
         self._rests: dict[tuple[str, TriggerName], float] = {}
         self._has_begun = False
 
@@ -99,12 +88,11 @@ class Triggers:
         with self._context.engine.connect() as connection:
             seen = see(connection)
             signal, found, is_changed = preview(connection, model, name, seen, guards, now_us=now)
-        told = self._told.get(key)
-        is_loud = found.outcome in ("fired", "suggested")
-        if is_loud or is_changed or told is None or self._is_news(told, found.reason, found.why, began):
-            times = 1 + (told.skipped if told is not None and told.reason == found.reason else 0)
+        if is_changed or not self._repeated.spares(model, found):
+            is_loud = found.outcome in ("fired", "suggested")
             with write(self._context.engine) as connection:
                 signal = see(connection)(recall(connection, model, name).state) if is_loud else signal
+                self._repeated.tell(connection, model, found, now_us=now)
                 found, job = settle(
                     connection,
                     model,
@@ -113,21 +101,10 @@ class Triggers:
                     now_us=now,
                     command=own.training_command(model),
                     targets=self._context.targets,
-                    times=times,
                 )
-            self._told[key] = _Told(found.reason, found.why, began)
             if found.outcome in ("fired", "suggested"):
                 log.info("%s: %s %s: %s", model, name, job or "suggests a retraining", found.why)
-        else:
-            told.skipped += 1
         self._rests[key] = began + (1 + self._rest_by_cost) * (self._timer() - began)
-
-    @staticmethod
-    def _is_news(told: _Told, reason: str, why: str, now: float) -> bool:
-        """Test for an evaluation that the log should be told of."""
-        if told.reason != reason or now - told.at >= TOLD_AGAIN_S:
-            return True
-        return told.why != why and now - told.at >= SCORED_AGAIN_S
 
     def _forget(self) -> None:
         """Clear what triggers remember that are not set any more."""

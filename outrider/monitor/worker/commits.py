@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -16,6 +15,7 @@ from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
@@ -150,39 +150,23 @@ def add_costs(effects: Effects, timings: Timings) -> None:
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
-@dataclass(slots=True)
-class _Told:
-    """Newest logged reason and score, and equal evaluations since."""
-
-    what: tuple[str, float | None]
-    at: float
-    skipped: int = 0
-
-
 class LabelTrigger:
     """Trigger of labels, evaluated with each commit of labels or flags."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._told: dict[str, _Told] = {}
+        self._repeated = RepeatedEvaluations(again_s=TOLD_AGAIN_S, scored_again_s=0.0)
 
     def follow(self, connection: Connection, model: str) -> None:
         """Start a retraining where enough wait, in the transaction of the labels."""
-        own, now = self._settings.models[model], time.monotonic()
+        own = self._settings.models[model]
         if not own.retrain.enabled or not own.retrain.guards.is_automatic:
             return  # suggestions are the trainer's, where nothing waits for the count
-        told = self._told.get(model)
-        known = None if told is None or now - told.at >= TOLD_AGAIN_S else told.what
-        found, _ = settle_labels(
+        settle_labels(
             connection,
             LabelScope(model, dataset_of(model), own.retrain.rows, rules=own.rules_digest),
             own.retrain.guards,
             threshold=own.retrain.labelled_flags,
             now_us=now_us(),
-            known=known,
-            times=1 + (0 if told is None else told.skipped),
+            repeated=self._repeated,
         )
-        if told is not None and known == (found.reason, found.score):
-            told.skipped += 1
-        else:
-            self._told[model] = _Told((found.reason, found.score), now)

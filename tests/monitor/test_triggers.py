@@ -262,9 +262,15 @@ def test_labels_still_start_a_run_in_the_transaction_that_commits_them(tmp_path:
         made.bench.label({"r0": 1, "r1": 0})
         made.bench.work()
         assert made.last("labelled_flags").why == "2 labels are not in the dataset; 3 start a run"
+        for _ in range(3):  # nothing new to count
+            made.serve(1, 1)
         made.bench.label({"r2": 0})
         made.bench.work()
         assert made.fired() == ["labelled_flags"]
+        counted = "SELECT fired, quiet FROM trigger_state WHERE trigger = 'labelled_flags'"
+        ((fired, quiet),) = made.bench.rows(counted)
+        assert fired == 1
+        assert quiet >= 4
         made.bench.label({"r3": 0})
         made.bench.work()
         assert made.last("labelled_flags").reason == "open_run"

@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
-from outrider.dataops.improvement.freezing import train_only
 from outrider.dataops.model_kinds.runner import RunnerPredictor
 from outrider.dataops.model_kinds.torch_models import (
     State,
@@ -17,6 +15,8 @@ from outrider.dataops.model_kinds.torch_models import (
     load_architecture,
     load_weights,
 )
+from outrider.dataops.training.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.training.freezing import train_only
 from outrider.errors import ConfigError
 
 

@@ -300,8 +300,8 @@ def write_project(folder: Path, url: str) -> Path:
     """Write the project with a champion that knows whole devices only; the path of its configuration."""
     import torch
 
-    from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
     from outrider.dataops.model_kinds.torch_models import dump_weights
+    from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
 
     def net() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))

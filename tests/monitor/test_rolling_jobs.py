@@ -13,7 +13,6 @@ import torch
 from sqlalchemy import insert, text
 
 from outrider.dataops.improvement import jobs, watches
-from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.dataops.improvement.rolling import RollingEvidence
 from outrider.dataops.improvement.unseen_rows import labelled_records
 from outrider.dataops.improvement.verdicts import list_verdicts
@@ -24,6 +23,7 @@ from outrider.dataops.models.champion_history import list_changes
 from outrider.dataops.models.lineage import Kind, add_edges
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.process import run_next

@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.commands.trunk_facts import trunk_facts
-from outrider.dataops.improvement.finetuning import TrainingExamples, fine_tune
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
@@ -21,6 +20,7 @@ from outrider.dataops.model_kinds.torch_models import dump_weights, load_archite
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
+from outrider.dataops.training.finetuning import TrainingExamples, fine_tune
 from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.client import EngineClient, Launch, Making
 from outrider.monitor.engine.events import EngineEvent, VersionLoad

@@ -29,7 +29,6 @@ from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs
-from outrider.dataops.improvement.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.rolling import RollingEvidence
 from outrider.dataops.improvement.row_tries import row_keys, rows_to_judge_by, tries_of
@@ -45,6 +44,7 @@ from outrider.dataops.model_kinds.torch_models import (
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.training.finetuning import TrainingExamples, examples, fine_tune, reinitialise
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen

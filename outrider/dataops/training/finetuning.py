@@ -101,7 +101,7 @@ def fine_tune(
         Share of the last steps whose weights are averaged into the result, in [0, 1); 0 takes the last ones.
     trains
         Names of the parameters or submodules that may change, see
-        `outrider.dataops.improvement.freezing`; none for all.
+        `outrider.dataops.training.freezing`; none for all.
     progress
         Called after each epoch with its number (from 1) and its mean loss.
 

@@ -44,7 +44,7 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """Process that waits for the id of its job, and its last lines."""
+    """Process that waits for a job, and its last lines."""
 
     process: subprocess.Popen[bytes]
     report: int
@@ -53,12 +53,12 @@ class StartedProcess:
     tail: deque[str]
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the process and those that it has started."""
+        """Signal the process and its descendants."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """End the process and those that it has started."""
+        """End the process and its descendants."""
         self.signal(signal.SIGKILL)
         self.process.wait()
         self.reader.join()

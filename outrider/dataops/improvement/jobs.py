@@ -17,6 +17,9 @@ from outrider.errors import NotFound
 
 Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
+WAITING = "waiting"
+"""Status of a job that waits for something from outside, without a process."""
+OPEN = ("queued", "running", WAITING)
 ENDED = ("done", "refused", "undecided", "failed")
 """Statuses of closed jobs."""
 ROLLING = "rolling comparison"
@@ -131,8 +134,8 @@ def is_waiting(connection: Connection) -> bool:
 
 def is_busy(connection: Connection, model: str) -> bool:
     """True where a retraining of the model is queued or runs."""
-    waiting = _JOB.c.status.in_(("queued", "running"))
-    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == KIND).limit(1)
+    is_open = _JOB.c.status.in_(OPEN)
+    query = select(_JOB.c.id).where(_JOB.c.model == model, is_open, _JOB.c.kind == KIND).limit(1)
     return connection.scalar(query) is not None
 
 
@@ -151,19 +154,73 @@ def requeue(connection: Connection, job: str) -> None:
     )
 
 
-def fail(
-    connection: Connection, job: str, error: str, *, targets: Sequence[WebhookTarget], now_us: int
+def waiting(connection: Connection) -> list[JobRow]:
+    """Jobs that wait for something from outside, the oldest first."""
+    query = select(_JOB).where(_JOB.c.status == WAITING).order_by(_JOB.c.created_us, _JOB.c.id)
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
+
+
+def wait(
+    connection: Connection, job: str, thing: str, *, until_us: int, result: Mapping[str, object]
 ) -> None:
-    """Close a job and its candidate as failed, with reason and event."""
+    """Let a job wait for a thing from outside, such as a version, at most until then."""
+    waits = {"for": thing, "until_us": until_us}
+    values = {"status": WAITING, "attempts": 0, "result": {**result, "waits": waits}}
+    connection.execute(update(_JOB).where(_JOB.c.id == job).values(**values))
+
+
+def go_on(connection: Connection, job: str, result: Mapping[str, object]) -> None:
+    """Queue a job that waited, with what it waited for."""
+    connection.execute(
+        update(_JOB)
+        .where(_JOB.c.id == job, _JOB.c.status == WAITING)
+        .values(status="queued", stage="train", result=dict(result))
+    )
+
+
+def note_waiting(connection: Connection, job: str, findings: Mapping[str, object]) -> bool:
+    """Add findings to a job that waits; False where it does not any more."""
     found = get(connection, job)
+    if found.status != WAITING:
+        return False
+    values = {"result": {**found.result, **findings}}
+    connection.execute(update(_JOB).where(_JOB.c.id == job, _JOB.c.status == WAITING).values(**values))
+    return True
+
+
+def resume(connection: Connection, job: str) -> None:
+    """Queue a job that waited: what it waited for is there, or its time is over."""
+    connection.execute(update(_JOB).where(_JOB.c.id == job, _JOB.c.status == WAITING).values(status="queued"))
+
+
+def fail(
+    connection: Connection,
+    job: str,
+    error: str,
+    *,
+    targets: Sequence[WebhookTarget],
+    now_us: int,
+    log: Sequence[str] = (),
+) -> None:
+    """Close a job and its candidate as failed, with reason and event.
+
+    Parameters
+    ----------
+    log
+        Last lines that its process wrote.
+    """
+    found = get(connection, job)
+    if found.status in ENDED:
+        return
+    told: dict[str, object] = {"error": error, **({"log": list(log)} if log else {})}
     if found.kind == "retrain":
-        data = {"job": job, "model": found.model, "stage": found.stage, "error": error}
+        data = {"job": job, "model": found.model, "stage": found.stage, **told}
         enqueue(connection, "retrain.failed", data, targets=targets, now_us=now_us)
     if "candidate" in found.result and "candidate" not in found.params:
         candidate = models.get(connection, found.model, str(found.result["candidate"]))
         if candidate.status == "challenger":  # nobody has decided on it meanwhile
             models.set_status(connection, found.model, candidate.version, "failed", now_us=now_us, note=error)
-    finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
+    finish(connection, job, "failed", {**found.result, **told}, now_us=now_us)
 
 
 def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:

@@ -56,7 +56,7 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def whole_digest(source: Source, weights: str | None) -> str:
-    """SHA-256 of all that decides what a version answers.
+    """SHA-256 of everything that decides a version's answers.
 
     Parameters
     ----------

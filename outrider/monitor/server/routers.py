@@ -17,6 +17,7 @@ from outrider.monitor.api.comparisons import comparison_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.erasures import erasure_routes
 from outrider.monitor.api.export import export_routes
+from outrider.monitor.api.external_jobs import external_job_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.judges import judge_routes
 from outrider.monitor.api.pauses import pause_routes
@@ -25,6 +26,7 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.triggers import trigger_routes
+from outrider.monitor.api.uploads import upload_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
@@ -68,6 +70,8 @@ def all_routers(
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
+        upload_routes(engine, settings, objects),
+        external_job_routes(engine, settings, objects),
         erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),

@@ -84,6 +84,16 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
+    trainer: Literal["here", "external"] = Field(
+        default="here",
+        description="who trains: this service, or whoever answers retrain.requested with a version",
+    )
+    private_endpoints: bool = Field(
+        default=False, description="an endpoint that is registered by address may lie in a private network"
+    )
+    deadline_s: float = Field(
+        default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
+    )
     seed: int = Field(default=0, ge=0)
 
     @property

@@ -37,6 +37,7 @@ from outrider.monitor.settings.sources import stored_source, why_trained_elsewhe
 from .champion_suites_job import ChampionSuites
 from .compaction import Compactor
 from .context import JobContext, Stopping
+from .external import give_up_late
 from .followers import start_followers
 from .metrics import LoopMetrics
 from .rolling_looks import RollingLooks
@@ -83,7 +84,8 @@ def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
     # What is there already is only put before the gate.
     is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
-    if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
+    is_external = context.model(job.model).retrain.trainer == "external"
+    if job.kind == "retrain" and (is_registered or is_external or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(context.settings.worker.threads)
@@ -193,6 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
     rolling = RollingLooks(context)
 
     def between() -> None:
+        give_up_late(context)
         champions.look()
         compactor.look()
         rolling.look()

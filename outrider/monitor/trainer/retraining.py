@@ -56,6 +56,7 @@ from outrider.user_code import load_callable
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
+from .external import wait_for_version
 from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .rolling_evidence import rolling_evidence
@@ -92,7 +93,7 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
-        if self.is_look:
+        if self.is_look or self.is_external:
             return
         self.source = self._trainable()
         self.architecture = load_architecture(self.source.reference, context.settings.base)
@@ -103,15 +104,24 @@ class Retraining:
         return self.job.params.get("trigger") == jobs.ROLLING
 
     @property
+    def is_external(self) -> bool:
+        """True where somebody outside trains."""
+        return self.settings.retrain.trainer == "external"
+
+    @property
     def candidate(self) -> str | None:
         """Version that the job is about; None of a look."""
         return None if self.is_look else str(self.result["candidate"])
 
     def run(self) -> None:
-        """Run all stages that are not finished yet and close the job."""
+        """Run all stages that are not finished yet and close the job, or let it wait for a version."""
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
+        if "candidate" not in self.result and self.is_external and not self.is_look:
+            with self._stage("train"):
+                wait_for_version(self.context, self.job, self.options, self.result)
+            return
         if "candidate" not in self.result and not self.is_look:
             with self._stage("train"):
                 self._train()
@@ -136,6 +146,9 @@ class Retraining:
                 return
             self.result["dataset"] = None if version is None else version.id
             own = self.context
+            if self.is_external:  # it asks once the job waits
+                jobs.note(connection, self.job.id, stage="dataset", result=self.result)
+                return
             jobs.request_training(
                 connection, self.job, version, service=own.service, targets=own.targets, now_us=now_us()
             )

@@ -35,7 +35,7 @@ _TRY_AGAIN = (408, 425, 429, 502, 503, 504, 507)
 _SUFFIXES = (".json", ".txt", ".model", ".safetensors", ".jinja")
 
 
-class JobRefused(RuntimeError):
+class JobRefused(RuntimeError):  # noqa: N818 - reads as the event it is
     """Answer of the service that no repetition changes.
 
     Attributes
@@ -83,7 +83,7 @@ class Job:
             job.upload(folder / "model.onnx")
     """
 
-    def __init__(self, url: str, id: str, token: str, *, ca: str | None = None) -> None:  # noqa: A002
+    def __init__(self, url: str, id: str, token: str, *, ca: str | None = None) -> None:
         self.url, self.id, self._token, self._ca = url.rstrip("/"), id, token, ca
         self._task: dict[str, Any] | None = None
         self._reported = float("-inf")

@@ -42,8 +42,9 @@ class Announced:
     classes: tuple[int | str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values, as they come back from JSON."""
+        plain = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> "Announced":

@@ -69,8 +69,6 @@ class VersionUploads:
     def __init__(self, engine: Engine, settings: Settings, objects: LocalObjects) -> None:
         self._engine, self._settings, self._objects = engine, settings, objects
         self._pieces = Pieces(settings.data_folder)
-        with engine.connect() as connection:
-            self._pieces.drop_all_but(store.open_ids(connection))
 
     def begin(self, model: str, body: VersionRequest, visitor: Visitor) -> dict[str, Any]:
         """Begin an upload, once everything that was announced can be."""

@@ -26,9 +26,9 @@ from outrider.dataops.state.database import write
 from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
+from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 
 from .test_trainer import CONFIG, add_job, context, events, hand_in, imported, net, records, run

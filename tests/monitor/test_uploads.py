@@ -27,8 +27,10 @@ from outrider.monitor.registry.registration import Registration
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.external import give_up_late, request_of, wait_for_version
+from outrider.monitor.trainer.external import request_of, wait_for_version
+from outrider.monitor.trainer.job_process import run_job
 from outrider.monitor.trainer.retraining import options_of
+from outrider.monitor.trainer.waiting_jobs import Waiting, WaitingJobs
 from tests.databases import migrated_for
 from tests.keyrings import owner_key
 
@@ -107,7 +109,8 @@ class World(Server):
             found = jobs.claim(connection, now_us=now_us())
         assert found is not None
         options = options_of(self.settings.models["m"].retrain, {})
-        wait_for_version(self.context, found, options, {"dataset": "m-flagged@1"})
+        with pytest.raises(Waiting):
+            wait_for_version(self.context, found, options, {"dataset": "m-flagged@1"})
         with self.engine.connect() as connection:
             return job, job_tokens.token_of(connection, job)
 
@@ -152,7 +155,7 @@ def _nothing_open(world: World) -> Iterator[None]:
     yield
     with write(world.engine) as connection:
         connection.execute(text("DELETE FROM version_upload WHERE status = 'open'"))
-        connection.execute(text("UPDATE job SET status = 'failed' WHERE status IN ('waiting', 'queued')"))
+        connection.execute(text("UPDATE job SET status = 'failed' WHERE status IN ('waiting', 'queued', 'running')"))
 
 
 def test_weights_become_a_challenger_before_the_gate(world: World) -> None:
@@ -379,11 +382,12 @@ def test_a_late_version_fails_the_job(world: World) -> None:
         connection.execute(text("UPDATE job_token SET until_us = 1 WHERE job = :job"), {"job": job})
     late = world.begin({"net.safetensors": linear(1.0)}, key=token)
     assert (late.status_code, "it is late" in late.json()["detail"]) == (401, True)
-    give_up_late(world.context)
-    with world.engine.connect() as connection:
-        found = jobs.get(connection, job)
-    assert found.status == "failed"
-    assert "no version came until its deadline" in found.result["error"]
+    WaitingJobs(world.context).look()
+    with write(world.engine) as connection:
+        queued = jobs.claim(connection, now_us=now_us())
+    assert queued is not None
+    assert queued.id == job
+    assert "no version came until its deadline" in str(run_job(world.context, queued))
 
 
 def test_a_failure_is_told_with_its_log(world: World) -> None:

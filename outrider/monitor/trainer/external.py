@@ -1,8 +1,7 @@
 """Jobs that somebody outside trains: asked for, waited for, and given up at their deadline."""
 
-import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
@@ -14,11 +13,12 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.uploads import job_tokens
+from outrider.errors import OutriderError
 from outrider.monitor.settings.model_sections import RetrainSettings
 
 from .context import JobContext
+from .waiting_jobs import Waiting
 
-log = logging.getLogger(__name__)
 VERSION = "version"
 """Thing that such a job waits for."""
 _UNSENT = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
@@ -27,9 +27,20 @@ _UNSENT = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failure
 
 def wait_for_version(
     context: JobContext, job: JobRow, options: RetrainSettings, result: dict[str, Any]
-) -> None:
-    """Ask for a version and let the job wait for it, in one transaction."""
+) -> NoReturn:
+    """Ask for a version and let the job wait for it, in one transaction.
+
+    Raises
+    ------
+    Waiting
+        Once it waits.
+    OutriderError
+        If it has waited until its deadline.
+    """
     now = now_us()
+    if is_late(job, now):
+        raise OutriderError(no_version(job))
+    result.pop("waits", None)
     until = now + int(options.deadline_s * 1e6)
     with write(context.engine) as connection:
         replayed = open_if_any(connection, options.replay)
@@ -40,7 +51,7 @@ def wait_for_version(
         job_tokens.issue(connection, job=job.id, model=job.model, now_us=now, until_us=until)
         data = request_of(connection, context, job, result, until_us=until)
         enqueue(connection, "retrain.requested", data, targets=context.targets, now_us=now + 1)
-    log.info("%s waits for a version until %s", job.id, job_tokens.time_of(until))
+    raise Waiting(f"{job.id} waits for a version until {job_tokens.time_of(until)}")
 
 
 def request_of(
@@ -70,19 +81,6 @@ def request_of(
         "task": f"{here}/task",
         "upload": f"{context.service}/v1/models/{job.model}/versions",
     }
-
-
-def give_up_late(context: JobContext) -> None:
-    """Close jobs whose version did not come in time."""
-    now = now_us()
-    with context.engine.connect() as connection:
-        late = [job for job in jobs.waiting(connection) if is_late(job, now)]
-    for job in late:
-        with write(context.engine) as connection:
-            if jobs.get(connection, job.id).status == jobs.WAITING:
-                why = no_version(job)
-                jobs.fail(connection, job.id, why, targets=context.targets, now_us=now)
-                log.warning("%s: %s", job.id, why)
 
 
 def is_late(job: JobRow, now: int) -> bool:

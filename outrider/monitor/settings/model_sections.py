@@ -517,7 +517,8 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        return f"outrider {'retrain' if self.architecture else 'dataset commit'} {model}"
+        is_trained = self.architecture or self.retrain.trainer == "external"
+        return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
 
     @property
     def waits_for_answers(self) -> bool:

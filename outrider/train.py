@@ -142,13 +142,15 @@ class Job:
 
     @property
     def task(self) -> dict[str, Any]:
-        """Dataset, champion, settings, target, inputs, classes and deadline, as the service tells them."""
+        """Dataset, champion, settings, target, inputs, classes and deadline."""
         if self._task is None:
             self._task = self._json("GET", f"/v1/retrains/{quote(self.id)}/task")
         return self._task
 
     def fetch(self, folder: str | os.PathLike[str], which: str = "fresh") -> Path:
-        """Parquet file of the rows to learn from, in ``folder``; goes on with one that was cut.
+        """Parquet file of the rows to learn from, in ``folder``.
+
+        A download that was cut goes on.
 
         Parameters
         ----------
@@ -162,7 +164,7 @@ class Job:
         return self._download(told["url"], Path(folder) / name, sha256=None)
 
     def champion(self, folder: str | os.PathLike[str]) -> Path:
-        """``folder`` with the files of the champion, each of the digest that the service tells.
+        """``folder`` with the files of the champion, verified by digest.
 
         Empty where the champion is a function, an endpoint or known by its answers alone.
         """
@@ -188,7 +190,9 @@ class Job:
         rows_s: float | None = None,
         eta_s: float | None = None,
     ) -> None:
-        """Report the place of the training, once a second at most; never raises for a lost report.
+        """Report the place of the training, once a second at most.
+
+        A lost report is no error.
 
         Raises
         ------
@@ -227,7 +231,7 @@ class Job:
         inputs: tuple[str, ...] = (),
         classes: tuple[int | str, ...] = (),
     ) -> RegisteredUpload:
-        """Upload the version: a ``.safetensors`` or ``.onnx`` file, a Hugging Face folder or an adapter.
+        """Upload a version: safetensors, ONNX, Hugging Face folder or adapter.
 
         In pieces; goes on where a cut connection left it. Pickles are refused.
 
@@ -266,7 +270,7 @@ class Job:
         error: BaseException | None,
         place: TracebackType | None,
     ) -> None:
-        """Report an exception; it goes on."""
+        """Report an exception, which is raised on."""
         if kind is None or (isinstance(error, JobRefused) and error.status == 401):
             return
         lines = "".join(traceback.format_exception(kind, error, place))

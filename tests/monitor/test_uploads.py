@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 from sqlalchemy import Engine, text
 
 from outrider.assertions import Batch
@@ -22,17 +23,17 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.dataops.uploads import job_tokens
+from outrider.dataops.uploads.asking import ask_for_version, request_of
 from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.external import request_of, wait_for_version
 from outrider.monitor.trainer.job_process import run_job
-from outrider.monitor.trainer.retraining import options_of
-from outrider.monitor.trainer.waiting_jobs import Waiting, WaitingJobs
+from outrider.monitor.trainer.waiting_jobs import WaitingJobs
 from tests.databases import migrated_for
 from tests.keyrings import owner_key
+from tests.requirements import require_package
 
 from .test_access import Server
 
@@ -41,6 +42,9 @@ import torch
 
 def net():
     return torch.nn.Linear(2, 2)
+
+def deep():
+    return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 """
 CONFIG = """
 [server]
@@ -58,6 +62,11 @@ classes = ["no", "yes"]
 [models.m.retrain]
 enabled = true
 trainer = "external"
+[models.deep]
+architecture = "model.py:deep"
+weights = "deep.safetensors"
+inputs = ["a", "b"]
+classes = ["no", "yes"]
 [models.other]
 predictor = "model.py:net"
 """
@@ -76,6 +85,9 @@ class World(Server):
     def __init__(self, folder: Path) -> None:
         (folder / "model.py").write_text(CODE)
         (folder / "net.safetensors").write_bytes(linear(1.0))
+        torch.manual_seed(0)
+        deep = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        (folder / "deep.safetensors").write_bytes(dump_weights(deep.state_dict()))
         (folder / "outrider.toml").write_text(CONFIG)
         self.settings: Settings = load_settings(folder / "outrider.toml")
         self.folder = self.settings.data_folder
@@ -108,27 +120,42 @@ class World(Server):
             job = jobs.add(connection, model="m", kind="retrain", params={}, now_us=now_us())
             found = jobs.claim(connection, now_us=now_us())
         assert found is not None
-        options = options_of(self.settings.models["m"].retrain, {})
-        with pytest.raises(Waiting):
-            wait_for_version(self.context, found, options, {"dataset": "m-flagged@1"})
+        ask_for_version(
+            self.engine,
+            found,
+            {"seed": 0, "deadline_s": 60.0, "replay": None},
+            {"dataset": "m-flagged@1"},
+            service="http://service",
+            targets=[],
+        )
         with self.engine.connect() as connection:
             return job, job_tokens.token_of(connection, job)
 
     def begin(
-        self, files: Mapping[str, bytes], kind: str = "safetensors", key: str = "", **more: Any
+        self,
+        files: Mapping[str, bytes],
+        kind: str = "safetensors",
+        key: str = "",
+        model: str = "m",
+        **more: Any,
     ) -> httpx.Response:
         told = [
             {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for name, data in files.items()
         ]
         body = {"kind": kind, "files": told} | more
-        return self.ask("POST", "/v1/models/m/versions", key or self.owner, json=body)
+        return self.ask("POST", f"/v1/models/{model}/versions", key or self.owner, json=body)
 
     def send(
-        self, files: Mapping[str, bytes], kind: str = "safetensors", key: str = "", **more: Any
+        self,
+        files: Mapping[str, bytes],
+        kind: str = "safetensors",
+        key: str = "",
+        model: str = "m",
+        **more: Any,
     ) -> httpx.Response:
         """Begin, send and complete."""
-        begun = self.begin(files, kind, key, **more)
+        begun = self.begin(files, kind, key, model, **more)
         assert begun.status_code == 201, begun.text
         for file in begun.json()["files"]:
             assert self.put(file["url"], files[file["name"]], key).status_code == 200
@@ -137,9 +164,9 @@ class World(Server):
     def put(self, url: str, data: bytes, key: str = "", offset: int = 0) -> httpx.Response:
         return self.ask("PUT", f"{url}?offset={offset}", key or self.owner, content=data)
 
-    def version(self, name: str) -> models.Model:
+    def version(self, name: str, model: str = "m") -> models.Model:
         with self.engine.connect() as connection:
-            return models.get(connection, "m", name)
+            return models.get(connection, model, name)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +182,7 @@ def _nothing_open(world: World) -> Iterator[None]:
     yield
     with write(world.engine) as connection:
         connection.execute(text("DELETE FROM version_upload WHERE status = 'open'"))
-        connection.execute(text("UPDATE job SET status = 'failed' WHERE status IN ('waiting', 'queued', 'running')"))
+        connection.execute(text("UPDATE job SET status = 'failed' WHERE finished_us IS NULL"))
 
 
 def test_weights_become_a_challenger_before_the_gate(world: World) -> None:
@@ -404,7 +431,7 @@ def test_the_event_gets_its_token_when_it_is_sent(world: World) -> None:
     job, token = world.waiting_job()
     with world.engine.connect() as connection:
         found = jobs.get(connection, job)
-        data = request_of(connection, world.context, found, found.result, until_us=1_000_000)
+        data = request_of(connection, found, found.result, service="http://service", until_us=1_000_000)
         payload = json.dumps({"type": "retrain.requested", "data": data})
         assert token not in payload
         assert json.loads(job_tokens.with_token(connection, payload))["data"]["token"] == token
@@ -412,3 +439,85 @@ def test_the_event_gets_its_token_when_it_is_sent(world: World) -> None:
     assert token not in stored
     assert data["budget"]["deadline"] == "1970-01-01T00:00:01Z"
     assert data["dataset"]["parquet"].endswith(f"/v1/retrains/{job}/datasets/fresh")
+
+
+def lora(*, width: int = 4, layer: str = "0") -> dict[str, bytes]:
+    """Files of an adapter, as PEFT writes them."""
+    tensors = {
+        f"base_model.model.{layer}.lora_A.weight": torch.ones(1, 2),
+        f"base_model.model.{layer}.lora_B.weight": torch.full((width, 1), -3.0),
+    }
+    config = {"peft_type": "LORA", "lora_alpha": 1, "r": 1}
+    return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": save(tensors)}
+
+
+def test_an_adapter_is_kept_in_pieces_and_answers_over_its_base(world: World) -> None:
+    done = world.send(lora(), "adapter", model="deep")
+    assert done.status_code == 201, done.text
+    version = done.json()["version"]
+    found = world.version(version, "deep")
+    source = json.loads(found.source or "")
+    assert (source["adapter"], source["adapted_from"]) == (None, "deep@1")
+    assert found.weights == world.version("1", "deep").weights
+    rows = Batch.from_columns({"inputs.a": np.array([2.0]), "inputs.b": np.array([2.0])}, model="deep")
+    load = predictor_factory(world.settings, world.engine, world.objects)
+    probs = [load("deep", one)(rows)["probs"] for one in ("1", version)]
+    assert not np.allclose(probs[0], probs[1])
+    opened = list((world.folder / "folders").iterdir())
+    assert [sorted(p.name for p in one.iterdir()) for one in opened] == [sorted(lora())]
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (lora(width=5), "a width of 4 or 2 expected as its layer in deep@1 has, got [5, 1]"),
+        (lora(layer="7"), "deep@1 has no layer '7'"),
+        (lora() | {"adapter_config.json": b"{}"}, "peft_type expected"),
+        (lora() | {"adapter_config.json": b"[" * 10_000}, "adapter_config.json"),
+    ],
+)
+def test_an_adapter_that_fits_no_layer_is_refused(world: World, files: dict[str, bytes], why: str) -> None:
+    refused = world.send(files, "adapter", model="deep")
+    assert refused.status_code == 422, refused.text
+    assert why in refused.json()["detail"]
+
+
+def onnx_file(columns: int, *, outputs: int = 2) -> bytes:
+    """A linear classifier as an ONNX file."""
+    onnx: Any = require_package("onnx", "pip install outrider[onnx]")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    weight = helper.make_tensor("w", kinds.FLOAT, [columns, outputs], [0.5] * (columns * outputs))
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["logits"])], "g",
+        [helper.make_tensor_value_info("x", kinds.FLOAT, ["n", columns])],
+        [helper.make_tensor_value_info("logits", kinds.FLOAT, ["n", outputs])],
+        [weight],
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", 17)]
+    made: bytes = helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    return made
+
+
+def test_an_onnx_file_is_loaded_in_a_process_before_it_is_taken(world: World) -> None:
+    done = world.send({"net.onnx": onnx_file(2)}, "onnx")
+    assert done.status_code == 201, done.text
+    predict = predictor_factory(world.settings, world.engine, world.objects)("m", done.json()["version"])
+    assert len(predict(ROWS)["label"]) == 2
+    for data, why in (
+        (onnx_file(3), "input x: 2 columns expected (a, b), got 3"),
+        (onnx_file(2, outputs=3), "(rows, 2) scores expected, one per class, got (2, 3)"),
+        (b"\x80\x04 a pickle", "cannot be loaded"),
+    ):
+        refused = world.send({"net.onnx": data}, "onnx")
+        assert refused.status_code == 422, refused.text
+        assert why in refused.json()["detail"]
+
+
+def test_rows_that_were_erased_meanwhile_are_not_learned(world: World) -> None:
+    job, token = world.waiting_job()
+    assert world.ask("GET", f"/v1/retrains/{job}/datasets/fresh", token).status_code == 200
+    with write(world.engine) as connection:
+        jobs.note_waiting(connection, job, {"sent": {"m-flagged@1": "0" * 64}})  # as an erasure leaves it
+    refused = world.send({"net.safetensors": linear(8.0)}, key=token)
+    assert refused.status_code == 422
+    assert "rows were erased from m-flagged@1" in refused.json()["detail"]

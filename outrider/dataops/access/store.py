@@ -92,7 +92,7 @@ class WriteRow:
 
 @dataclass(frozen=True, slots=True)
 class JobTokenRow:
-    """Stored token of a job that is trained outside, and what became of the job."""
+    """Stored token of a job, with the job's status and version."""
 
     job: str
     model: str

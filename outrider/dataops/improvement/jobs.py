@@ -227,13 +227,13 @@ def wait(
 
 
 def go_on(connection: Connection, job: str, result: Mapping[str, object]) -> None:
-    """Queue a job that waited, with what it waited for."""
+    """Queue a job that waited, with new findings."""
     waits = _JOB.c.id == job, _JOB.c.status == WAITING
     connection.execute(update(_JOB).where(*waits).values(status="queued", result=dict(result)))
 
 
 def note_waiting(connection: Connection, job: str, findings: Mapping[str, object]) -> bool:
-    """Add findings to a job that waits; False where it does not any more."""
+    """Add findings to a waiting job; False for any other."""
     found = get(connection, job)
     waits = _JOB.c.id == job, _JOB.c.status == WAITING
     values = {"result": {**found.result, **findings}}

@@ -95,7 +95,7 @@ def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) 
 
 
 def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
-    """Source whose kept folders are opened on this disk, ready to be loaded.
+    """Source with its kept folders opened on this disk.
 
     Raises
     ------

@@ -111,7 +111,7 @@ class OnnxModel:
         return self._session
 
     def read(self, answers: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Outputs of the session's answers; ValueError where they are not what the task needs."""
+        """Outputs of the session's answers; ValueError for others than the task's."""
         return self._read({name: _table(answer) for name, answer in answers.items()})
 
     def _check(self, reference: str) -> None:

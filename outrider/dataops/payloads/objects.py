@@ -104,7 +104,7 @@ class LocalObjects:
         return path.name
 
     def take(self, path: Path, digest: str) -> None:
-        """Move a file of the same disk into the store durably, without a copy.
+        """Move a file of the same disk into the store durably.
 
         Parameters
         ----------

@@ -332,7 +332,7 @@ class Job(SQLModel, table=True):
 
 
 class JobToken(SQLModel, table=True):
-    """Token of a job that is trained outside; the server process reads it with SQLite alone."""
+    """Token of a job that is trained outside."""
 
     __tablename__ = "job_token"
     digest: str = Field(primary_key=True)

@@ -13,6 +13,8 @@ from .wrong import WrongUpload
 
 UploadKind = Literal["safetensors", "onnx", "hf", "adapter", "endpoint"]
 _SINGLE = {"safetensors": ".safetensors", "onnx": ".onnx"}
+_PARSED, _PARSED_BYTES = ("config.json", ".index.json"), 4_194_304
+"""Files that the check parses, and their bounds."""
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _RUNS_CODE = re.compile(r"\.(bin|pt|pth|pkl|pickle|joblib|ckpt|npy|npz|py|so|h5)$")
 
@@ -28,7 +30,7 @@ class AnnouncedFile:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Version to come, as its sender describes it."""
+    """Announced version."""
 
     kind: UploadKind
     files: tuple[AnnouncedFile, ...] = ()
@@ -42,7 +44,7 @@ class Announced:
     classes: tuple[int | str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as they come back from JSON."""
+        """Values as JSON gives them back."""
         plain = asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
@@ -55,7 +57,7 @@ class Announced:
 
 
 def check_announced(one: Announced, *, max_bytes: int) -> None:
-    """Refuse names, sizes and digests that no version can have, before a byte comes.
+    """Refuse names, sizes and digests that no version can have.
 
     Raises
     ------
@@ -84,6 +86,11 @@ def check_announced(one: Announced, *, max_bytes: int) -> None:
             raise WrongUpload(
                 f"files: {file.name}: 1 to {max_bytes} bytes expected (limits.upload_bytes), "
                 f"got {file.bytes}",
+                file=file.name,
+            )
+        if file.name.endswith(_PARSED) and file.bytes > _PARSED_BYTES:
+            raise WrongUpload(
+                f"files: {file.name}: at most {_PARSED_BYTES} bytes expected, got {file.bytes}",
                 file=file.name,
             )
         if file.name in PICKLES or _RUNS_CODE.search(file.name.lower()):

@@ -1,4 +1,4 @@
-"""Checks of received content, and the source of the version that it makes."""
+"""Checks of received content, by kind."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ class ChampionFiles:
 
     @property
     def tensors(self) -> dict[str, TensorForm] | None:
-        """Tensors of its weights; None where it has none here."""
+        """Tensors of the champion's weights; None without any here."""
         if self.source is None or self.source.kind not in ("torch", "hf"):
             return None
         if self.weights is not None:
@@ -51,7 +51,7 @@ class CheckedUpload:
 
 
 def check_digests(announced: Announced, parts: Mapping[str, Path], drop: Callable[[str], None]) -> None:
-    """Refuse files that are not all there, or hold something else; those are to be sent anew.
+    """Refuse files that are incomplete, or hold something else; drop the latter.
 
     Raises
     ------

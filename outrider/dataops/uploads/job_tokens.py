@@ -36,7 +36,7 @@ def token_of(connection: Connection, job: str) -> str:
 
 
 def with_token(connection: Connection, payload: str) -> str:
-    """Event as it is sent: with the token of its job, where one waits for a version."""
+    """Event with the token of its job, for a job that waits."""
     event: dict[str, Any] = json.loads(payload)
     data = event.get("data", {})
     if not isinstance(data, dict) or "task" not in data:

@@ -1,4 +1,4 @@
-"""Check of an uploaded ONNX file in a process that can be killed.
+"""Check of an uploaded ONNX file in a killable process.
 
 ``python -m outrider.dataops.uploads.onnx_process`` reads a request as JSON, loads the file as the service
 will, asks it once about zeros, and writes inputs and outputs as JSON.
@@ -23,7 +23,7 @@ _ROWS = 2
 
 
 def check_onnx(path: Path, source: Source, *, champion: Path | None, file: str, of: str) -> None:
-    """Refuse an ONNX file that cannot be loaded, is fed otherwise than the champion, or answers otherwise.
+    """Refuse a file that fails to load, or has other inputs or outputs.
 
     Parameters
     ----------

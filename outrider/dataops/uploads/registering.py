@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.model_kinds.content import FOLDER, opened_source, pin, whole_digest
 from outrider.dataops.model_kinds.source import KeptRole, Source
@@ -61,10 +62,21 @@ def keep(
     return KeptUpload(source, weights, digest)
 
 
+def _check_whole(connection: Connection, sent: Mapping[str, str]) -> None:
+    """Refuse a version that learned from rows which were erased meanwhile."""
+    for name, digest in sent.items():
+        if (found := open_version(connection, name)).digest != digest:
+            raise WrongUpload(
+                f"rows were erased from {found.id} since it was fetched: fetch it again and train anew",
+                expected=found.digest,
+                got=digest,
+            )
+
+
 def register(
     connection: Connection, upload: UploadRow, kept: KeptUpload, *, champion: str | None, now_us: int
 ) -> tuple[str, str]:
-    """Register the version, and put it before the gate; in the caller's transaction.
+    """Register a version and queue the gate, in the caller's transaction.
 
     The job that waits for it goes on; without one a new job asks the gate.
 
@@ -82,6 +94,7 @@ def register(
         parents.append(("job", job.id, "trained by"))
         waiting = job if job.status == jobs.WAITING else None
         dataset = dataset or (None if job.result.get("dataset") is None else str(job.result["dataset"]))
+        _check_whole(connection, job.result.get("sent", {}))
         if (replayed := job.result.get("replayed")) is not None:
             parents.append(("dataset", str(replayed), "replay"))
     if upload.token and waiting is None:

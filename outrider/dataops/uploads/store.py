@@ -24,7 +24,7 @@ _UPLOAD = table_of(VersionUpload)
 
 
 class WrongOffset(OutriderError):  # noqa: N818 - reads as the thing it is
-    """Piece that does not begin where the file ends so far, or whose place another request took."""
+    """Piece of another place than the end of its file."""
 
     def __init__(self, why: str, received: int) -> None:
         super().__init__(why)
@@ -63,7 +63,7 @@ def begin(
     now_us: int,
     until_us: int,
 ) -> UploadRow:
-    """Begin an upload; a job's token that announces the same again goes on with its own."""
+    """Begin an upload; a repeated announcement of a job gives the first."""
     if is_token:
         mine = _UPLOAD.c.job == job, _UPLOAD.c.token, _UPLOAD.c.status == "open"
         known = connection.execute(select(_UPLOAD).where(*mine)).first()
@@ -154,7 +154,7 @@ class Pieces:
 
     @contextmanager
     def writing(self, upload: str, number: int, offset: int) -> Iterator["Piece"]:
-        """Take a file over and append to it.
+        """Take a file over, to append.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Pieces:
                 data, at = data[written:], at + written
 
     def drop_file(self, upload: str, number: int) -> None:
-        """Remove the bytes of one file: they are not what was announced."""
+        """Remove the bytes of one file."""
         self.path(upload, number).unlink(missing_ok=True)
 
     def drop(self, upload: str) -> None:
@@ -195,7 +195,7 @@ class Pieces:
         shutil.rmtree(self._folder / upload, ignore_errors=True)
 
     def drop_all_but(self, uploads: set[str]) -> None:
-        """Remove what unfinished uploads have left that are none any more."""
+        """Remove leftovers of all other uploads."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             if path.name not in uploads:
                 shutil.rmtree(path, ignore_errors=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .wrong import WrongUpload
 
-MOST_HEADER_BYTES = 16_777_216
+MOST_HEADER_BYTES = 8_388_608
 _STEP_BYTES = 4_194_304
 _WIDTHS = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I16": 2,
@@ -72,7 +72,7 @@ def tensor_forms(path: Path, *, name: str | None = None) -> dict[str, TensorForm
 def check_same(
     own: Mapping[str, TensorForm], champion: Mapping[str, TensorForm], *, file: str, of: str
 ) -> None:
-    """Refuse tensors that are not those of the champion: names, types and shapes.
+    """Refuse tensors of other names, types or shapes than the champion's.
 
     Raises
     ------

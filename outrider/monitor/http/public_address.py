@@ -1,4 +1,4 @@
-"""Guard of addresses that strangers name: nothing of a private network is asked."""
+"""Guard of addresses that strangers name, against private networks."""
 
 import ipaddress
 import socket

@@ -47,7 +47,7 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> str | None:
-    """Job that a request is for; the token of a job is for its own alone.
+    """Job of a request; a token's own alone.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> st
 
 
 def wrong_token(why: str) -> Problem:
-    """The 401 of a job's token that is used twice, late or for something else."""
+    """The 401 of a token that is used twice, late or elsewhere."""
     return problem(
         401,
         f"the job token is not valid here: {why}",

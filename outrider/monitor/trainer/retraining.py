@@ -45,6 +45,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.training.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen
@@ -56,7 +57,6 @@ from outrider.user_code import load_callable
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
-from .external import wait_for_version
 from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .rolling_evidence import rolling_evidence
@@ -115,13 +115,18 @@ class Retraining:
         return None if self.is_look else str(self.result["candidate"])
 
     def run(self) -> None:
-        """Run all stages that are not finished yet and close the job, or let it wait for a version."""
+        """Run all stages that are not finished yet and close the job."""
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
         if "candidate" not in self.result and self.is_external and not self.is_look:
             with self._stage("train"):
-                wait_for_version(self.context, self.job, self.options, self.result)
+                own, told = self.context, self.options.model_dump(mode="json")
+                raise Waiting(
+                    ask_for_version(
+                        own.engine, self.job, told, self.result, service=own.service, targets=own.targets
+                    )
+                )
         if "candidate" not in self.result and not self.is_look:
             with self._stage("train"):
                 self._train()

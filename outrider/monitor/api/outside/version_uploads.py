@@ -107,7 +107,7 @@ class VersionUploads:
         return self.told(made)
 
     def get(self, upload: str, visitor: Visitor) -> dict[str, Any]:
-        """Upload with what is there of it."""
+        """Upload with its received bytes."""
         with self._engine.connect() as connection:
             return self.told(_upload(connection, upload, visitor))
 
@@ -278,7 +278,8 @@ def _champion_files(
 ) -> ChampionFiles:
     found = _champion(connection, model)
     source, opened = stored_source(settings, found), loadable_source(settings, found)
-    weights = None if found.weights is None else objects.path(found.weights)
+    has_weights = found.weights is not None and objects.has(found.weights)
+    weights = objects.path(str(found.weights)) if has_weights else None
     folder = None
     if opened is not None and opened.kind == "hf":
         folder = (settings.base / opened.reference).resolve()
@@ -286,7 +287,7 @@ def _champion_files(
 
 
 def _default(settings: Settings, model: str) -> Source:
-    """What the section of a model says of any version of it."""
+    """Source of the section, for what an announcement leaves open."""
     own = settings.models[model]
     told = source_of(settings, model)
     return told or Source("endpoint", "", task=own.task, inputs=own.inputs, classes=own.classes)

@@ -1,4 +1,4 @@
-"""The API of jobs that are trained outside: what to learn from, progress, failure."""
+"""The API of jobs that are trained outside: inputs, progress, failure."""
 
 import os
 import tempfile
@@ -141,20 +141,25 @@ def _add_inputs(router: APIRouter, engine: Engine, settings: Settings, objects: 
             champion = models.champion(connection, found.model)
             return _task(connection, settings, objects, found, champion)
 
-    @router.get("/datasets/{which}", response_class=FileResponse, responses=binary(PARQUET) | {206: {}})
+    @router.get("/datasets/{which}", response_class=FileResponse, responses=_parts(PARQUET))
     def get_parquet(job: str, which: Which, request: Request) -> FileResponse:
         """The rows to learn from as a Parquet file: ``fresh`` ones, or those to ``replay``.
 
         Rows that are held out for the gate are left out. A Range header goes on with a file that was cut.
         """
         with engine.connect() as connection:
-            version = _version(connection, _waiting(request, job, connection), which)
+            found = _waiting(request, job, connection)
+            version = _version(connection, found, which)
             if version is None:
                 raise NotFound(f"job {job!r} has no {which} dataset")
             path = _parquet(connection, settings, objects, version, "train" if which == "fresh" else None)
+        sent = {**found.result.get("sent", {}), version.id: version.digest}
+        if sent != found.result.get("sent"):
+            with write(engine) as connection:  # an erasure meanwhile is found out by it
+                jobs.note_waiting(connection, job, {"sent": sent})
         return FileResponse(path, media_type=PARQUET, headers={"etag": f'"{version.digest}"'})
 
-    @router.get("/champion/{name:path}", response_class=FileResponse, responses=binary(OCTETS) | {206: {}})
+    @router.get("/champion/{name:path}", response_class=FileResponse, responses=_parts(OCTETS))
     def get_champion_file(job: str, name: str, request: Request) -> FileResponse:
         """File of the champion, as the task names it. A Range header goes on with a file that was cut."""
         with engine.connect() as connection:
@@ -204,6 +209,12 @@ def _waiting(request: Request, job: str, connection: Connection) -> JobRow:
     return jobs.get(connection, job)
 
 
+def _parts(kind: str) -> dict[int | str, dict[str, Any]]:
+    """Answers of a route that sends a file, or the part that a Range header names."""
+    whole = binary(kind)
+    return {**whole, 206: {**whole[200], "description": "Part of the file"}}
+
+
 def champion_files(settings: Settings, objects: LocalObjects, found: Model) -> dict[str, Path]:
     """Files of a version that somebody may go on from, by name."""
     source = loadable_source(settings, found)
@@ -214,7 +225,7 @@ def champion_files(settings: Settings, objects: LocalObjects, found: Model) -> d
         files |= _counted((settings.base / source.reference).resolve(), "")
     if source.adapter is not None:
         files |= _counted((settings.base / source.adapter).resolve(), "adapter/")
-    if found.weights is not None:
+    if found.weights is not None and objects.has(found.weights):
         name = "model.onnx" if source.kind == "onnx" else "model.safetensors"
         files[name] = objects.path(found.weights)
     return files

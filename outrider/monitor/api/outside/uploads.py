@@ -17,7 +17,7 @@ _OCTETS = {"application/octet-stream": {"schema": {"type": "string", "format": "
 
 
 class UploadFile(TypedDict):
-    """Announced file, and how much of it is there."""
+    """Announced file, and its received bytes."""
 
     name: str
     bytes: int
@@ -50,7 +50,7 @@ class Received(TypedDict):
 
 
 class RegisteredVersion(TypedDict):
-    """Registered version, and the job that puts it before the gate."""
+    """Registered version, and the job of its gate."""
 
     model: str
     version: str

@@ -1,64 +1,77 @@
-"""Jobs that somebody outside trains: asked for, waited for, and given up at their deadline."""
+"""Request for a version from outside, and its deadline."""
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any, open_version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
-from outrider.dataops.outbox import enqueue
+from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.uploads import job_tokens
 from outrider.errors import OutriderError
-from outrider.monitor.settings.model_sections import RetrainSettings
 
-from .context import JobContext
-from .waiting_jobs import Waiting
+from . import job_tokens
 
 VERSION = "version"
 """Thing that such a job waits for."""
-_UNSENT = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
-"""Settings that are about when to train, not how."""
+_UNTOLD = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
+"""Settings on when to train, not how."""
 
 
-def wait_for_version(
-    context: JobContext, job: JobRow, options: RetrainSettings, result: dict[str, Any]
-) -> NoReturn:
-    """Ask for a version and let the job wait for it, in one transaction.
+def ask_for_version(
+    engine: Engine,
+    job: JobRow,
+    settings: Mapping[str, Any],
+    result: dict[str, Any],
+    *,
+    service: str,
+    targets: Sequence[WebhookTarget],
+) -> str:
+    """Request a version, and let the job wait, in one transaction.
+
+    Parameters
+    ----------
+    settings
+        Of ``[models.*.retrain]``; the trainer outside is told those on how to train.
+    result
+        Findings of the job so far.
+
+    Returns
+    -------
+    str
+        Sentence on the wait.
 
     Raises
     ------
-    Waiting
-        Once it waits.
     OutriderError
-        If it has waited until its deadline.
+        If the job has waited until its deadline.
     """
     now = now_us()
     if is_late(job, now):
         raise OutriderError(no_version(job))
+    until = now + int(settings["deadline_s"] * 1e6)
     result.pop("waits", None)
-    until = now + int(options.deadline_s * 1e6)
-    with write(context.engine) as connection:
-        replayed = open_if_any(connection, options.replay)
+    with write(engine) as connection:
+        replayed = open_if_any(connection, settings["replay"])
         result["replayed"] = None if replayed is None else replayed.id
-        result["settings"] = options.model_dump(mode="json", exclude=set(_UNSENT))
+        result["settings"] = {name: settings[name] for name in settings if name not in _UNTOLD}
         jobs.note(connection, job.id, stage="train", result=result)
         jobs.wait(connection, job.id, VERSION, until_us=until, result=result)
         job_tokens.issue(connection, job=job.id, model=job.model, now_us=now, until_us=until)
-        data = request_of(connection, context, job, result, until_us=until)
-        enqueue(connection, "retrain.requested", data, targets=context.targets, now_us=now + 1)
-    raise Waiting(f"{job.id} waits for a version until {job_tokens.time_of(until)}")
+        data = request_of(connection, job, result, service=service, until_us=until)
+        enqueue(connection, "retrain.requested", data, targets=targets, now_us=now + 1)
+    return f"{job.id} waits for a version until {job_tokens.time_of(until)}"
 
 
 def request_of(
-    connection: Connection, context: JobContext, job: JobRow, result: Mapping[str, Any], *, until_us: int
+    connection: Connection, job: JobRow, result: Mapping[str, Any], *, service: str, until_us: int
 ) -> dict[str, Any]:
-    """Body of ``retrain.requested``, but for the token, which is added when it is sent."""
-    here = f"{context.service}/v1/retrains/{job.id}"
+    """Body of ``retrain.requested`` without the token, which sending adds."""
+    here = f"{service}/v1/retrains/{job.id}"
     champion = models.champion(connection, job.model)
 
     def told(key: str, which: str) -> dict[str, object] | None:
@@ -66,7 +79,7 @@ def request_of(
         if not reference:
             return None
         version = open_version(connection, str(reference))
-        return {**datasets.told(version, context.service), "parquet": f"{here}/datasets/{which}"}
+        return {**datasets.told(version, service), "parquet": f"{here}/datasets/{which}"}
 
     return {
         "job": job.id,
@@ -79,7 +92,7 @@ def request_of(
         else {"version": champion.version, "digest": champion.digest, "files": f"{here}/task"},
         "budget": {"deadline": job_tokens.time_of(until_us), "settings": result["settings"]},
         "task": f"{here}/task",
-        "upload": f"{context.service}/v1/models/{job.model}/versions",
+        "upload": f"{service}/v1/models/{job.model}/versions",
     }
 
 

@@ -78,27 +78,28 @@ def check_announced(one: Announced, *, max_bytes: int) -> None:
     if len(set(names)) < len(names):
         raise WrongUpload("files: every name once expected")
     for file in one.files:
-        if not is_digest(file.sha256):
-            raise WrongUpload(
-                f"files: {file.name}: sha256 of 64 lower-case hex digits expected", file=file.name
-            )
-        if not 1 <= file.bytes <= max_bytes:
-            raise WrongUpload(
-                f"files: {file.name}: 1 to {max_bytes} bytes expected (limits.upload_bytes), "
-                f"got {file.bytes}",
-                file=file.name,
-            )
-        if file.name.endswith(_PARSED) and file.bytes > _PARSED_BYTES:
-            raise WrongUpload(
-                f"files: {file.name}: at most {_PARSED_BYTES} bytes expected, got {file.bytes}",
-                file=file.name,
-            )
-        if file.name in PICKLES or _RUNS_CODE.search(file.name.lower()):
-            raise WrongUpload(
-                f"files: {file.name}: a pickle or code is never read: save weights as safetensors or ONNX",
-                file=file.name,
-            )
+        _check_file(file, max_bytes)
     _check_kind(one, names)
+
+
+def _check_file(file: AnnouncedFile, max_bytes: int) -> None:
+    if not is_digest(file.sha256):
+        raise WrongUpload(f"files: {file.name}: sha256 of 64 lower-case hex digits expected", file=file.name)
+    if not 1 <= file.bytes <= max_bytes:
+        raise WrongUpload(
+            f"files: {file.name}: 1 to {max_bytes} bytes expected (limits.upload_bytes), got {file.bytes}",
+            file=file.name,
+        )
+    if file.name.endswith(_PARSED) and file.bytes > _PARSED_BYTES:
+        raise WrongUpload(
+            f"files: {file.name}: at most {_PARSED_BYTES} bytes expected, got {file.bytes}",
+            file=file.name,
+        )
+    if file.name in PICKLES or _RUNS_CODE.search(file.name.lower()):
+        raise WrongUpload(
+            f"files: {file.name}: a pickle or code is never read: save weights as safetensors or ONNX",
+            file=file.name,
+        )
 
 
 def _check_kind(one: Announced, names: list[str]) -> None:

@@ -23,7 +23,7 @@ _ROWS = 2
 
 
 def check_onnx(path: Path, source: Source, *, champion: Path | None, file: str, of: str) -> None:
-    """Refuse a file that fails to load, or has other inputs or outputs.
+    """Refuse a file that fails, or has other inputs or outputs.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """Process that waits for the id of its job, and its last lines."""
+    """Process that waits for a job, and its last lines."""
 
     process: subprocess.Popen[bytes]
     report: int

@@ -84,6 +84,13 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
+    trainer: Literal["here", "external"] = Field(
+        default="here",
+        description="who trains: this service, or whoever answers retrain.requested with a version",
+    )
+    private_endpoints: bool = Field(
+        default=False, description="an endpoint that is registered by address may lie in a private network"
+    )
     deadline_s: float = Field(
         default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
     )
@@ -510,7 +517,8 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        return f"outrider {'retrain' if self.architecture else 'dataset commit'} {model}"
+        is_trained = self.architecture or self.retrain.trainer == "external"
+        return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
 
     @property
     def waits_for_answers(self) -> bool:

@@ -45,12 +45,13 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.training.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
+from outrider.monitor.settings.sources import loadable_source, source_of, stored_source, why_trained_elsewhere
 from outrider.user_code import load_callable
 
 from .context import JobContext
@@ -93,7 +94,7 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
-        if self.is_look:
+        if self.is_look or self.is_external:
             return
         self.source = self._trainable()
         self.architecture = load_architecture(self.source.reference, context.settings.base)
@@ -102,6 +103,11 @@ class Retraining:
     def is_look(self) -> bool:
         """True where nothing is trained: all versions are compared."""
         return self.job.params.get("trigger") == jobs.ROLLING
+
+    @property
+    def is_external(self) -> bool:
+        """True where somebody outside trains."""
+        return self.settings.retrain.trainer == "external"
 
     @property
     def candidate(self) -> str | None:
@@ -113,6 +119,14 @@ class Retraining:
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
+        if "candidate" not in self.result and self.is_external and not self.is_look:
+            with self._stage("train"):
+                own, told = self.context, self.options.model_dump(mode="json")
+                raise Waiting(
+                    ask_for_version(
+                        own.engine, self.job, told, self.result, service=own.service, targets=own.targets
+                    )
+                )
         if "candidate" not in self.result and not self.is_look:
             with self._stage("train"):
                 self._train()
@@ -137,6 +151,9 @@ class Retraining:
                 return
             self.result["dataset"] = None if version is None else version.id
             own = self.context
+            if self.is_external:  # it asks once the job waits
+                jobs.note(connection, self.job.id, stage="dataset", result=self.result)
+                return
             jobs.request_training(
                 connection, self.job, version, service=own.service, targets=own.targets, now_us=now_us()
             )
@@ -527,7 +544,7 @@ class Retraining:
         """A version of any kind: the champion may be another one by now."""
         found = models.get(connection, self.job.model, version)
         weights = None if found.weights is None else self.context.objects.get(found.weights)
-        return load_predictor(self.context.settings, stored_source(self.context.settings, found), weights)
+        return load_predictor(self.context.settings, loadable_source(self.context.settings, found), weights)
 
     def _trainable(self) -> Source:
         """Source of the champion; raises where it is not fine-tuned here."""

@@ -240,6 +240,7 @@ DECLARED = {
     "demo.md": {"5 %": "setup", "45 %": "setup", "30 %": "criterion"},
     "gate.md": {"5 %": "level", "2 %": "setup", "85 %": "setup", "90 %": "setup", "1 %": "criterion"},
     "gpu.md": {"10 %": "target"},
+    "jobs.md": {"80 %": "limit"},
     "live-tests.md": {
         "5 %": "tolerance", "7.5 %": "simulated rate", "10 %": "simulated rate", "20 %": "simulated rate",
     },

@@ -1,0 +1,112 @@
+"""Full training of a model that answers tensors: torch module or Hugging Face folder."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outrider.assertions import Batch
+from outrider.dataops.model_kinds.loading import is_runner, load_model
+from outrider.dataops.model_kinds.runner import Runner
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.errors import ConfigError
+
+from .targets import LABEL, row_losses, targets_of
+from .trainer import Examples, TrainedModel, TrainingTask
+
+OUT = "out"
+"""Raw answers that are learned: logits of a classifier, values of others."""
+TASKS = ("classification", "other")
+"""Tasks whose raw answers are compared with a label."""
+
+
+class AnswerLearner:
+    """Classifier or regression, fed and run by the very Runner that serves it.
+
+    Weights of half precision are trained in float32, and rounded back when they are kept.
+
+    Parameters
+    ----------
+    source
+        Of the trained version.
+    """
+
+    def __init__(self, runner: Runner, source: Source, *, target: str) -> None:
+        self.runner = runner
+        self.module = runner.module
+        self._source, self._target = source, target
+        self._classes: Sequence[int | str] = classes_of(runner, source)
+        self._dtypes = {name: tensor.dtype for name, tensor in self.module.state_dict().items()}
+        self.module.float()
+
+    def encode(self, rows: Batch, /) -> Examples:
+        """Encode inputs as serving does, with labels."""
+        fed = self.runner.encode(rows).tensors
+        return Examples({**fed, LABEL: targets_of(rows, self._target, self._classes)}, rows.rows)
+
+    def losses(self, examples: Examples, /) -> torch.Tensor:
+        """Loss of each row."""
+        fed, targets = split(examples, self.runner.device)
+        return row_losses(self.answers(fed), targets)
+
+    def answers(self, fed: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Logits or values, with gradients."""
+        return self.runner.run(fed)[OUT]
+
+    def trained(self, work: Path, /) -> TrainedModel:  # noqa: ARG002 - writes no files
+        """All weights as safetensors, under the champion's source."""
+        return TrainedModel(self._source, weights=dump_weights(self.state()))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Weights in the types they came in; of tied ones, one."""
+        tied = getattr(self.module, "all_tied_weights_keys", {}) or {}
+        state = self.module.state_dict()
+        return {n: t.detach().to(self._dtypes[n], copy=True) for n, t in state.items() if n not in tied}
+
+
+def full_learner(task: TrainingTask) -> AnswerLearner:
+    """Learner of all weights of the champion.
+
+    Raises
+    ------
+    ConfigError
+        If the champion has an adapter, or its answers are not compared with labels.
+    """
+    if task.source.adapter is not None:
+        raise ConfigError(
+            f"retrain.method: the champion of {task.model} has an adapter, over a base that others share: "
+            "'lora' expected, got 'full'"
+        )
+    return AnswerLearner(load_runner(task), task.source, target=task.target)
+
+
+def load_runner(task: TrainingTask, source: Source | None = None) -> Runner:
+    """Champion as it serves, before its recipe, on the task's device."""
+    given = source or task.source
+    if given.task not in TASKS:
+        raise ConfigError(
+            f"{task.model}: task {' or '.join(TASKS)} expected, got {given.task!r}: its answers are not "
+            "compared with a label"
+        )
+    plain = dataclasses.replace(given, recipe=())
+    runner = load_model(plain, folder=task.base, weights=task.weights, device=task.device)
+    if not is_runner(runner):
+        raise ConfigError(f"{task.model}: a torch module or a Hugging Face folder expected, got {given.kind}")
+    return runner
+
+
+def classes_of(runner: Runner, source: Source) -> tuple[int | str, ...]:
+    """Classes of a classifier in order of its outputs; none of others."""
+    if source.task != "classification":
+        return ()
+    own: Any = getattr(getattr(runner, "reader", runner), "classes", ())
+    return tuple(source.classes) or tuple(own.tolist() if hasattr(own, "tolist") else own)
+
+
+def split(examples: Examples, device: torch.device) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Inputs and labels of a step, on the device."""
+    moved = {name: tensor.to(device) for name, tensor in examples.tensors.items()}
+    return moved, moved.pop(LABEL)

@@ -110,7 +110,7 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
     from outrider.monitor.registry.predictors import load_predictor as load_version
-    from outrider.monitor.settings.sources import stored_source
+    from outrider.monitor.settings.sources import loadable_source
 
     is_named = version in settings.models[name].challengers
     if not (settings.data_folder / "state.db").is_file():
@@ -133,9 +133,9 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     if found is None:
         there = ", ".join(each.version for each in known)
         raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
-    source = stored_source(settings, found)
+    source = loadable_source(settings, found)
     if source is not None and source.kind == "function":
-        _same_function(settings, source.reference, found)
+        _same_function(settings, found)
     if found.weights is None:
         if source is None or source.kind == "torch":
             raise ConfigError(f"{found.id} has no weights: it failed to be trained")
@@ -144,12 +144,17 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     return load_version(settings, source, objects.get(found.weights))
 
 
-def _same_function(settings: "Settings", reference: str, found: "Model") -> None:
+def _same_function(settings: "Settings", found: "Model") -> None:
     """Raise where the file of a predictor function is not what it was when the version was registered."""
-    file = settings.base / reference.rpartition(":")[0]
+    from outrider.dataops.model_kinds.content import whole_digest
+    from outrider.monitor.settings.sources import stored_source
+
+    source = stored_source(settings, found)
+    assert source is not None
+    file = settings.base / source.reference.rpartition(":")[0]
     if not file.is_file():
         raise ConfigError(f"{found.id} is a function of {file}, which does not exist any more")
-    if hashlib.sha256(file.read_bytes()).hexdigest() != found.digest:
+    if whole_digest(source, hashlib.sha256(file.read_bytes()).hexdigest()) != found.digest:
         raise ConfigError(
             f"{found.id} is a function of {file}, which has changed since: it cannot be asked again"
         )

@@ -36,13 +36,19 @@ def gc(
     Also while the service runs.
     """
     from outrider.dataops.loaders.arrow_cache import FOLDER, unused
+    from outrider.dataops.models.registry import versions_in_service
+    from outrider.dataops.payloads import folders
     from outrider.dataops.upkeep.garbage import collect_garbage
 
     with _stores(config) as (engine, objects, folder):
+        with engine.connect() as connection:
+            kept = {one for found in versions_in_service(connection) for one in found.kept.values()}
+        age_s = caches_older_than * 3600
+        opened = folders.unopened(folder / folders.FOLDER, older_than_s=age_s, in_service=kept)
         found = collect_garbage(
             engine,
             objects,
-            caches=unused(folder / FOLDER, older_than_s=caches_older_than * 3600),
+            caches=[*unused(folder / FOLDER, older_than_s=age_s), *opened],
             older_than_s=older_than * 3600,
             is_dry=dry_run,
         )

@@ -50,11 +50,11 @@ def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str,
 
 def _weights(settings: "Settings", found: "Model") -> Path | None:
     """Weights of a version, kept or in its folder; None where it has none here."""
-    from outrider.dataops.model_kinds.source import Source
+    from outrider.monitor.settings.sources import loadable_source
 
     if found.weights is not None:
         path = settings.data_folder / "objects" / found.weights[:2] / found.weights
-    elif found.source is not None and (source := Source.from_json(found.source)).kind == "hf":
+    elif (source := loadable_source(settings, found)) is not None and source.kind == "hf":
         path = settings.path(source.reference)
     else:
         return None

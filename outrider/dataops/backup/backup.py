@@ -22,8 +22,8 @@ from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progr
 
 OBJECTS = "objects"
 STEP_PAGES = 2048
-_LEFT_OUT = ("run", OBJECTS, "payloads", "arrow")
-"""Of the processes, copied by itself, and caches."""
+_LEFT_OUT = ("run", OBJECTS, "payloads", "arrow", "folders", "uploads")
+"""Of the processes, copied by itself, caches, and unfinished uploads."""
 
 
 def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:

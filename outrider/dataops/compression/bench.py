@@ -34,6 +34,10 @@ AGAIN_ROWS = 17
 """Batch size of the champion's second answers: another shape, so other rounding."""
 
 
+def _as_it_is(source: Source) -> Source:
+    return source
+
+
 @dataclass(frozen=True, slots=True)
 class CompressionTask:
     """Compression task: a champion and the references for its variants."""
@@ -64,6 +68,8 @@ class CompressionTask:
     effort: Effort = field(default_factory=Effort)
     device: str = "cpu"
     seed: int = 0
+    opened: Callable[[Source], Source] = _as_it_is
+    """Opening of a source's kept folders on this disk."""
 
 
 class Bench:
@@ -123,7 +129,7 @@ class Bench:
         rows = self._champion.encode(unseen)
         again = answer(self._champion, rows, batch_rows=AGAIN_ROWS, by_length=False)
         return ask_fresh(
-            self.source(variant),
+            self.task.opened(self.source(variant)),
             self.weights(variant),
             folder=self.task.folder,
             champion=unseen.with_outputs(answer(self._champion, rows)),
@@ -148,7 +154,9 @@ class Bench:
             return made
         assert self.task.student is not None
         options = {name: value for name, value in source.options.items() if name != FOLDER}
-        student = dataclasses.replace(made, reference=self.task.student, adapted_from=None, options=options)
+        student = dataclasses.replace(
+            made, reference=self.task.student, adapted_from=None, options=options, kept={}
+        )
         return pin(student, self.task.folder)  # its folder holds something else than the champion's
 
     def weights(self, variant: Variant) -> bytes | None:
@@ -168,7 +176,8 @@ class Bench:
         ConfigError
             If it is no model of tensors.
         """
-        found = load_model(source, folder=self.task.folder, weights=weights, device=self.task.device)
+        opened = self.task.opened(source)
+        found = load_model(opened, folder=self.task.folder, weights=weights, device=self.task.device)
         if not is_runner(found):
             raise ConfigError(
                 f"{self.task.name}: only torch modules and Hugging Face folders can be compressed, "
@@ -179,7 +188,7 @@ class Bench:
     # ---- making ------------------------------------------------------------------------------------------
 
     def _make(self, variant: Variant) -> bytes:
-        if self.task.source.adapter:
+        if self.task.source.adapter or "adapter" in self.task.source.kept:
             raise ConfigError(
                 f"{self.task.name} has an adapter: its weights are two, and only recipes are tried"
             )

@@ -1,17 +1,21 @@
 """Files of a version: digest, and content for the object store."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from outrider.dataops.payloads.folders import keep_folder, opened_folder
+from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
 from outrider.errors import ConfigError
 
-from .source import Source
+from .source import KeptRole, Source
 
 COUNTED = (".json", ".txt", ".model", ".safetensors", ".jinja")
 """Ends of the names of files of a model folder that decide what it answers."""
 FOLDER, ADAPTER = "sha256", "adapter_sha256"
 """Options that say what a folder and an adapter hold; checked whenever they are loaded."""
+ADAPTER_CONFIG = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,73 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
     pinned = pin(source, folder)
     kept = None if isinstance(weights, str) else _kept(source, folder, weights)
     own = weights if isinstance(weights, str) else None if kept is None else hashlib.sha256(kept).hexdigest()
-    digests = [str(pinned.options[name]) for name in (FOLDER, ADAPTER) if name in pinned.options]
-    digests = digests if own is None else [own, *digests]
-    is_plain = len(digests) == 1 and not source.recipe
-    parts = "\n".join([*digests, pinned.to_json()])
-    digest = digests[0] if is_plain else hashlib.sha256(parts.encode()).hexdigest()
-    return Content(pinned, digest, kept, own if source.kind != "function" else None)
+    return Content(pinned, whole_digest(pinned, own), kept, own if source.kind != "function" else None)
+
+
+def whole_digest(source: Source, weights: str | None) -> str:
+    """SHA-256 of all that decides what a version answers.
+
+    Parameters
+    ----------
+    source
+        With the digests of its folders, kept ones or pinned.
+    weights
+        Digest of its weights, or of the file of a function.
+    """
+    digests = [str(source.options[name]) for name in (FOLDER, ADAPTER) if name in source.options]
+    digests += sorted(source.kept.values())
+    digests = digests if weights is None else [weights, *digests]
+    if len(digests) == 1 and not source.recipe:
+        return digests[0]
+    return hashlib.sha256("\n".join([*digests, source.to_json()]).encode()).hexdigest()
+
+
+def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) -> Source:
+    """Keep the files of a version; return the source that names them.
+
+    Files of a function are its artefacts; of a Hugging Face model an adapter or its whole folder.
+
+    Raises
+    ------
+    WrongFolder
+        If a name leads elsewhere, or a file is a link.
+    """
+    role: KeptRole = "artefacts"
+    if source.kind != "function":
+        role = "adapter" if ADAPTER_CONFIG in files else "folder"
+    options = dict(source.options)
+    if role != "artefacts":  # of what was there before
+        options.pop(FOLDER if role == "folder" else ADAPTER, None)
+    adapter = None if role == "adapter" else source.adapter
+    digest = keep_folder(objects, files)
+    return replace(source, adapter=adapter, options=options, kept={**source.kept, role: digest})
+
+
+def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
+    """Source whose kept folders are opened on this disk, ready to be loaded.
+
+    Raises
+    ------
+    NotFound
+        If an object is lost.
+    CorruptObject
+        If an object is damaged.
+    """
+    kept = dict(source.kept)
+    if (digest := kept.pop("folder", None)) is not None:
+        source = replace(source, reference=str(opened_folder(objects, digest, cache).absolute()))
+    if (digest := kept.pop("adapter", None)) is not None:
+        source = replace(source, adapter=str(opened_folder(objects, digest, cache).absolute()))
+    if (digest := kept.pop("artefacts", None)) is not None:
+        path = opened_folder(objects, digest, cache, copies=True)  # a user's code may write to it
+        kept["artefacts"] = str(path.absolute())
+    return replace(source, kept=kept)
 
 
 def pin(source: Source, folder: Path) -> Source:
     """Source with digests of its folders, any that stands kept."""
     options = dict(source.options)
-    if source.kind == "hf":
+    if source.kind == "hf" and "folder" not in source.kept:
         options.setdefault(FOLDER, folder_digest(folder / source.reference))
     if source.adapter is not None:
         options.setdefault(ADAPTER, folder_digest(folder / source.adapter))

@@ -35,7 +35,8 @@ def load_model(
     Parameters
     ----------
     folder
-        What relative paths of ``source`` are relative to: the folder of the configuration.
+        What relative paths of ``source`` are relative to: the folder of the configuration. Kept folders are
+        opened before, by `content.opened_source`.
     weights
         Its weights where they lie elsewhere than in ``source.reference``: always for a torch module
         (safetensors), for an ONNX file and a Hugging Face folder where a copy of them is kept.
@@ -49,6 +50,8 @@ def load_model(
     ConfigError
         If it cannot be loaded; the message names the file, what was expected and what was found.
     """
+    if closed := [role for role, place in source.kept.items() if not Path(place).is_absolute()]:
+        raise ConfigError(f"{source.reference}: its kept {closed[0]} is not opened on this disk")
     if source.kind in ("torch", "hf"):
         return _load_module(source, folder, weights, str(device), base)
     if source.adapter or source.recipe:
@@ -56,7 +59,10 @@ def load_model(
     if source.kind == "function":
         from .predictors import load_predictor_function
 
-        return load_predictor_function(source.reference, folder)
+        artefacts = source.kept.get("artefacts")
+        return load_predictor_function(
+            source.reference, folder, None if artefacts is None else Path(artefacts)
+        )
     if source.kind == "onnx":
         from .onnx_file import load_onnx
 

@@ -1,6 +1,6 @@
 """Predictors that are plain functions: ``predictor = "model.py:predict"``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,17 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.predictor import Predictor
+from outrider.errors import ConfigError
 from outrider.user_code import load_callable
 
 
-def load_predictor_function(reference: str, folder: Path) -> Predictor:
+def load_predictor_function(reference: str, folder: Path, artefacts: Path | None = None) -> Predictor:
     """Load ``file.py:name``, checked to answer one value per record.
+
+    Parameters
+    ----------
+    artefacts
+        Folder of what it is made from: ``name`` is called with it and returns the function.
 
     Raises
     ------
@@ -21,6 +27,8 @@ def load_predictor_function(reference: str, folder: Path) -> Predictor:
         If it cannot be loaded.
     """
     function = load_callable(reference, folder)
+    if artefacts is not None:
+        function = _made(function, reference, artefacts)
 
     def predictor(batch: Batch, /) -> dict[str, NDArray[Any]]:
         answers = function(batch)
@@ -35,3 +43,18 @@ def load_predictor_function(reference: str, folder: Path) -> Predictor:
         return outputs
 
     return predictor
+
+
+def _made(maker: Callable[[Path], Any], reference: str, artefacts: Path) -> Any:
+    try:
+        function = maker(artefacts)
+    except Exception as error:  # of a user's file
+        raise ConfigError(
+            f"{reference!r} cannot make its function from {artefacts}: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(function):
+        raise ConfigError(
+            f"{reference!r}: called with the folder of its artefacts, it must return a function of a batch, "
+            f"got {type(function).__name__}"
+        )
+    return function

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 Kind = Literal["torch", "hf", "onnx", "function", "endpoint"]
 """A declared ``torch.nn.Module``, a Hugging Face folder, an ONNX file, a function, a model elsewhere."""
+KeptRole = Literal["folder", "adapter", "artefacts"]
+"""Use of a kept folder: Hugging Face folder, PEFT adapter, or what a function is made from."""
 Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
 """What is read of the answers of a model; see docs/shadow-models.md."""
 RECIPE_STEPS = (
@@ -44,10 +46,17 @@ class Source:
     """What is done to the module once it is loaded, in order, such as ``bf16`` or ``int8_weight_only``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What only this kind knows, such as ``max_tokens`` of texts."""
+    kept: Mapping[KeptRole, str] = field(default_factory=dict)
+    """Digests of kept folders (`outrider.dataops.payloads.folders`) that take the place of ``reference``
+    (folder) or ``adapter``, or that a function is made from (artefacts: ``reference`` names a callable that
+    takes their folder and returns the function). Paths once the source is opened to be loaded."""
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""
-        return json.dumps(dataclasses.asdict(self) | {"options": dict(self.options)}, sort_keys=True)
+        given = dataclasses.asdict(self) | {"options": dict(self.options), "kept": dict(self.kept)}
+        if not self.kept:
+            del given["kept"]  # as versions were registered before
+        return json.dumps(given, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Source":

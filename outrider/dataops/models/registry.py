@@ -1,12 +1,15 @@
 """Registry of model versions, and changes of the champion."""
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
 from outrider.dataops.outbox import WebhookTarget, enqueue
-from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.payloads.folders import WrongFolder, files_of
+from outrider.dataops.payloads.objects import CorruptObject, ObjectStore
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import table_of
 from outrider.errors import GateRefused, NotFound
@@ -47,6 +50,11 @@ class Model:
     def id(self) -> str:
         """Name in lineage, such as ``digits@2``."""
         return node_id(self.model, self.version)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Digest of each kept folder, by use."""
+        return {} if self.source is None else dict(json.loads(self.source).get("kept", {}))
 
 
 def register(
@@ -189,6 +197,27 @@ def weights_bytes(connection: Connection, objects: ObjectStore, model: str, vers
     if found.weights is None:
         raise NotFound(f"{found.id} has no weights of its own: it is a function, a folder or an endpoint")
     return objects.get(found.weights)
+
+
+def lost_objects(objects: ObjectStore, found: Model) -> list[str]:
+    """Digests of a version's objects that are not there."""
+    named = {*filter(None, [found.weights]), *found.kept.values()}
+    for manifest in found.kept.values():
+        with suppress(NotFound):
+            named.update(files_of(objects, manifest).values())
+    return sorted(digest for digest in named if not objects.has(digest))
+
+
+def objects_of_versions(connection: Connection, objects: ObjectStore) -> set[str]:
+    """Digests of all objects that versions are loaded from."""
+    named = set(connection.scalars(select(_MODEL.c.weights).where(_MODEL.c.weights.is_not(None))))
+    with_folders = _MODEL.c.source.contains('"kept": {')
+    for row in connection.execute(select(_MODEL).where(with_folders)):
+        for manifest in Model(**row._mapping).kept.values():
+            named.add(manifest)
+            with suppress(NotFound, WrongFolder, CorruptObject):
+                named.update(files_of(objects, manifest).values())
+    return named
 
 
 def set_status(

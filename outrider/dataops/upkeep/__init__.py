@@ -1,4 +1,4 @@
 """Upkeep of datasets: small files packed together, and collection of unnamed objects.
 
-May import datasets, payloads, state.
+May import datasets, models, payloads, state.
 """

@@ -6,6 +6,7 @@ such as weights and payloads, are left alone.
 """
 
 import gzip
+import shutil
 import time
 import zlib
 from collections import Counter
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions.batch_schema import MODEL_KEY
+from outrider.dataops.models.registry import objects_of_versions
 from outrider.dataops.payloads.objects import LocalObjects, is_digest
 from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVersion, Job
 from outrider.dataops.state.tables import table_of
@@ -77,7 +79,7 @@ def collect_garbage(
     Parameters
     ----------
     caches
-        Files of caches that nobody uses.
+        Files and folders of caches that nobody uses.
     older_than_s
         Age of an object: nothing younger is touched, whoever names it.
     is_dry
@@ -87,6 +89,7 @@ def collect_garbage(
     """
     with engine.connect() as connection:
         named, sent = named_objects(connection), _sent_tables(connection)
+        named |= objects_of_versions(connection, objects)  # a file of theirs may look like one of a dataset
     reached("names read")
     found: list[Garbage] = []
     for one in _unnamed(objects, named, sent, older_than_s):
@@ -96,7 +99,10 @@ def collect_garbage(
     for path in caches:
         found.append(Garbage("caches", path, _size(path)))
         if not is_dry:
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
             reached("cache deleted")
     return CollectedGarbage(tuple(found))
 
@@ -153,6 +159,8 @@ def _kind_of(path: Path, sent: set[str]) -> Kind | None:
 
 def _size(path: Path) -> int:
     try:
+        if path.is_dir():  # what links share with objects is not freed
+            return sum(one.stat().st_size for one in path.rglob("*") if one.stat().st_nlink == 1)
         return path.stat().st_size
     except FileNotFoundError:
         return 0

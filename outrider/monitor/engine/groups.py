@@ -12,7 +12,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.sources import stored_source
+from outrider.monitor.settings.sources import loadable_source
 
 from .asks import Ask, AskAnswer, Name
 from .client import ChildProcess, EngineClient, Launch, Making, StartEngine
@@ -137,7 +137,7 @@ class EngineGroups:
     def _making(self, name: Name) -> Making:
         with self._engine.connect() as connection:
             found = models.get(connection, *name)
-        source = stored_source(self._settings, found)
+        source = loadable_source(self._settings, found)
         if source is None:
             raise ConfigError("the model is of none of the kinds that can answer in the shadow")
         weights = None if found.weights is None else self._objects.path(found.weights)

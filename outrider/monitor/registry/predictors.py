@@ -11,7 +11,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.sources import stored_source
+from outrider.monitor.settings.sources import loadable_source
 
 PredictorFactory = Callable[[str, str], Predictor]
 """(model, version) -> what answers for that version."""
@@ -24,7 +24,7 @@ def predictor_factory(settings: Settings, engine: Engine, objects: ObjectStore) 
         with engine.connect() as connection:
             found = models.get(connection, model, version)
         weights = None if found.weights is None else objects.get(found.weights)
-        return load_predictor(settings, stored_source(settings, found), weights)
+        return load_predictor(settings, loadable_source(settings, found), weights)
 
     return load
 

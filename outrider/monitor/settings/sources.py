@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from outrider.dataops.model_kinds.content import opened_source
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
+from outrider.dataops.payloads.folders import FOLDER
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import ConfigError
 
 from .config import Settings
@@ -71,6 +74,23 @@ def challenger_weights(settings: Settings, name: str, version: str) -> Path | No
 def stored_source(settings: Settings, found: Model) -> Source | None:
     """Source of a registered version, earlier releases' from the configuration."""
     return Source.from_json(found.source) if found.source else source_of(settings, found.model)
+
+
+def loadable_source(settings: Settings, found: Model) -> Source | None:
+    """Source of a registered version, its kept folders opened on this disk.
+
+    Raises
+    ------
+    NotFound
+        If an object of it is lost.
+    CorruptObject
+        If an object of it is damaged.
+    """
+    source = stored_source(settings, found)
+    if source is None or not source.kept:
+        return source
+    data = settings.data_folder
+    return opened_source(source, LocalObjects(data / "objects"), data / FOLDER)
 
 
 def why_trained_elsewhere(source: Source | None) -> str:

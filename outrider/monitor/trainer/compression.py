@@ -17,10 +17,12 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import jobs
 from outrider.dataops.journal.journal import Journal
+from outrider.dataops.model_kinds.content import opened_source
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.models.registry import Model
+from outrider.dataops.payloads.folders import FOLDER
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import ConfigError, NotFound
@@ -106,6 +108,7 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
         effort=Effort(),
         device=settings.worker.device,
         seed=own.retrain.seed,
+        opened=lambda kept: opened_source(kept, objects, settings.data_folder / FOLDER),
     )
     return task, records.take(newest[1::2])
 

@@ -50,7 +50,7 @@ from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
+from outrider.monitor.settings.sources import loadable_source, source_of, stored_source, why_trained_elsewhere
 from outrider.user_code import load_callable
 
 from .context import JobContext
@@ -518,7 +518,7 @@ class Retraining:
         """A version of any kind: the champion may be another one by now."""
         found = models.get(connection, self.job.model, version)
         weights = None if found.weights is None else self.context.objects.get(found.weights)
-        return load_predictor(self.context.settings, stored_source(self.context.settings, found), weights)
+        return load_predictor(self.context.settings, loadable_source(self.context.settings, found), weights)
 
     def _trainable(self) -> Source:
         """Source of the champion; raises where it is not fine-tuned here."""

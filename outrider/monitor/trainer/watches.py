@@ -128,7 +128,7 @@ class Watches:
             return f"version {watch.version} replaced version {replaced}"
         if (why := left_out(connection, watch.model).get(watch.former)) is not None:
             return f"version {watch.former} is disabled: {why}"
-        if former.weights is not None and not self._context.objects.has(former.weights):
+        if models.lost_objects(self._context.objects, former):
             return f"the weights of version {watch.former} are lost"
         return ""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
 from outrider.errors import OutriderError
-from outrider.monitor.settings.sources import stored_source
+from outrider.monitor.settings.sources import loadable_source, stored_source
 
 from .context import JobContext
 
@@ -39,7 +39,7 @@ def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> li
 
 def _held(context: JobContext, found: Model) -> int | None:
     """Parameters and buffers as they are held in memory; None for what is no module."""
-    source = stored_source(context.settings, found)
+    source = loadable_source(context.settings, found)
     if source is None or source.kind not in ("torch", "hf"):
         return None
     from outrider.dataops.compression.timing import held_bytes

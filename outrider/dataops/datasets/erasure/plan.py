@@ -21,13 +21,13 @@ from outrider.dataops.datasets.versions import (
     schema_of,
 )
 from outrider.dataops.models.lineage import models_made_from
+from outrider.dataops.models.registry import objects_of_versions
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.improvement_tables import (
     DatasetRow,
     DatasetRowFile,
     DatasetVersion,
     Job,
-    ModelVersion,
 )
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
@@ -36,7 +36,7 @@ from .manifests import without_ids, without_lives
 from .recount import Recount, without_erased
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
-_VERSION, _MODEL = table_of(DatasetVersion), table_of(ModelVersion)
+_VERSION = table_of(DatasetVersion)
 _PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
 """First bytes of a row file and of an Arrow IPC stream."""
 CASES = "behavioral test"
@@ -321,9 +321,10 @@ def _leftovers(
     docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
     named = {
         digest
-        for column in (_FILE.c.sha256, docs, _MODEL.c.weights, _JOB.c.params["object"].as_string())
+        for column in (_FILE.c.sha256, docs, _JOB.c.params["object"].as_string())
         for digest in connection.scalars(select(column).where(column.is_not(None)).distinct())
     }
+    named |= objects_of_versions(connection, objects)
     unnamed = (digest for digest in objects.digests(older_than_s=older_than_s) if digest not in named)
     return {digest for digest in unnamed if _holds(objects, digest, found.ids)}
 

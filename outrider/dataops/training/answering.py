@@ -14,6 +14,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.errors import ConfigError
 
+from .freezing import train_only
 from .targets import LABEL, row_losses, targets_of
 from .trainer import Examples, TrainedModel, TrainingTask
 
@@ -32,15 +33,18 @@ class AnswerLearner:
     ----------
     source
         Of the trained version.
+    trains
+        Names of the parameters or parts that may change, see `freezing`; none for all that may already.
     """
 
-    def __init__(self, runner: Runner, source: Source, *, target: str) -> None:
+    def __init__(self, runner: Runner, source: Source, *, target: str, trains: Sequence[str] = ()) -> None:
         self.runner = runner
         self.module = runner.module
         self._source, self._target = source, target
         self._classes: Sequence[int | str] = classes_of(runner, source)
         self._dtypes = {name: tensor.dtype for name, tensor in self.module.state_dict().items()}
         self.module.float()
+        train_only(self.module, trains)
 
     def encode(self, rows: Batch, /) -> Examples:
         """Encode inputs as serving does, with labels."""
@@ -49,8 +53,9 @@ class AnswerLearner:
 
     def losses(self, examples: Examples, /) -> torch.Tensor:
         """Loss of each row."""
-        fed, targets = split(examples, self.runner.device)
-        return row_losses(self.answers(fed), targets)
+        fed = dict(examples.tensors)
+        targets = fed.pop(LABEL).to(self.runner.device)
+        return row_losses(self.answers(trimmed(fed, self.runner.device)), targets)
 
     def answers(self, fed: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Logits or values, with gradients."""
@@ -75,22 +80,28 @@ def full_learner(task: TrainingTask) -> AnswerLearner:
     ConfigError
         If the champion has an adapter, or its answers are not compared with labels.
     """
+    check_task(task)
     if task.source.adapter is not None:
         raise ConfigError(
             f"retrain.method: the champion of {task.model} has an adapter, over a base that others share: "
             "'lora' expected, got 'full'"
         )
-    return AnswerLearner(load_runner(task), task.source, target=task.target)
+    trains = tuple(task.options.get("trains") or ())
+    return AnswerLearner(load_runner(task), task.source, target=task.target, trains=trains)
+
+
+def check_task(task: TrainingTask) -> None:
+    """Refuse a model whose answers are not compared with a label."""
+    if task.source.task not in TASKS:
+        raise ConfigError(
+            f"{task.model}: task {' or '.join(TASKS)} expected, got {task.source.task!r}: its answers are "
+            "not compared with a label; train it elsewhere"
+        )
 
 
 def load_runner(task: TrainingTask, source: Source | None = None) -> Runner:
     """Champion as it serves, before its recipe, on the task's device."""
     given = source or task.source
-    if given.task not in TASKS:
-        raise ConfigError(
-            f"{task.model}: task {' or '.join(TASKS)} expected, got {given.task!r}: its answers are not "
-            "compared with a label"
-        )
     plain = dataclasses.replace(given, recipe=())
     runner = load_model(plain, folder=task.base, weights=task.weights, device=task.device)
     if not is_runner(runner):
@@ -106,7 +117,13 @@ def classes_of(runner: Runner, source: Source) -> tuple[int | str, ...]:
     return tuple(source.classes) or tuple(own.tolist() if hasattr(own, "tolist") else own)
 
 
-def split(examples: Examples, device: torch.device) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Inputs and labels of a step, on the device."""
-    moved = {name: tensor.to(device) for name, tensor in examples.tensors.items()}
-    return moved, moved.pop(LABEL)
+def trimmed(fed: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    """Inputs of a step on the device, no wider than the longest of its texts."""
+    mask = fed.get("attention_mask")
+    if mask is None:
+        return {name: tensor.to(device) for name, tensor in fed.items()}
+    width = max(1, int(mask.sum(1).max()))
+    return {
+        name: (tensor[:, :width] if tensor.shape[1:2] == mask.shape[1:] else tensor).to(device)
+        for name, tensor in fed.items()
+    }

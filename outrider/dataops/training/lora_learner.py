@@ -12,7 +12,7 @@ from outrider.dataops.model_kinds.runner import Runner
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import pick_device
 
-from .answering import AnswerLearner, load_runner
+from .answering import AnswerLearner, check_task, load_runner
 from .low_rank import LowRank, NewAdapter
 from .trainer import TrainedModel, TrainingTask
 
@@ -43,6 +43,7 @@ def lora_learner(task: TrainingTask) -> LoraLearner:
     ConfigError
         If the adapter is no LoRA, a layer is not there, or PEFT is not installed.
     """
+    check_task(task)
     runner = load_base(task)
     low = adapter_of(task, runner.module)
     source = adapted_source(task.source)

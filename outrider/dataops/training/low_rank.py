@@ -137,10 +137,17 @@ def heads_of(module: torch.nn.Module) -> tuple[str, ...]:
     A causal language model's head is tied to its words, and stays.
     """
     prefix = getattr(module, "base_model_prefix", "")
-    if not prefix or not hasattr(module, prefix) or hasattr(module, "lm_head"):
+    if not prefix or not hasattr(module, prefix) or words_of(module) is not None:
         return ()
     beside = ((name, child) for name, child in module.named_children() if name != prefix)
     return tuple(name for name, child in beside if any(True for _ in child.parameters()))
+
+
+def words_of(module: torch.nn.Module) -> torch.nn.Module | None:
+    """Layer of a language model that answers words; None of other models."""
+    find = getattr(module, "get_output_embeddings", None)
+    found: torch.nn.Module | None = None if find is None else find()
+    return found
 
 
 def peft() -> Any:
@@ -169,11 +176,12 @@ def quiet() -> Iterator[None]:
 def _targets(module: torch.nn.Module, layers: Sequence[str], heads: Sequence[str]) -> list[str]:
     """Full names of the layers to adapt."""
     kinds = dict(module.named_modules())
+    words = words_of(module)
     linear = [
         name
         for name, layer in kinds.items()
         if (isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D")
-        and name != "lm_head"
+        and layer is not words
         and not any(name == head or name.startswith(f"{head}.") for head in heads)
         and not isinstance(kinds[name.rpartition(".")[0]], torch.nn.MultiheadAttention)
     ]

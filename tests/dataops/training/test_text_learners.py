@@ -1,8 +1,6 @@
 """Hugging Face classifiers and regressions, trained whole and by LoRA, on a tiny BERT."""
 
-import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,12 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.answering import AnswerLearner, full_learner
 from outrider.dataops.training.lora_learner import LoraLearner, lora_learner
 from outrider.dataops.training.targets import LABEL, row_losses, targets_of
-from outrider.dataops.training.trainer import Learner, TrainedModel, TrainingTask
 from outrider.errors import ConfigError, ValidationRefused
 from tests.dataops.model_kinds.adapters import peft, save_adapter
-from tests.dataops.model_kinds.folders import WORDS, bert_config, save, transformers, write_tokenizer
+from tests.dataops.model_kinds.folders import bert_config, save, transformers, write_tokenizer
+from tests.dataops.training.texts import CLASSES, learn, reviews, served, task
 
-CLASSES = ("bad", "good")
 CLOSE = 1e-5
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """More threads make tiny modules slower, on a busy machine ten times."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -54,55 +42,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reviews(rows: int = 24, *, seed: int = 0) -> Batch:
-    """Texts of random words; one that says ``good`` is good."""
-    draw = np.random.default_rng(seed)
-    words = [word for word in WORDS.split() if word not in ("good", "bad")]
-    texts = [" ".join(draw.choice(words, draw.integers(2, 9))) for _ in range(rows)]
-    labels = draw.choice(CLASSES, rows)
-    texts = [f"{label} {text}" for label, text in zip(labels, texts, strict=True)]
-    columns = {"id": [f"r{n}" for n in range(rows)], "inputs.text": texts, "label.label": labels}
-    return Batch.from_columns(columns, model="reviews")
-
-
-def task(home: Path, work: Path, source: Source, **more: Any) -> TrainingTask:
-    """Training of a champion; the learners read no rows of it."""
-    given: dict[str, Any] = {
-        "model": "reviews", "champion": "reviews@1", "source": source, "weights": None, "fresh": None,
-        "replay": None, "target": "label", "options": {}, "seed": 3, "base": home, "work": work,
-    }  # fmt: skip
-    return TrainingTask(**given | more)
-
-
 def classifier(**more: Any) -> Source:
     return Source("hf", "base", inputs=("text",), classes=CLASSES, **more)
-
-
-def learn(learner: Learner, rows: Batch, *, steps: int, rate: float) -> list[float]:
-    """Train on all rows in every step; the loss before each."""
-    learner.module.train()
-    free = [parameter for parameter in learner.module.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.Adam(free, lr=rate)
-    seen = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        for _ in range(steps):
-            optimiser.zero_grad()
-            loss = learner.losses(learner.encode(rows)).mean()
-            loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
-            optimiser.step()
-            seen.append(float(loss.detach()))
-    learner.module.eval()
-    return seen
-
-
-def served(home: Path, made: TrainedModel, rows: Batch) -> Any:
-    """What the version answers once it is loaded as the service does."""
-    source = made.source
-    if made.files:
-        folder = next(iter(made.files.values())).parent
-        source = dataclasses.replace(source, adapter=str(folder))
-    return as_predictor(load_model(source, folder=home, weights=made.weights))(rows)
 
 
 def logits(learner: AnswerLearner, rows: Batch) -> torch.Tensor:

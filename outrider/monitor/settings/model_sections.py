@@ -11,14 +11,16 @@ from pydantic import Field, field_validator, model_validator
 
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
-from outrider.dataops.model_kinds.source import Task
+from outrider.dataops.model_kinds.source import Source, Task
 from outrider.dataops.payloads.roots import parse_roots
 from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
+from outrider.dataops.training.methods import why_untrained
 from outrider.dataops.triggers.decision import RunGuards
 from outrider.errors import ConfigError
 
 from .gate_sections import GateSettings
 from .sections import Section
+from .training_sections import DistillSettings, LoraSettings
 from .trigger_sections import TriggerSettings
 
 _SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
@@ -85,6 +87,37 @@ class RetrainSettings(Section):
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
     seed: int = Field(default=0, ge=0)
+    method: Literal["full", "lora", "distill"] | None = Field(
+        default=None,
+        description="what learns: all weights, an adapter, or another architecture; default an adapter where "
+        "the champion has one or writes texts, else all weights",
+    )
+    objective: Literal["sft", "dpo"] = Field(
+        default="sft",
+        description="of a language model: write the corrected answer, or prefer it to the model's own",
+    )
+    beta: float = Field(
+        default=0.1, gt=0, description="of dpo: how little the model may move for a preference"
+    )
+    architecture: str | None = Field(
+        default=None, description="of distill: file.py:callable or folder that learns the champion's answers"
+    )
+    trainer: str | None = Field(
+        default=None,
+        description="file.py:fine_tune, (champion, dataset, seed) -> model, which trains instead",
+    )
+    lora: LoraSettings = LoraSettings()
+    distill: DistillSettings = DistillSettings()
+
+    @model_validator(mode="after")
+    def _one_method(self) -> "RetrainSettings":
+        if self.trainer is not None and self.method is not None:
+            raise ValueError(
+                f"trainer and method exclude each other, got {self.trainer!r} and {self.method!r}"
+            )
+        if (self.method == "distill") != (self.architecture is not None):
+            raise ValueError("method = 'distill' and architecture belong together: both or none expected")
+        return self
 
     @property
     def guards(self) -> RunGuards:
@@ -504,7 +537,16 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        return f"outrider {'retrain' if self.architecture else 'dataset commit'} {model}"
+        return f"outrider {'retrain' if self.is_trained_here else 'dataset commit'} {model}"
+
+    @property
+    def is_trained_here(self) -> bool:
+        """True where the model, as it is declared, is trained by a retraining job."""
+        kind, reference, given = self.kind, self.reference, self.retrain
+        declared = None
+        if kind is not None and reference is not None:
+            declared = Source(kind, reference, task=self.task, adapter=self.adapter)
+        return not why_untrained(declared, {"method": given.method, "trainer": given.trainer})
 
     @property
     def waits_for_answers(self) -> bool:

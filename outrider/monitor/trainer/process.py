@@ -117,9 +117,9 @@ def _is_trained_here(context: JobContext, model: str) -> bool:
     with context.engine.connect() as connection:
         champion = models.champion(connection, model)
     if champion is None:
-        return context.model(model).architecture is not None
-    why = why_trained_elsewhere(stored_source(context.settings, champion))
-    if why and context.model(model).architecture is not None:
+        return context.model(model).is_trained_here
+    why = why_trained_elsewhere(stored_source(context.settings, champion), context.model(model).retrain)
+    if why and context.model(model).is_trained_here:
         log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
     return not why
 

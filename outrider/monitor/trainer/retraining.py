@@ -526,7 +526,7 @@ class Retraining:
         with self.context.engine.connect() as connection:
             champion = models.champion(connection, model)
         source = source_of(settings, model) if champion is None else stored_source(settings, champion)
-        if why := why_trained_elsewhere(source):
+        if why := why_trained_elsewhere(source, self.settings.retrain):
             raise ConfigError(f"models.{model}: {why}")
         assert source is not None
         return source

@@ -55,7 +55,7 @@ def load_file(path: Path | str) -> ModuleType:
 
 
 def raised_in(path: Path, error: BaseException) -> str:
-    """File, last line of it that was reached, and message of an error of user code."""
+    """File, its last line reached, and message of a user's error."""
     place = error.__traceback__
     line = 0
     while place is not None:

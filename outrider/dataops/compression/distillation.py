@@ -121,7 +121,10 @@ def distil(
 
 
 class SoftClasses:
-    """Kullback-Leibler divergence of softened classes, times the square of the temperature; shape (rows,)."""
+    """Kullback-Leibler divergence of softened classes, shape (rows,).
+
+    Times the square of the temperature.
+    """
 
     def __init__(self, temperature: float) -> None:
         self._t = temperature
@@ -153,7 +156,10 @@ class ScaledValues:
 
 
 def student_weights(source: Source, folder: Path, *, seed: int) -> bytes | None:
-    """Weights that a student begins with: new ones by the seed, or None for those of its folder."""
+    """Initial weights of a student: new ones by the seed.
+
+    None for those of its folder.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if source.kind == "torch":

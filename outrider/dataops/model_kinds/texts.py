@@ -137,7 +137,7 @@ class TextEncoder:
         return said
 
     def answered(self, text: str, answer: str) -> str:
-        """Continuation of a prompt by an answer, up to its end as the chat template writes one."""
+        """Continuation of a prompt by an answer and its end."""
         end: str = self.tokenizer.eos_token or ""
         if not self._chat:
             return answer + end

@@ -1,4 +1,4 @@
-"""Full training of a model that answers tensors: torch module or Hugging Face folder."""
+"""Full training of torch modules and Hugging Face folders."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ TASKS = ("classification", "other")
 
 
 class AnswerLearner:
-    """Classifier or regression, fed and run by the very Runner that serves it.
+    """Classifier or regression, trained through the Runner that serves.
 
     Weights of half precision are trained in float32, and rounded back when they are kept.
 
@@ -66,7 +66,7 @@ class AnswerLearner:
         return TrainedModel(self._source, weights=dump_weights(self.state()))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Weights in the types they came in; of tied ones, one."""
+        """Weights in their first types; one of tied ones."""
         tied = getattr(self.module, "all_tied_weights_keys", {}) or {}
         state = self.module.state_dict()
         return {n: t.detach().to(self._dtypes[n], copy=True) for n, t in state.items() if n not in tied}
@@ -100,7 +100,7 @@ def check_task(task: TrainingTask) -> None:
 
 
 def load_runner(task: TrainingTask, source: Source | None = None) -> Runner:
-    """Champion as it serves, before its recipe, on the task's device."""
+    """Runner of the champion, without its recipe, on the task's device."""
     given = source or task.source
     plain = dataclasses.replace(given, recipe=())
     runner = load_model(plain, folder=task.base, weights=task.weights, device=task.device)
@@ -118,7 +118,7 @@ def classes_of(runner: Runner, source: Source) -> tuple[int | str, ...]:
 
 
 def trimmed(fed: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """Inputs of a step on the device, no wider than the longest of its texts."""
+    """Inputs of a step on the device, without idle padding."""
     mask = fed.get("attention_mask")
     if mask is None:
         return {name: tensor.to(device) for name, tensor in fed.items()}

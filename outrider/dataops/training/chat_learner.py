@@ -1,4 +1,4 @@
-"""LoRA of a causal language model: on corrected answers, or on preferences for them."""
+"""LoRA of a causal language model, on corrected answers or preferences."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -64,7 +64,7 @@ class ChatLearner:
         self.module.train()
 
     def encode(self, rows: Batch, /) -> Examples:
-        """Prompts with their corrected answers, and with the model's own where they are compared."""
+        """Prompts with corrected answers; of preferences, own answers too."""
         found = self._written(rows, label_column(rows, self._target), CHOSEN)
         if self._prefers:
             found |= self._written(rows, f"outputs.{self._answer}", REJECTED)

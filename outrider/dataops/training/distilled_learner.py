@@ -1,4 +1,4 @@
-"""Distillation of the champion into a given architecture, with labels beside its answers."""
+"""Distillation of champion and labels into a given architecture."""
 
 import dataclasses
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def distilled_learner(task: TrainingTask) -> DistilledLearner:
 
 
 def student_source(champion: Source, reference: str, base: Path) -> Source:
-    """Source of a student: the champion's inputs and outputs, an architecture of its own."""
+    """Source of a student, with the champion's inputs and outputs."""
     options = {name: value for name, value in champion.options.items() if name not in (FOLDER, ADAPTER)}
     kind: Kind = "torch" if ".py:" in reference else "hf"
     if kind != champion.kind:

@@ -36,7 +36,7 @@ class LoraLearner(AnswerLearner):
 
 
 def lora_learner(task: TrainingTask) -> LoraLearner:
-    """Learner of the champion's own adapter, or of a new one over the champion.
+    """Learner of the champion's adapter, or of a new one.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def load_base(task: TrainingTask) -> Runner:
 
 
 def adapter_of(task: TrainingTask, module: torch.nn.Module) -> LowRank:
-    """Champion's adapter laid over its base, else a new one; all else is frozen."""
+    """Champion's adapter laid over its base, else a new one."""
     if task.source.adapter is not None:
         return LowRank.continued(module, adapter_folder(task))
     return LowRank.new(module, new_adapter(task), seed=task.seed)

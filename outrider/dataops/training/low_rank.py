@@ -1,4 +1,4 @@
-"""PEFT's LoRA over a loaded module: a champion's adapter continued, or a new one."""
+"""LoRA of PEFT over a loaded module, continued or new."""
 
 import importlib
 import json
@@ -52,7 +52,7 @@ class LowRank:
 
     @classmethod
     def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "LowRank":
-        """Adapter that changes no answer yet; its random half depends on the seed alone.
+        """New adapter, by the seed alone, that changes no answer yet.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class LowRank:
         return {name: p.detach().clone() for name, p in named if p.requires_grad}
 
     def write(self, folder: Path, *, base: str) -> dict[str, Path]:
-        """Write the adapter as PEFT saves one, byte for byte the same for equal weights.
+        """Write the adapter as PEFT does; equal weights give equal bytes.
 
         Parameters
         ----------
@@ -132,9 +132,9 @@ class LowRank:
 
 
 def heads_of(module: torch.nn.Module) -> tuple[str, ...]:
-    """Modules beside the trunk of a Hugging Face model that has a head to train; none of others.
+    """Modules beside the trunk of a Hugging Face model; none of others.
 
-    A causal language model's head is tied to its words, and stays.
+    Language models have none: what answers words stays.
     """
     prefix = getattr(module, "base_model_prefix", "")
     if not prefix or not hasattr(module, prefix) or words_of(module) is not None:
@@ -167,7 +167,7 @@ def peft() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of PEFT, which uses what transformers has deprecated."""
+    """Silence warnings: PEFT calls deprecated parts of transformers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

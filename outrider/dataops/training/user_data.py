@@ -101,7 +101,10 @@ class TrainingRows:
 
     @cached_property
     def weight(self) -> NDArray[np.float64]:
-        """Weight of each row: one of a fresh row; all old ones together ``replay_ratio`` of the fresh."""
+        """Weight of each row, 1 of a fresh one.
+
+        All old ones together weigh ``replay_ratio`` times the fresh, at most 1 each.
+        """
         fresh, old = (0 if part is None else len(part) for part in (self.fresh, self.replay))
         each = min(1.0, self._ratio * fresh / old) if fresh and old else 1.0
         return np.concatenate([np.ones(fresh), np.full(old, each)])

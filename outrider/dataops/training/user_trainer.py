@@ -44,7 +44,7 @@ class UserTrainer:
     """Trainer by the function that ``retrain.trainer`` names."""
 
     def train(self, task: TrainingTask, report: Report) -> TrainedModel:  # noqa: ARG002 - it has no steps
-        """Call the function, keep what it returns, and try the result on the first rows.
+        """Call the function, keep its result, and try that on rows.
 
         Raises
         ------

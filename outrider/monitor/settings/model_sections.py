@@ -541,7 +541,7 @@ class ModelSettings(SourceSettings):
 
     @property
     def is_trained_here(self) -> bool:
-        """True where the model, as it is declared, is trained by a retraining job."""
+        """True where retraining jobs train the declared model."""
         kind, reference, given = self.kind, self.reference, self.retrain
         declared = None
         if kind is not None and reference is not None:

@@ -56,6 +56,8 @@ class TrainingTask:
     work: Path
     """Folder of checkpoints, which the next attempt of the same job finds again."""
     device: str = "cpu"
+    judging: tuple[MappedRows, ...] = ()
+    """Rows that the gate judges by: none of them may be learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +99,37 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Encoded rows of one step, on the CPU."""
+    """Encoded rows, on the CPU."""
 
     tensors: "dict[str, torch.Tensor]"
     """Inputs and labels by the learner's own names, each of shape (rows, …)."""
     rows: int
+
+    def slice(self, start: int, stop: int) -> "Examples":
+        """Rows from ``start`` to before ``stop``."""
+        return Examples({name: each[start:stop] for name, each in self.tensors.items()}, stop - start)
+
+    def take(self, places: "torch.Tensor") -> "Examples":
+        """Rows by place."""
+        return Examples({name: each[places] for name, each in self.tensors.items()}, len(places))
 
 
 class Learner(Protocol):
     """Model that the training loop improves.
 
     The loop owns order, weights, steps, averaging and checkpoints; the learner knows its model. Everything
-    that training changes is in ``module``: parameters that require a gradient, and buffers.
+    that training changes is in ``module``: parameters that require a gradient, and buffers. The module comes
+    on its device and in the mode in which it is trained: frozen parts evaluate, the others train.
     """
 
     module: "torch.nn.Module"
 
     def encode(self, rows: Batch, /) -> Examples:
-        """Encode labelled rows; ValidationRefused names field and row."""
+        """Encode labelled rows of several steps; ValidationRefused names field and row.
+
+        Each row is encoded as if it were alone, but for padding: the loop cuts steps out of the tensors, and
+        :meth:`losses` trims what no row of the step needs.
+        """
 
     def losses(self, examples: Examples, /) -> "torch.Tensor":
         """Loss of each row, shape (rows,), with gradients, on the module's device."""

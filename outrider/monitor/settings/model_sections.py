@@ -42,6 +42,13 @@ class LabelSettings(Section):
     )
 
 
+class SliceWeightSettings(Section):
+    """Weight of a slice in training."""
+
+    where: dict[str, str | int | float | bool] = Field(min_length=1, description="values of attributes")
+    weight: float = Field(gt=0, le=1e6, description="of each of its rows, others having 1")
+
+
 class RetrainSettings(Section):
     """Fine-tuning of a challenger; off unless asked for."""
 
@@ -61,6 +68,30 @@ class RetrainSettings(Section):
     learning_rate: float = Field(default=1e-3, gt=0)
     replay_ratio: float = Field(default=2.0, ge=0, description="replayed rows per fresh row")
     batch_rows: int = Field(default=64, ge=1)
+    rehearsal: Literal["stratified", "balanced", "uniform"] = Field(
+        default="stratified",
+        description="how replayed rows are drawn: of each class its share and one at least, as many of each, "
+        "or without regard to classes",
+    )
+    class_weights: Literal["balanced"] | dict[str, float] | None = Field(
+        default=None, description="weights of rows by class: balanced, or a number for each named class"
+    )
+    slice_weights: tuple[SliceWeightSettings, ...] = Field(
+        default=(), description="weights of rows by the values of attributes; those of several multiply"
+    )
+    weak_weight: float = Field(
+        default=1.0, gt=0, le=1, description="weight of a weak label beside that of a human one"
+    )
+    stop_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the entities to learn from that are kept to find the best epoch; 0 is none",
+    )
+    stop_patience: int = Field(
+        default=3, ge=1, description="epochs without a better loss on these rows, after which training ends"
+    )
+    min_rows: int = Field(default=2, ge=1, description="rows without which nothing is trained")
     held_out_share: float = Field(default=0.2, ge=0, lt=1, description="fresh rows kept for the gate")
     rows: Literal["flagged", "labelled"] = Field(
         default="flagged", description="which labelled records are learned from: the flagged ones, or all"

@@ -31,17 +31,19 @@ class AnswerLearner:
 
     Parameters
     ----------
-    source
+    source, note
         Of the trained version.
     trains
         Names of the parameters or parts that may change, see `freezing`; none for all that may already.
     """
 
-    def __init__(self, runner: Runner, source: Source, *, target: str, trains: Sequence[str] = ()) -> None:
+    def __init__(
+        self, runner: Runner, source: Source, *, target: str, note: str = "", trains: Sequence[str] = ()
+    ) -> None:
         self.runner = runner
         self.module = runner.module
-        self._source, self._target = source, target
-        self._classes: Sequence[int | str] = classes_of(runner, source)
+        self.classes = classes_of(runner, source)
+        self._source, self._target, self._note = source, target, note
         self._dtypes = {name: tensor.dtype for name, tensor in self.module.state_dict().items()}
         self.module.float()
         train_only(self.module, trains)
@@ -49,7 +51,7 @@ class AnswerLearner:
     def encode(self, rows: Batch, /) -> Examples:
         """Encode inputs as serving does, with labels."""
         fed = self.runner.encode(rows).tensors
-        return Examples({**fed, LABEL: targets_of(rows, self._target, self._classes)}, rows.rows)
+        return Examples({**fed, LABEL: targets_of(rows, self._target, self.classes)}, rows.rows)
 
     def losses(self, examples: Examples, /) -> torch.Tensor:
         """Loss of each row."""
@@ -63,7 +65,7 @@ class AnswerLearner:
 
     def trained(self, work: Path, /) -> TrainedModel:  # noqa: ARG002 - writes no files
         """All weights as safetensors, under the champion's source."""
-        return TrainedModel(self._source, weights=dump_weights(self.state()))
+        return TrainedModel(self._source, weights=dump_weights(self.state()), note=self._note)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Weights in their first types; one of tied ones."""
@@ -86,8 +88,18 @@ def full_learner(task: TrainingTask) -> AnswerLearner:
             f"retrain.method: the champion of {task.model} has an adapter, over a base that others share: "
             "'lora' expected, got 'full'"
         )
-    trains = tuple(task.options.get("trains") or ())
-    return AnswerLearner(load_runner(task), task.source, target=task.target, trains=trains)
+    return AnswerLearner(
+        load_runner(task),
+        task.source,
+        target=task.target,
+        note=note_of(task, "fine-tuned from"),
+        trains=tuple(task.options.get("trains") or ()),
+    )
+
+
+def note_of(task: TrainingTask, how: str) -> str:
+    """Words for the version, such as ``fine-tuned from 2``."""
+    return "from scratch" if task.champion is None else f"{how} {task.champion.rpartition('@')[2]}"
 
 
 def check_task(task: TrainingTask) -> None:

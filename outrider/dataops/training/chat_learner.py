@@ -15,10 +15,11 @@ from outrider.dataops.model_kinds.texts import texts_of
 from outrider.errors import ConfigError, ValidationRefused
 
 from .answering import trimmed
-from .lora_learner import FOLDER, adapted_source, adapter_of, load_base
+from .improving import improve
+from .lora_learner import FOLDER, adapted_source, adapter_note, adapter_of, load_base
 from .low_rank import LowRank
 from .targets import label_column
-from .trainer import Examples, TrainedModel, TrainingTask
+from .trainer import Examples, Report, TrainedModel, TrainingTask
 
 Objective = Literal["sft", "dpo"]
 CHOSEN, REJECTED = "chosen.", "rejected."
@@ -52,16 +53,24 @@ class ChatLearner:
         weights: bytes | None = None,
         objective: Objective = "sft",
         beta: float = 0.1,
+        note: str = "",
     ) -> None:
         self.module = low.module
         self._runner, self._low, self._source = runner, low, source
-        self._target, self._weights = target, weights
+        self._target, self._weights, self._note = target, weights, note
         self._prefers, self._beta = objective == "dpo", beta
         self._answer = str(source.options.get("output", "text"))
         self._most = int(source.options.get("max_new_tokens", NEW_TOKENS))
         self._start = low.start() if self._prefers else {}
         self._scoring = Scoring()
         self.module.train()
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that are encoded."""
+        own = [f"outputs.{self._answer}"] if self._prefers else []
+        inputs = [f"inputs.{name}" for name in self._runner.encoder.inputs]
+        return [*inputs, f"label.{self._target}", *own]
 
     def encode(self, rows: Batch, /) -> Examples:
         """Prompts with corrected answers; of preferences, own answers too."""
@@ -85,7 +94,7 @@ class ChatLearner:
     def trained(self, work: Path, /) -> TrainedModel:
         """Files of the adapter; the base's weights stay the champion's."""
         files = self._low.write(work / FOLDER, base=self._source.reference)
-        return TrainedModel(self._source, weights=self._weights, files=files)
+        return TrainedModel(self._source, weights=self._weights, files=files, note=self._note)
 
     def _written(self, rows: Batch, column: str, prefix: str) -> dict[str, torch.Tensor]:
         """Prompts with an answer behind them; its tokens are scored."""
@@ -122,6 +131,15 @@ class ChatLearner:
             return self._scoring.run(module, tensors)["logprob"]
 
 
+class ChatTrainer:
+    """Trainer of language models by the training loop."""
+
+    def train(self, task: TrainingTask, report: Report) -> TrainedModel:
+        """Train an adapter on the rows' answers, or on preferences for them."""
+        learner = chat_learner(task)
+        return improve(learner, task, report, columns=learner.columns)
+
+
 def chat_learner(task: TrainingTask) -> ChatLearner:
     """Learner of a language model's adapter, by the settings ``objective`` and ``beta``.
 
@@ -145,6 +163,7 @@ def chat_learner(task: TrainingTask) -> ChatLearner:
         weights=task.weights,
         objective=task.options.get("objective") or "sft",
         beta=float(task.options.get("beta") or 0.1),
+        note=adapter_note(task),
     )
 
 

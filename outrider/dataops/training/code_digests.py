@@ -11,13 +11,17 @@ from outrider.dataops.model_kinds.source import Source
 def file_digests(source: Source, options: Mapping[str, Any], base: Path) -> dict[str, str]:
     """SHA-256 of each user's file by its name.
 
-    Of a model's folder, of the sizes and times of its files."""
+    Of a model's folder, of the sizes and times of its files.
+    """
     found: dict[str, str] = {}
-    named = [source.reference, source.adapter, options.get("augment"), options.get("train")]
+    named = [source.reference, source.adapter]
+    named += [options.get(name) for name in ("augment", "trainer", "architecture")]
     for reference in named:
         if not isinstance(reference, str) or "://" in reference:
             continue
         name = reference.partition(":")[0]
+        if Path(name).is_absolute():  # a kept folder, whose digest its source names
+            continue
         path = base / name
         if path.is_file():
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -15,7 +15,7 @@ from outrider.dataops.model_kinds.runner import Runner
 from outrider.dataops.model_kinds.source import Kind, Source
 from outrider.errors import ConfigError
 
-from .answering import AnswerLearner, check_task, trimmed
+from .answering import AnswerLearner, check_task, note_of, trimmed
 from .targets import LABEL, row_losses
 from .trainer import Examples, TrainingTask
 
@@ -54,8 +54,9 @@ class DistilledLearner(AnswerLearner):
         target: str,
         soft: SoftLoss,
         label_share: float,
+        note: str = "",
     ) -> None:
-        super().__init__(student, source, target=target)
+        super().__init__(student, source, target=target, note=note)
         self._teacher, self._soft, self._share = teacher, soft, label_share
 
     def encode(self, rows: Batch, /) -> Examples:
@@ -89,6 +90,8 @@ def distilled_learner(task: TrainingTask) -> DistilledLearner:
     reference = str(task.options.get("architecture") or "")
     if not reference:
         raise ConfigError("retrain.architecture: file.py:callable or a folder expected by method = 'distill'")
+    if task.champion is None:
+        raise ConfigError("retrain.method: 'distill' learns of a champion; 'full' expected from scratch")
     given = task.options.get("distill") or {}
     champion = load_model(
         dataclasses.replace(task.source, recipe=()),
@@ -115,6 +118,7 @@ def distilled_learner(task: TrainingTask) -> DistilledLearner:
         target=task.target,
         soft=SoftClasses(temperature) if is_classifier else ScaledValues(teacher(_first_rows(task))),
         label_share=share,
+        note=note_of(task, "distilled from"),
     )
 
 

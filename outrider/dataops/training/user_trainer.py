@@ -64,7 +64,7 @@ class UserTrainer:
                 raise TrainingFailed(raised_in(path, error)) from error
         made = _kept(returned, task, rows, reference)
         _try(made, task, rows, path)
-        return dataclasses.replace(made, note=f"trained by {reference}")
+        return dataclasses.replace(made, note=f"trained by {reference}", figures={"rows": len(rows)})
 
 
 def _rows(task: TrainingTask) -> TrainingRows:

@@ -52,7 +52,7 @@ from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
-from .training import LearnedVersions, forget, options_json, train, training_task
+from .training import LearnedVersions, forget, keep_trained, options_json, train, training_task
 
 log = logging.getLogger(__name__)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
@@ -159,7 +159,8 @@ class Retraining:
         made = train(task, self._progress, is_leak_refused=self.options.move_leaks != "none")
         with context.engine.connect() as connection:
             learned.check_whole(connection)
-        weights = None if made.model.weights is None else context.objects.put(made.model.weights)
+        kept = keep_trained(context, made.model, task, self.source)
+        made.run["source"] = self.source.to_json()
         with write(context.engine) as connection:
             learned.check_whole(connection)
             candidate = models.register(
@@ -168,12 +169,10 @@ class Retraining:
                 version=models.next_version(connection, self.job.model),
                 status="challenger",
                 digest=made.run["digest"],
-                weights=weights,
+                weights=kept.weights,
                 now_us=now_us(),
                 note=made.model.note,
-                source=dataclasses.replace(
-                    made.model.source, adapted_from=task.champion, shares=()
-                ).to_json(),
+                source=kept.source.to_json(),
                 made_from=[("job", self.job.id, "trained by"), *learned.parents],
             )
             self.result |= {"candidate": candidate.version, "champion": champion.version, "run": made.run}

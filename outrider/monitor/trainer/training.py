@@ -4,7 +4,7 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,13 @@ from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.loaders.arrow_cache import FOLDER
 from outrider.dataops.loaders.mapped_rows import MappedRows
+from outrider.dataops.model_kinds.content import closed_source, keep_files, opened_source
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import pick_device
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
+from outrider.dataops.payloads.folders import FOLDER as FOLDERS
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.training.dataset_rows import dataset_rows
 from outrider.dataops.training.held_out import held_out_among
 from outrider.dataops.training.run_record import digest_of, run_record
@@ -34,6 +37,7 @@ from .context import JobContext
 log = logging.getLogger(__name__)
 OPTIONS = (
     "epochs", "learning_rate", "replay_ratio", "batch_rows", "augment", "average", "trains", "seed",
+    "method", "objective", "beta", "architecture", "trainer", "lora", "distill",
     "rehearsal", "class_weights", "slice_weights", "weak_weight", "stop_share", "stop_patience", "min_rows",
 )  # fmt: skip
 """Settings of ``[models.*.retrain]`` that training reads."""
@@ -63,6 +67,14 @@ class LearnedVersions:
         for version in (self.fresh, self.replay):
             if version is not None and datasets.is_erased_from(connection, version):
                 raise StaleParent(f"rows were erased from {version.id} while it was learned from")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Source of a trained version, and the digest of its weights."""
+
+    source: Source
+    weights: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ def training_task(
     return TrainingTask(
         model=model,
         champion=None if champion is None else champion.id,
-        source=source,
+        source=_opened(context, source),
         weights=context.objects.get(str(champion.weights)) if champion is not None and has_weights else None,
         fresh=fresh,
         replay=replay,
@@ -156,6 +168,35 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
     if leaks:
         run["figures"]["warnings"] = [*run["figures"].get("warnings", []), *leaks]
     return Trained(made, run)
+
+
+def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask, stored: Source) -> Kept:
+    """Keep weights and files of a trained model as objects.
+
+    Parameters
+    ----------
+    stored
+        Source of the champion as it is registered.
+    """
+    source = closed_source(made.source, task.source, stored)
+    if made.files:
+        source = keep_files(context.objects, source, made.files)
+    weights = None if made.weights is None else context.objects.put(made.weights)
+    return Kept(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
+
+
+def _opened(context: JobContext, source: Source) -> Source:
+    """Source with its kept folders on this disk."""
+    if not source.kept:
+        return source
+    data = context.settings.data_folder
+    return opened_source(source, LocalObjects(data / "objects"), data / FOLDERS)
+
+
+def _adapted_from(source: Source, task: TrainingTask) -> str | None:
+    """Champion where both have one architecture, so that they share a trunk."""
+    is_alike = (source.kind, source.reference) == (task.source.kind, task.source.reference)
+    return task.champion if is_alike else None
 
 
 def forget(context: JobContext, job: str) -> None:

@@ -11,7 +11,8 @@ from outrider.dataops.model_kinds.source import Source
 def file_digests(source: Source, options: Mapping[str, Any], base: Path) -> dict[str, str]:
     """SHA-256 of each user's file by its name.
 
-    Of a model's folder, of the sizes and times of its files."""
+    Of a model's folder, of the sizes and times of its files.
+    """
     found: dict[str, str] = {}
     named = [source.reference, source.adapter, options.get("augment"), options.get("train")]
     for reference in named:

@@ -25,6 +25,7 @@ def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
         "settings": dict(task.options),
         "seed": task.seed,
         "source": task.source.to_json(),
+        "target": task.target,
         "champion": task.champion,
         "champion_digest": None if task.weights is None else hashlib.sha256(task.weights).hexdigest(),
         "code": file_digests(task.source, task.options, task.base),
@@ -76,7 +77,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     for group in ("environment", "code", "settings", "datasets"):
         old, new = before.get(group) or {}, after.get(group) or {}
         found += [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
-    names = ("champion_digest", "source", "device", "threads", "seed")
+    names = ("champion_digest", "source", "target", "device", "threads", "seed")
     found += [(name, before.get(name), after.get(name)) for name in names]
     return [f"{name} {_said(old)} -> {_said(new)}" for name, old, new in found if old != new]
 

@@ -77,9 +77,9 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
 
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    # What is there already is only put before the gate.
-    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
-    if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
+    # What is there already is only put before the gate; what was trained here can be trained again.
+    is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
+    if job.kind == "retrain" and (is_known or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(context.settings.worker.threads)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from .job_process import AGAIN
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 20
+TRACE_LINES = 200
+"""Lines that are kept while a process runs: what the fault handler writes comes behind those of the job."""
 TAIL_LETTERS = 500
 """Of a line that is kept."""
 ABORT_S = 5.0
@@ -140,7 +142,7 @@ class JobProcesses:
             raise
         finally:
             os.close(report)
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        tail: deque[str] = deque(maxlen=TRACE_LINES)
         reader = threading.Thread(target=_follow, args=(process, tail), name=f"log of {job.id}", daemon=True)
         reader.start()
         self._running[job.id] = JobProcess(
@@ -196,7 +198,7 @@ class JobProcesses:
             reason = str(json.loads(told)["failed"])
         elif reason is None and code > 0 and code != AGAIN:
             reason = f"its process ended with exit code {code}"
-        context, lines = self.context, list(each.tail)
+        context, lines = self.context, _own_lines(each.tail)[-TAIL_LINES:]
         if reason:
             with write(context.engine) as connection:
                 jobs.fail(connection, job, reason, targets=context.targets, now_us=now_us(), log=lines)
@@ -210,6 +212,13 @@ def _signal(each: JobProcess, number: signal.Signals) -> None:
     """Signal a process and those that it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(each.process.pid, number)
+
+
+def _own_lines(tail: Sequence[str]) -> list[str]:
+    """Lines before those of the fault handler, all where there are no others."""
+    lines = list(tail)
+    faults = [at for at, line in enumerate(lines) if line.startswith("Fatal Python error: Aborted")]
+    return lines[: faults[-1]] if faults and faults[-1] else lines
 
 
 def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:

@@ -49,6 +49,7 @@ from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
+from .repeating import repeat
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
@@ -84,7 +85,7 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
-        if self.is_look:
+        if self.is_look or self.is_repetition:
             return
         self.source = self._trainable()
 
@@ -94,12 +95,20 @@ class Retraining:
         return self.job.params.get("trigger") == jobs.ROLLING
 
     @property
+    def is_repetition(self) -> bool:
+        """True where an earlier training is done again, and its digest compared."""
+        return "repeat" in self.job.params
+
+    @property
     def candidate(self) -> str | None:
         """Version that the job is about; None of a look."""
         return None if self.is_look else str(self.result["candidate"])
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
+        if self.is_repetition:
+            repeat(self.context, self.job, self._progress)
+            return
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()

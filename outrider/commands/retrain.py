@@ -1,6 +1,5 @@
 """``outrider retrain``: fine-tune a challenger and run the gate."""
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -8,13 +7,14 @@ import typer
 from outrider.errors import ServerError
 
 from .api import Api, connect
+from .jobs import OPEN, follow_job
 from .output import Config, Json, as_json, printable
-
-POLL_S = 0.5
 
 
 def retrain(
-    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    model: Annotated[
+        str | None, typer.Argument(help="Name of the model; that of the job with --repeat.")
+    ] = None,
     candidate: Annotated[
         str | None, typer.Option(help="Run the gate on this challenger, without training.")
     ] = None,
@@ -23,6 +23,9 @@ def retrain(
     ] = None,
     job: Annotated[
         str | None, typer.Option(help="Job of retrain.requested that the candidate answers.")
+    ] = None,
+    repeat: Annotated[
+        str | None, typer.Option(help="Train again as this job did, and compare the digests.")
     ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
     full: Annotated[
@@ -39,14 +42,19 @@ def retrain(
 ) -> None:
     """Fine-tune a challenger and run the promotion gate.
 
-    Exit code 1 when the challenger is refused or fails.
+    Exit code 1 when the challenger is refused or fails, or where a repetition gives other weights.
     """
+    if model is None and repeat is None:
+        raise typer.BadParameter("the name of a model, or --repeat with a job, expected")
     api = connect(config)
+    if model is None:
+        model = str(api.get(f"/v1/retrains/{repeat}")["model"])
     body = {
         "model": model,
         "candidate": candidate,
         "dataset": dataset,
         "job": job,
+        "repeat": repeat,
         "from_scratch": from_scratch,
         "full": full,
         "epochs": epochs,
@@ -61,24 +69,17 @@ def retrain(
         as_json(found)
     else:
         _show(found)
-    if found["status"] in ("refused", "failed"):
+    if found["status"] in ("refused", "failed", "cancelled"):
         raise typer.Exit(1)
     if found["status"] == "undecided":
         raise typer.Exit(6)
 
 
 def _wait(api: Api, job: dict[str, Any], timeout_s: float, *, quiet: bool) -> dict[str, Any]:
-    deadline = time.monotonic() + timeout_s
-    stage = None
-    while job["status"] in ("queued", "running"):
-        if job["stage"] != stage and not quiet:
-            stage = job["stage"]
-            typer.echo(f"{job['id']}: {stage or job['status']}", err=True)
-        if time.monotonic() > deadline:
-            raise ServerError(f"{job['id']} is still {job['status']} after {timeout_s:g} s")
-        time.sleep(POLL_S)
-        job = api.get(f"/v1/retrains/{job['id']}")
-    return job
+    found = follow_job(api, job, quiet=quiet, timeout_s=timeout_s)
+    if found["status"] in OPEN:
+        raise ServerError(f"{job['id']} is still {found['status']} after {timeout_s:g} s")
+    return found
 
 
 def _show(job: dict[str, Any]) -> None:
@@ -89,7 +90,12 @@ def _show(job: dict[str, Any]) -> None:
         refused = "refused" if "passed" in result else job["status"]
         outcome = next((word for name, word in words if result.get(name)), refused)
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
+    if "equal" in result:
+        said = "the same" if result["equal"] else "other"
+        typer.echo(f"{said} weights as {result['repeat_of']}: {result['digest'][:12]}")
     for reason in result.get("reasons", []):
         typer.echo(f"  {printable(reason, keeps_lines=True)}")
     if "error" in result:
         typer.echo(f"  {printable(result['error'], keeps_lines=True)}")
+    for line in result.get("log", ()):
+        typer.echo(f"  | {printable(line)}")

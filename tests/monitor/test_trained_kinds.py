@@ -30,11 +30,11 @@ from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.sources import loadable_source
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_next
 from tests.databases import migrated_for
 from tests.dataops.model_kinds.adapters import peft
 from tests.dataops.model_kinds.folders import bert_config, save, transformers, write_tokenizer
 from tests.dataops.training.texts import reviews
+from tests.running_jobs import run_next
 
 TEXTS = """
 [models.reviews]

@@ -109,7 +109,7 @@ def task_digest(task: TrainingTask) -> str:
     told: list[Any] = [
         task.model,
         task.champion,
-        task.source.to_json(),
+        task.registered.to_json(),
         weights,
         *of_rows,
         task.target,

@@ -39,7 +39,7 @@ class TrainingTask:
     champion: str | None
     """``model@version`` to start from; None for fresh weights."""
     source: Source
-    """Of the champion, or of the model where there is none."""
+    """Of the champion, or of the model where there is none; its kept folders are opened on this disk."""
     weights: bytes | None
     """The champion's own; None for those of its folder, and for fresh ones."""
     fresh: MappedRows | None
@@ -58,6 +58,13 @@ class TrainingTask:
     device: str = "cpu"
     judging: tuple[MappedRows, ...] = ()
     """Rows that the gate judges by: none of them may be learned."""
+    stored: Source | None = None
+    """``source`` as it is registered, with digests of kept folders; None where it has none."""
+
+    @property
+    def registered(self) -> Source:
+        """Source as it is registered."""
+        return self.stored or self.source
 
 
 @dataclass(frozen=True, slots=True)

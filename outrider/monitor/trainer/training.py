@@ -132,6 +132,7 @@ def training_task(
         model=model,
         champion=None if champion is None else champion.id,
         source=_opened(context, source),
+        stored=source,
         weights=context.objects.get(str(champion.weights)) if champion is not None and has_weights else None,
         fresh=fresh,
         replay=replay,
@@ -170,15 +171,9 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
     return Trained(made, run)
 
 
-def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask, stored: Source) -> Kept:
-    """Keep weights and files of a trained model as objects.
-
-    Parameters
-    ----------
-    stored
-        Source of the champion as it is registered.
-    """
-    source = closed_source(made.source, task.source, stored)
+def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> Kept:
+    """Keep weights and files of a trained model as objects."""
+    source = closed_source(made.source, task.source, task.registered)
     if made.files:
         source = keep_files(context.objects, source, made.files)
     weights = None if made.weights is None else context.objects.put(made.weights)

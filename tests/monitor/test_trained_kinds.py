@@ -231,7 +231,7 @@ def test_files_of_a_users_training_are_kept_loaded_and_handed_on(tmp_path: Path)
         assert (job.status, job.result["promoted"]) == ("done", True), job.result
         assert accuracy(made.answers("2", rows), labels.tolist()) > 0.9
         job = made.retrain()
-        assert job.result["run"]["figures"]["rows"] > 40
+        assert job.result["run"]["figures"]["learned"][0]["rows"] > 40
         source = loadable_source(made.settings, made.version("3"))
         assert source is not None
         assert (Path(source.kept["artefacts"]) / "rounds.json").read_text() == "2\n"

@@ -28,6 +28,10 @@ class Net(torch.nn.Sequential):
             torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)
         )
 
+class Plain(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+
 class Stem(torch.nn.Module):
     def __init__(self):
         super().__init__()

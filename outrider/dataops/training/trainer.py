@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from outrider.assertions import Batch
 from outrider.dataops.loaders.mapped_rows import MappedRows
@@ -143,3 +143,11 @@ class Learner(Protocol):
 
     def trained(self, work: Path, /) -> TrainedModel:
         """Trained model so far; files are written below ``work``."""
+
+
+@runtime_checkable
+class MeanLearner(Learner, Protocol):
+    """Learner that computes the mean of its losses in one operation, for rows that weigh alike."""
+
+    def mean_loss(self, examples: Examples, /) -> "torch.Tensor":
+        """Mean of :meth:`Learner.losses`, a scalar."""

@@ -374,8 +374,11 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         elif body.dataset or body.job:
             detail = "dataset and job are those of a candidate that was made elsewhere: name it"
             raise ProblemError(problem(422, detail, field="candidate"))
-        elif not known.is_trained_here:
-            detail = f"{body.model} is not trained here: name a candidate, or its code as retrain.trainer"
+        elif not known.is_trained_here and known.retrain.trainer != "external":
+            detail = (
+                f"{body.model} is not trained here: name a candidate, your code as retrain.trainer, or set "
+                f"trainer = 'external' in [models.{body.model}.retrain] and train it elsewhere"
+            )
             raise ProblemError(problem(409, detail, field="model"))
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)
         with write(engine) as connection:

@@ -113,6 +113,14 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
+    trainer: str = Field(
+        default="here",
+        description="who trains: this service (here), your file.py:fine_tune in it, or whoever answers "
+        "retrain.requested with a version (external)",
+    )
+    private_endpoints: bool = Field(
+        default=False, description="an endpoint that is registered by address may lie in a private network"
+    )
     deadline_s: float = Field(
         default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
     )
@@ -135,16 +143,14 @@ class RetrainSettings(Section):
     architecture: str | None = Field(
         default=None, description="of distill: file.py:callable or folder that learns the champion's answers"
     )
-    trainer: str | None = Field(
-        default=None,
-        description="file.py:fine_tune, (champion, dataset, seed) -> model, which trains instead",
-    )
     lora: LoraSettings = LoraSettings()
     distill: DistillSettings = DistillSettings()
 
     @model_validator(mode="after")
     def _one_method(self) -> "RetrainSettings":
-        if self.trainer is not None and self.method is not None:
+        if self.trainer not in ("here", "external") and not re.fullmatch(r".+\.py:\w+", self.trainer):
+            raise ValueError(f"trainer: here, external or file.py:fine_tune expected, got {self.trainer!r}")
+        if self.trainer != "here" and self.method is not None:
             raise ValueError(
                 f"trainer and method exclude each other, got {self.trainer!r} and {self.method!r}"
             )
@@ -478,7 +484,8 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        return f"outrider {'retrain' if self.is_trained_here else 'dataset commit'} {model}"
+        is_trained = self.is_trained_here or self.retrain.trainer == "external"
+        return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
 
     @property
     def is_trained_here(self) -> bool:

@@ -79,7 +79,8 @@ def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
     # What is there already is only put before the gate; what was trained here can be trained again.
     is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
-    if job.kind == "retrain" and (is_known or _is_trained_here(context, job.model)):
+    is_external = context.model(job.model).retrain.trainer == "external"
+    if job.kind == "retrain" and (is_known or is_external or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(context.settings.worker.threads)

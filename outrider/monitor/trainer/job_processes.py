@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,8 +26,9 @@ from .job_process import AGAIN
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 20
-TRACE_LINES = 200
-"""Lines that are kept while a process runs: what the fault handler writes comes behind those of the job."""
+HELD_LINES = 500
+"""Last lines in memory: those of a fault handler stand behind what the process wrote."""
+ABORTED = "Fatal Python error: "
 TAIL_LETTERS = 500
 """Of a line that is kept."""
 ABORT_S = 5.0
@@ -142,7 +143,7 @@ class JobProcesses:
             raise
         finally:
             os.close(report)
-        tail: deque[str] = deque(maxlen=TRACE_LINES)
+        tail: deque[str] = deque(maxlen=HELD_LINES)
         reader = threading.Thread(target=_follow, args=(process, tail), name=f"log of {job.id}", daemon=True)
         reader.start()
         self._running[job.id] = JobProcess(
@@ -191,14 +192,15 @@ class JobProcesses:
         each.reader.join(timeout=2.0)
         with os.fdopen(each.report, encoding="utf-8") as report:
             told = report.read()
+        lines, fault = _parted(list(each.tail))
         reason = each.ending
         if reason:
-            reason += traced_line("\n".join(each.tail), [self.context.settings.base])
+            reason += traced_line("\n".join(fault), [self.context.settings.base])
         elif reason is None and told:
             reason = str(json.loads(told)["failed"])
         elif reason is None and code > 0 and code != AGAIN:
             reason = f"its process ended with exit code {code}"
-        context, lines = self.context, _own_lines(each.tail)[-TAIL_LINES:]
+        context = self.context
         if reason:
             with write(context.engine) as connection:
                 jobs.fail(connection, job, reason, targets=context.targets, now_us=now_us(), log=lines)
@@ -208,17 +210,16 @@ class JobProcesses:
                 jobs.keep_log(connection, job, lines)
 
 
+def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Last lines that a process wrote, and what its fault handler wrote behind them."""
+    end = next((at for at, line in enumerate(lines) if line.startswith(ABORTED)), len(lines))
+    return lines[:end][-TAIL_LINES:], lines[end:]
+
+
 def _signal(each: JobProcess, number: signal.Signals) -> None:
     """Signal a process and those that it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(each.process.pid, number)
-
-
-def _own_lines(tail: Sequence[str]) -> list[str]:
-    """Lines before those of the fault handler, all where there are no others."""
-    lines = list(tail)
-    faults = [at for at, line in enumerate(lines) if line.startswith("Fatal Python error: Aborted")]
-    return lines[: faults[-1]] if faults and faults[-1] else lines
 
 
 def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:

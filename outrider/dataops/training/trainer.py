@@ -63,7 +63,7 @@ class TrainingTask:
 
     @property
     def registered(self) -> Source:
-        """Source as it is registered."""
+        """Source as registered."""
         return self.stored or self.source
 
 

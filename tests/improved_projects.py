@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 from sqlalchemy import Engine, insert, text
 
@@ -67,6 +68,19 @@ class World:
             connection.execute(insert(label), [{**one, "value": labels[row]} for row, one in enumerate(said)])
             cursor = "INSERT OR REPLACE INTO cursor VALUES (:model, 'champion', :seq)"
             connection.execute(text(cursor), {"model": self.model, "seq": seq + 1})
+
+    def bring(self, name: str, batch: Batch) -> None:
+        """Import a dataset of labelled rows, as the API does."""
+        sink = pa.BufferOutputStream()
+        table = pa.Table.from_batches([batch.to_arrow()])
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        params = {"dataset": name, "object": self.objects.put(sink.getvalue().to_pybytes())}
+        with write(self._engine) as connection:
+            jobs.add(connection, model=self.model, kind="dataset", params=params, now_us=1)
+        job = run_next(self.context)
+        assert job is not None
+        assert job.status == "done", job.result
 
     def retrain(self, **params: object) -> JobRow:
         """Run one job to its end."""

@@ -28,12 +28,12 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 
-from ._sentiment import CLASSES, PHRASES, Texts, sst2, tweets, write_base
+from ._sentiment import CLASSES, Texts, sst2, tweets, write_base
 
 SOURCE = Source("hf", "base", inputs=("text",), classes=CLASSES)
 LABELS, REHEARSED = 200, 10_000
 OPTIONS: dict[str, Any] = {
-    "method": "lora", "lora": {"rank": 8, "dropout": 0.1}, "epochs": 8, "learning_rate": 1e-3,
+    "method": "lora", "lora": {"rank": 8, "dropout": 0.1}, "epochs": 6, "learning_rate": 1e-3,
     "replay_ratio": 10.0, "batch_rows": 32,
 }  # fmt: skip
 Bools = NDArray[np.bool_]
@@ -50,16 +50,13 @@ class Measured:
 def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--home", type=Path, help="folder whose base is trained already, or will be")
+    parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as name:
-        home: Path = given.home or Path(name)
-        if not (home / "base" / "model.safetensors").is_file():
-            write_base(home / "base")
-        Tweets(home).show(range(given.seeds))
+        write_base(Path(name) / "base")
+        Tweets(Path(name)).show(range(given.seeds))
 
 
 class Tweets:
@@ -72,10 +69,9 @@ class Tweets:
         self._pool, self._test = every.take(np.arange(cut)), every.take(np.arange(cut, len(every)))
         known = sst2("train")
         self._rehearsed = mapped(home, "sst2", known.take(np.arange(REHEARSED)))
-        unseen = known.take(np.arange(PHRASES, len(known)))
+        parts = sst2("test"), sst2("dev")
         self._movies = Texts(
-            np.concatenate([sst2("test").text, sst2("dev").text, unseen.text[:5000]]),
-            np.concatenate([sst2("test").y, sst2("dev").y, unseen.y[:5000]]),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("text", "y"))
         )
         said = self._answers(None, self._pool)
         self._flagged = np.flatnonzero(odd(self._pool, said))

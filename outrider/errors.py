@@ -54,6 +54,10 @@ class ValidationRefused(OutriderError):  # noqa: N818 - reads as the event it is
         self.rows: Mapping[int, str] = rows or {}
 
 
+class TrainingFailed(OutriderError):  # noqa: N818 - reads as the event it is
+    """Training went wrong; the message names the step."""
+
+
 class GateRefused(OutriderError):  # noqa: N818 - named in the public contract
     """The promotion gate refused a candidate; the message lists the reasons."""
 

@@ -53,14 +53,19 @@ def load_file(path: Path | str) -> ModuleType:
             f"{error.filename or path}:{error.lineno or 0}: {type(error).__name__}: {error.msg}"
         ) from error
     except Exception as error:
-        place = error.__traceback__
-        line = 0
-        while place is not None:
-            if place.tb_frame.f_code.co_filename == str(path):
-                line = place.tb_lineno
-            place = place.tb_next
-        raise ConfigError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+        raise ConfigError(raised_in(path, error)) from error
     return module
+
+
+def raised_in(path: Path, error: BaseException) -> str:
+    """File, its last line reached, and message of a user's error."""
+    place = error.__traceback__
+    line = 0
+    while place is not None:
+        if place.tb_frame.f_code.co_filename == str(path):
+            line = place.tb_lineno
+        place = place.tb_next
+    return f"{path}:{line}: {type(error).__name__}: {error}"
 
 
 def load_callable(reference: str, folder: Path) -> Any:

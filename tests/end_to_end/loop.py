@@ -301,24 +301,15 @@ def write_project(folder: Path, url: str) -> Path:
     import torch
 
     from outrider.dataops.model_kinds.torch_models import dump_weights
-    from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
+    from tests.training_rows import trained
 
     def net() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
 
     torch.set_num_threads(1)
     value = torch.from_numpy(np.random.default_rng(1).normal(0, 1, 200)).float()
-    data = TrainingExamples(torch.stack([value, torch.zeros(200)], 1), (value > 0).long())
-    champion = fine_tune(
-        reinitialise(net, seed=0),
-        data,
-        None,
-        epochs=30,
-        learning_rate=0.02,
-        replay_ratio=0,
-        batch_rows=32,
-        seed=0,
-    )
+    data = torch.stack([value, torch.zeros(200)], 1)
+    champion = trained(net, data, (value > 0).long(), epochs=30, rate=0.02)
     settings = CONFIG.format(url=url, secret=SECRET, trigger=TRIGGER, shadow_rows=SHADOW_ROWS)
     files = {"outrider.toml": settings, "model.py": MODEL, "checks.py": CHECKS, "suite.py": SUITE}
     files["second.py"] = SECOND

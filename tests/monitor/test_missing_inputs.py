@@ -19,7 +19,7 @@ from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.schema_book import SchemaBook
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
-from outrider.monitor.settings.model_sections import ModelIntakeSettings
+from outrider.monitor.settings.intake_sections import ModelIntakeSettings
 
 from .decoding import decode_body
 from .event_payloads import mlserver

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from outrider.model_reference import load_predictor
 from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.model_sections import RetrainSettings
 from outrider.monitor.settings.sources import why_trained_elsewhere
 from outrider.monitor.trainer.context import JobContext
 from tests.databases import migrated_for
@@ -279,16 +281,35 @@ def test_references_name_challengers_that_are_not_registered_yet(project: Projec
 
 
 @pytest.mark.parametrize(
+    ("source", "options", "why"),
+    [
+        (Source("hf", "net", adapter="lora"), {"method": "full"}, "'lora' expected, got 'full'"),
+        (Source("hf", "net", task="generation"), {"method": "full"}, "of a model that writes texts"),
+        (Source("hf", "net", task="tokens"), {"method": "distill", "architecture": "m.py:n"}, "'distill'"),
+        (Source("onnx", "m.onnx"), {"method": "distill", "architecture": "m.py:n"}, ""),
+        (Source("endpoint", "http://m"), {"trainer": "train.py:fine_tune"}, ""),
+    ],
+)
+def test_settings_decide_what_is_trained_here(source: Source, options: dict[str, Any], why: str) -> None:
+    found = why_trained_elsewhere(source, RetrainSettings(**options))
+    assert why in found
+    assert bool(found) is bool(why)
+
+
+@pytest.mark.parametrize(
     ("source", "why"),
     [
         (None, "got none"),
-        (Source("hf", "net"), "got hf"),
-        (Source("torch", "m.py:n", adapter="lora"), "base with the adapter lora"),
+        (Source("function", "m.py:n"), "got function"),
+        (Source("hf", "net", task="embedding"), "task classification or other expected"),
+        (Source("hf", "net"), ""),
+        (Source("hf", "net", task="generation"), ""),
+        (Source("torch", "m.py:n", adapter="lora"), ""),
         (Source("torch", "m.py:n", recipe=("bf16",)), ""),
     ],
 )
-def test_only_torch_modules_without_adapters_are_trained_here(source: Source | None, why: str) -> None:
-    found = why_trained_elsewhere(source)
+def test_what_cannot_be_trained_here_says_why(source: Source | None, why: str) -> None:
+    found = why_trained_elsewhere(source, RetrainSettings())
     assert why in found
     assert bool(found) is bool(why)
 

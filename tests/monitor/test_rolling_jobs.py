@@ -23,13 +23,13 @@ from outrider.dataops.models.champion_history import list_changes
 from outrider.dataops.models.lineage import Kind, add_edges
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
+from tests.training_rows import trained
 
 from .test_trainer import CONFIG, add_job, context, events, hand_in, imported, net, records, run
 
@@ -84,13 +84,8 @@ def earlier(
     columns = [
         np.concatenate([one.column(f"inputs.{name}") for one in batches]) for name in ("value", "faulty")
     ]
-    examples = TrainingExamples(
-        torch.from_numpy(np.stack(columns, 1)).float(), torch.tensor([y for truth in truths for y in truth])
-    )
-    state = fine_tune(
-        reinitialise(net, seed=0), examples, None, epochs=60, learning_rate=0.03, replay_ratio=0,
-        batch_rows=32, seed=0,
-    )  # fmt: skip
+    labels = torch.tensor([y for truth in truths for y in truth])
+    state = trained(net, torch.from_numpy(np.stack(columns, 1)).float(), labels, epochs=60, rate=0.03)
     digest = context.objects.put(dump_weights(state))
     with write(context.engine) as connection:
         models.register(

@@ -34,7 +34,6 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.dataops.training.finetuning import TrainingExamples, fine_tune, reinitialise
 from outrider.errors import ConfigError
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings
@@ -45,6 +44,7 @@ from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
+from tests.training_rows import trained
 
 CONFIG = """
 [models.sign]
@@ -116,17 +116,7 @@ def context(tmp_path: Path) -> Iterator[JobContext]:
     x = torch.from_numpy(
         np.stack([healthy.column("inputs.value"), healthy.column("inputs.faulty")], 1)
     ).float()
-    data = TrainingExamples(x, torch.tensor(truth))
-    champion = fine_tune(
-        reinitialise(net, seed=0),
-        data,
-        None,
-        epochs=20,
-        learning_rate=0.02,
-        replay_ratio=0,
-        batch_rows=32,
-        seed=0,
-    )
+    champion = trained(net, x, torch.tensor(truth), epochs=20, rate=0.02)
     engine = migrated_for(settings)
     objects = LocalObjects(settings.data_folder / "objects")
     journal = SqliteJournal(settings.journal_path, max_bytes=None)

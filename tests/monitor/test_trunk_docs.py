@@ -16,11 +16,11 @@ from outrider.commands.trunk_facts import trunk_facts
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture, load_weights
+from outrider.dataops.model_kinds.torch_models import load_architecture
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
-from outrider.dataops.training.finetuning import TrainingExamples, fine_tune
+from outrider.dataops.training.trainers import trainer_of
 from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.client import EngineClient, Launch, Making
 from outrider.monitor.engine.events import EngineEvent, VersionLoad
@@ -31,6 +31,7 @@ from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.sources import challenger_source, source_of
 from tests.databases import migrated_for
 from tests.soak import PATIENCE_S
+from tests.training_rows import mapped, task
 
 PAGE = Path(__file__).parents[2] / "docs" / "shared-trunks.md"
 MODEL = """
@@ -83,14 +84,19 @@ def test_the_message_of_the_page_is_what_check_config_says(settings: Settings) -
 
 def retrained(settings: Settings) -> bytes:
     """What the loop makes of the champion with `trains` as on the page."""
-    champion = settings.path("mood.safetensors").read_bytes()
-    module = load_weights(load_architecture("model.py:build", settings.base)(), champion)
-    data = TrainingExamples(torch.randn(32, 4), torch.randint(0, 2, (32,)))
-    state = fine_tune(
-        module, data, None, epochs=2, learning_rate=0.1, replay_ratio=0, batch_rows=8, seed=0,
-        trains=settings.models["mood"].retrain.trains,
+    source = source_of(settings, "mood")
+    assert source is not None
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(32, 4)).astype(np.float32)
+    labels = [source.classes[number] for number in rng.integers(0, 2, 32)]
+    rows = mapped(settings.base / "rows.arrow", {"inputs.vector": vectors, "label.label": labels})
+    given = task(
+        settings.base, rows, champion="mood@1", source=source, epochs=2, learning_rate=0.1, batch_rows=8,
+        weights=settings.path("mood.safetensors").read_bytes(), trains=settings.models["mood"].retrain.trains,
     )  # fmt: skip
-    return dump_weights(state)
+    weights = trainer_of(source, given.options).train(given, lambda _: None).weights
+    assert weights is not None
+    return weights
 
 
 def test_tenants_challengers_and_what_the_loop_makes_go_on_one_trunk(settings: Settings) -> None:

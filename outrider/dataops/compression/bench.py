@@ -16,11 +16,11 @@ from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
 from outrider.dataops.model_kinds.runner import EncodedRows, Runner
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
+from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.errors import ConfigError
 
 from .answering import InBatches, answer
-from .distillation import Distilling, distil, raw_answers
+from .distillation import Distilling, distil, raw_answers, student_weights
 from .evaluated import Evaluated
 from .fresh_measurement import Confirmed, ask_fresh
 from .judged import fired, flips, run_suites, suite_verdict
@@ -206,23 +206,8 @@ class Bench:
 
     def _student(self, variant: Variant) -> bytes:
         source = dataclasses.replace(self.source(variant), recipe=())
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.task.seed)
-            runner = self.load(source, self._fresh(source))
+        runner = self.load(source, student_weights(source, self.task.folder, seed=self.task.seed))
         return dump_weights(self._learned(runner, variant, None))
-
-    def _fresh(self, source: Source) -> bytes | None:
-        """Weights that a student begins with: those of its folder, or new ones."""
-        if source.kind == "torch":
-            return dump_weights(load_architecture(source.reference, self.task.folder)().state_dict())
-        path = self.task.folder / source.reference
-        if any(path.glob("*.safetensors")):
-            return None
-        from transformers import AutoConfig, AutoModelForSequenceClassification
-
-        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        fresh = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]  # not annotated
-        return dump_weights(fresh.state_dict())
 
     def _learned(self, runner: Runner, variant: Variant, masks: Masks | None) -> Mapping[str, torch.Tensor]:
         traffic = self.task.traffic

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from outrider.dataops.model_kinds.runner import EncodedRows, Runner
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
 from outrider.errors import ConfigError
 
 from .pruning import Masks, apply_masks
@@ -84,7 +87,7 @@ def distil(
         raise ValueError("there is no stored traffic to distil on")
     module, device = student.module, student.device
     taught = taught.to(device)
-    loss_of = _Classes(options.temperature) if is_classifier else _Values(taught)
+    loss_of = SoftClasses(options.temperature) if is_classifier else ScaledValues(taught)
     steps = options.epochs * -(-rows.count // options.batch_rows)
     draw = np.random.default_rng(options.seed)
     module.requires_grad_(True).train()
@@ -104,7 +107,7 @@ def distil(
                         f"{tuple(wanted.shape[1:])}: both must answer alike"
                     )
                 optimiser.zero_grad()
-                loss = loss_of(out, wanted)
+                loss = loss_of(out, wanted).mean()
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
                 optimiser.step()
                 schedule.step()
@@ -117,24 +120,55 @@ def distil(
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
 
 
-class _Classes:
-    """Kullback-Leibler divergence of softened classes, times the square of the temperature."""
+class SoftClasses:
+    """Kullback-Leibler divergence of softened classes, shape (rows,).
+
+    Times the square of the temperature.
+    """
 
     def __init__(self, temperature: float) -> None:
         self._t = temperature
 
     def __call__(self, out: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
+        """Loss of each row."""
         ours = torch.log_softmax(out.float() / self._t, dim=1)
         theirs = torch.log_softmax(taught / self._t, dim=1)
-        both = torch.nn.functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
-        return both * self._t**2
+        both = torch.nn.functional.kl_div(ours, theirs, reduction="none", log_target=True)
+        return both.flatten(1).sum(1) * self._t**2
 
 
-class _Values:
-    """Squared error in units of the champion's own variance."""
+class ScaledValues:
+    """Squared error in units of the champion's own variance, shape (rows,).
+
+    Parameters
+    ----------
+    taught
+        Answers of the champion that the variance is of.
+    """
 
     def __init__(self, taught: torch.Tensor) -> None:
         self._scale = float(taught.var(unbiased=False).clamp_min(1e-12))
 
     def __call__(self, out: torch.Tensor, taught: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.mse_loss(out.float(), taught) / self._scale
+        """Loss of each row."""
+        errors = torch.nn.functional.mse_loss(out.float(), taught, reduction="none")
+        return errors.reshape(len(errors), -1).mean(1) / self._scale
+
+
+def student_weights(source: Source, folder: Path, *, seed: int) -> bytes | None:
+    """Initial weights of a student: new ones by the seed.
+
+    None for those of its folder.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if source.kind == "torch":
+            return dump_weights(load_architecture(source.reference, folder)().state_dict())
+        path = folder / source.reference
+        if any(path.glob("*.safetensors")):
+            return None
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        fresh = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]  # not annotated
+        return dump_weights(fresh.state_dict())

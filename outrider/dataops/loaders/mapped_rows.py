@@ -1,5 +1,6 @@
 """Rows of a dataset version by place, in a mapped file."""
 
+import mmap
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = NDArray[Any] | list[Any]
 """Numbers, truth values, times and tensors as an array, anything else as a list."""
+
+
+MAPPED_BYTES = 32 * 2**20
+"""Pages of a file that stay in memory beside what is gathered from it, about."""
+_READ_BYTES = 65_536
+"""Bytes that the kernel maps for a read at one place."""
 
 
 class MappedRows:
@@ -60,9 +67,13 @@ class MappedRows:
         return {name: self.__dict__[name] for name in ("id", "digest", "path", "_columns")}
 
     @cached_property
+    def _map(self) -> mmap.mmap:
+        with self.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @cached_property
     def _file(self) -> pa.Buffer:
-        with pa.memory_map(str(self.path)) as file:
-            return file.read_buffer()
+        return pa.py_buffer(self._map)
 
     @cached_property
     def _mapped(self) -> pa.Table:
@@ -107,6 +118,41 @@ class MappedRows:
         for name in self.columns:
             found[name] = self._placed[name].take(chunk, local) if name in self._placed else lists[name]
         return found
+
+    def gather(self, places: NDArray[np.int64]) -> pa.Table:
+        """Gather rows by place into an Arrow table of one batch.
+
+        In the order asked for. Of a large file no more than about :data:`MAPPED_BYTES` stay in memory.
+        """
+        chunk = np.searchsorted(self._starts, places, side="right") - 1
+        order = np.argsort(places, kind="stable")  # pages of the file are read once, in order
+        ends = np.searchsorted(places[order], [*self._starts[1:], len(self)])
+        parts = [self.table.schema.empty_table()]
+        is_large = self.file_bytes > MAPPED_BYTES
+        step = MAPPED_BYTES // _READ_BYTES if is_large else max(1, len(order))
+        for each in np.unique(chunk).tolist():
+            whole = order[(ends[each - 1] if each else 0) : ends[each]]
+            for start in range(0, len(whole), step):
+                mine = whole[start : start + step]
+                rows = self._batches[each].take(pa.array(places[mine] - self._starts[each]))
+                parts.append(pa.Table.from_batches([rows]))
+                if is_large:
+                    self.release()
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_tables(parts).combine_chunks().take(pa.array(back))
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the mapped file."""
+        return len(self._map)
+
+    def release(self) -> None:
+        """Give mapped pages back to the system.
+
+        The next read maps pages again.
+        """
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a frame; times are UTC."""

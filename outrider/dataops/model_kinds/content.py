@@ -115,6 +115,26 @@ def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
     return replace(source, kept=kept)
 
 
+def closed_source(made: Source, opened: Source, stored: Source) -> Source:
+    """Source of a version made from an opened one, with digests again.
+
+    Parameters
+    ----------
+    made
+        Of the new version: what it took over from ``opened`` is kept where that is.
+    opened, stored
+        Of the version that it was made from, as loaded and as registered.
+    """
+    kept: dict[KeptRole, str] = {}
+    if "folder" in stored.kept and made.reference == opened.reference:
+        made, kept = replace(made, reference=stored.reference), kept | {"folder": stored.kept["folder"]}
+    if "adapter" in stored.kept and made.adapter == opened.adapter:
+        made, kept = replace(made, adapter=stored.adapter), kept | {"adapter": stored.kept["adapter"]}
+    if "artefacts" in stored.kept and made.kept.get("artefacts") == opened.kept.get("artefacts"):
+        kept["artefacts"] = stored.kept["artefacts"]
+    return replace(made, kept=kept)
+
+
 def pin(source: Source, folder: Path) -> Source:
     """Source with digests of its folders, any that stands kept."""
     options = dict(source.options)

@@ -96,7 +96,7 @@ class TextEncoder:
             Whether ``starts`` and ``ends`` (characters of each token) and ``words`` are wanted: the number
             of the word that a token begins, counted from 1, and 0 where it begins none.
         """
-        first = [self._said(text) for text in texts_of(batch, self.inputs[0])]
+        first = [self.said(text) for text in texts_of(batch, self.inputs[0])]
         second = [texts_of(batch, self.inputs[1])] if len(self.inputs) > 1 else []
         found = self.tokenizer(
             first,
@@ -127,13 +127,27 @@ class TextEncoder:
     def _takes(self, name: str) -> bool:
         return name != "token_type_ids" or name in self._names
 
-    def _said(self, text: str) -> str:
+    def said(self, text: str) -> str:
+        """Prompt that a text becomes."""
         if not self._chat:
             return text
         said: str = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
         )
         return said
+
+    def answered(self, text: str, answer: str) -> str:
+        """Continuation of a prompt by an answer and its end."""
+        end: str = self.tokenizer.eos_token or ""
+        if not self._chat:
+            return answer + end
+        talk = [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
+        whole: str = self.tokenizer.apply_chat_template(talk, tokenize=False)
+        prompt = self.said(text)
+        if not whole.startswith(prompt):
+            return answer + end
+        said, mark, _ = whole[len(prompt) :].rpartition(end) if end else ("", "", "")
+        return said + mark if mark else whole[len(prompt) :]
 
 
 def _beginnings(words: Sequence[int | None]) -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from outrider.assertions import Batch
 from outrider.dataops.loaders.mapped_rows import MappedRows
@@ -39,7 +39,7 @@ class TrainingTask:
     champion: str | None
     """``model@version`` to start from; None for fresh weights."""
     source: Source
-    """Of the champion, or of the model where there is none."""
+    """Of the champion, or of the model where there is none; its kept folders are opened on this disk."""
     weights: bytes | None
     """The champion's own; None for those of its folder, and for fresh ones."""
     fresh: MappedRows | None
@@ -56,6 +56,15 @@ class TrainingTask:
     work: Path
     """Folder of checkpoints, which the next attempt of the same job finds again."""
     device: str = "cpu"
+    judging: tuple[MappedRows, ...] = ()
+    """Rows that the gate judges by: none of them may be learned."""
+    stored: Source | None = None
+    """``source`` as it is registered, with digests of kept folders; None where it has none."""
+
+    @property
+    def registered(self) -> Source:
+        """Source as registered."""
+        return self.stored or self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +106,48 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Encoded rows of one step, on the CPU."""
+    """Encoded rows, on the CPU."""
 
     tensors: "dict[str, torch.Tensor]"
     """Inputs and labels by the learner's own names, each of shape (rows, …)."""
     rows: int
+
+    def slice(self, start: int, stop: int) -> "Examples":
+        """Rows from ``start`` to before ``stop``."""
+        return Examples({name: each[start:stop] for name, each in self.tensors.items()}, stop - start)
+
+    def take(self, places: "torch.Tensor") -> "Examples":
+        """Rows by place."""
+        return Examples({name: each[places] for name, each in self.tensors.items()}, len(places))
 
 
 class Learner(Protocol):
     """Model that the training loop improves.
 
     The loop owns order, weights, steps, averaging and checkpoints; the learner knows its model. Everything
-    that training changes is in ``module``: parameters that require a gradient, and buffers.
+    that training changes is in ``module``: parameters that require a gradient, and buffers. The module comes
+    on its device and in the mode in which it is trained: frozen parts evaluate, the others train.
     """
 
     module: "torch.nn.Module"
 
     def encode(self, rows: Batch, /) -> Examples:
-        """Encode labelled rows; ValidationRefused names field and row."""
+        """Encode labelled rows of several steps; ValidationRefused names field and row.
+
+        Each row is encoded as if it were alone, but for padding: the loop cuts steps out of the tensors, and
+        :meth:`losses` trims what no row of the step needs.
+        """
 
     def losses(self, examples: Examples, /) -> "torch.Tensor":
         """Loss of each row, shape (rows,), with gradients, on the module's device."""
 
     def trained(self, work: Path, /) -> TrainedModel:
         """Trained model so far; files are written below ``work``."""
+
+
+@runtime_checkable
+class MeanLearner(Learner, Protocol):
+    """Learner that computes the mean of its losses in one operation, for rows that weigh alike."""
+
+    def mean_loss(self, examples: Examples, /) -> "torch.Tensor":
+        """Mean of :meth:`Learner.losses`, a scalar."""

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -11,17 +10,16 @@ from pydantic import Field, field_validator, model_validator
 
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
-from outrider.dataops.model_kinds.source import Task
-from outrider.dataops.payloads.roots import parse_roots
+from outrider.dataops.model_kinds.source import Source, Task
 from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
+from outrider.dataops.training.methods import why_untrained
 from outrider.dataops.triggers.decision import RunGuards
-from outrider.errors import ConfigError
 
 from .gate_sections import GateSettings
+from .intake_sections import ModelIntakeSettings
 from .sections import Section
+from .training_sections import DistillSettings, LoraSettings
 from .trigger_sections import TriggerSettings
-
-_SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key", "api-key")
 
 
 class LabelSettings(Section):
@@ -38,6 +36,13 @@ class LabelSettings(Section):
         description="records of an entity within such a stretch of event time are near-duplicates: a round's "
         "policy takes one",
     )
+
+
+class SliceWeightSettings(Section):
+    """Weight of a slice in training."""
+
+    where: dict[str, str | int | float | bool] = Field(min_length=1, description="values of attributes")
+    weight: float = Field(gt=0, le=1e6, description="of each of its rows, others having 1")
 
 
 class RetrainSettings(Section):
@@ -59,6 +64,30 @@ class RetrainSettings(Section):
     learning_rate: float = Field(default=1e-3, gt=0)
     replay_ratio: float = Field(default=2.0, ge=0, description="replayed rows per fresh row")
     batch_rows: int = Field(default=64, ge=1)
+    rehearsal: Literal["stratified", "balanced", "uniform"] = Field(
+        default="stratified",
+        description="how replayed rows are drawn: of each class its share and one at least, as many of each, "
+        "or without regard to classes",
+    )
+    class_weights: Literal["balanced"] | dict[str, float] | None = Field(
+        default=None, description="weights of rows by class: balanced, or a number for each named class"
+    )
+    slice_weights: tuple[SliceWeightSettings, ...] = Field(
+        default=(), description="weights of rows by the values of attributes; those of several multiply"
+    )
+    weak_weight: float = Field(
+        default=1.0, gt=0, le=1, description="weight of a weak label beside that of a human one"
+    )
+    stop_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the entities to learn from that are kept to find the best epoch; 0 is none",
+    )
+    stop_patience: int = Field(
+        default=3, ge=1, description="epochs without a better loss on these rows, after which training ends"
+    )
+    min_rows: int = Field(default=2, ge=1, description="rows without which nothing is trained")
     held_out_share: float = Field(default=0.2, ge=0, lt=1, description="fresh rows kept for the gate")
     rows: Literal["flagged", "labelled"] = Field(
         default="flagged", description="which labelled records are learned from: the flagged ones, or all"
@@ -84,9 +113,10 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
-    trainer: Literal["here", "external"] = Field(
+    trainer: str = Field(
         default="here",
-        description="who trains: this service, or whoever answers retrain.requested with a version",
+        description="who trains: this service (here), your file.py:fine_tune in it, or whoever answers "
+        "retrain.requested with a version (external)",
     )
     private_endpoints: bool = Field(
         default=False, description="an endpoint that is registered by address may lie in a private network"
@@ -98,6 +128,35 @@ class RetrainSettings(Section):
         default=None, ge=512, description="memory of a job's process; 80 % of the machine's by default"
     )
     seed: int = Field(default=0, ge=0)
+    method: Literal["full", "lora", "distill"] | None = Field(
+        default=None,
+        description="what learns: all weights, an adapter, or another architecture; default an adapter where "
+        "the champion has one or writes texts, else all weights",
+    )
+    objective: Literal["sft", "dpo"] = Field(
+        default="sft",
+        description="of a language model: write the corrected answer, or prefer it to the model's own",
+    )
+    beta: float = Field(
+        default=0.1, gt=0, description="of dpo: how little the model may move for a preference"
+    )
+    architecture: str | None = Field(
+        default=None, description="of distill: file.py:callable or folder that learns the champion's answers"
+    )
+    lora: LoraSettings = LoraSettings()
+    distill: DistillSettings = DistillSettings()
+
+    @model_validator(mode="after")
+    def _one_method(self) -> "RetrainSettings":
+        if self.trainer not in ("here", "external") and not re.fullmatch(r".+\.py:\w+", self.trainer):
+            raise ValueError(f"trainer: here, external or file.py:fine_tune expected, got {self.trainer!r}")
+        if self.trainer != "here" and self.method is not None:
+            raise ValueError(
+                f"trainer and method exclude each other, got {self.trainer!r} and {self.method!r}"
+            )
+        if (self.method == "distill") != (self.architecture is not None):
+            raise ValueError("method = 'distill' and architecture belong together: both or none expected")
+        return self
 
     @property
     def guards(self) -> RunGuards:
@@ -199,98 +258,6 @@ class LiveSettings(Section):
         if self.rows_per_s is None:
             raise ValueError("endpoint needs rows_per_s: how many rows per second production may be asked")
         return self
-
-
-class ModelIntakeSettings(Section):
-    """Intake of a model's requests and events."""
-
-    join_s: float | None = Field(
-        default=None, gt=0, le=86_400, description="wait for the other side; default that of [intake]"
-    )
-    answers: Literal["replica", "joined"] | None = Field(
-        default=None,
-        description="who answers a request that came alone: the champion's replica, or a response that is "
-        "joined; default the replica of a model that has one, else joined",
-    )
-    request_models: tuple[str, ...] = Field(
-        default=(), description="names that requests call the model by beside its own; * stands for any text"
-    )
-    otel_service: str | None = Field(
-        default=None, description="service.name whose traced calls are the model's, and no other model's"
-    )
-    batched: bool = Field(
-        default=True,
-        description="the first size of a V2 tensor is the number of records; else a request is one",
-    )
-    tensors: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]] = Field(
-        default_factory=dict,
-        description="names for a V2 tensor, of both sides or in a table inputs or outputs: one renames it, "
-        "several are its columns along the last axis",
-    )
-    missing_inputs: Literal["refuse", "flag"] = Field(
-        default="refuse",
-        description="a V2 request without one of the declared inputs, any other record with none of them: "
-        "refuse it, or take it and raise the flag missing_inputs",
-    )
-    entity_header: str | None = Field(
-        default=None, description="request header whose value is the entity of a mirrored request"
-    )
-    keep_request: bool = Field(
-        default=False,
-        description="keep the whole body of a mirrored request of completions as inputs.request, so that "
-        "outrider compare can ask it again as it came",
-    )
-    body_bytes: int | None = Field(
-        default=None, ge=1024, description="of one request, after decompression; default limits.body_bytes"
-    )
-    payload_bytes: int = Field(default=16_777_216, ge=1, description="of one image, sound or long text")
-    payload_pixels: int = Field(default=25_000_000, ge=1, description="of one image as it is encoded")
-    payload_roots: tuple[str, ...] = Field(
-        default=(), description="folders and buckets that the worker may fetch payloads from; none by default"
-    )
-    fetch_s: float = Field(default=10.0, gt=0, le=300, description="for the fetch of one payload")
-
-    @field_validator("tensors")
-    @classmethod
-    def _names(
-        cls, value: dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]
-    ) -> dict[str, tuple[str, ...] | dict[str, tuple[str, ...]]]:
-        for tensor, given in value.items():
-            if isinstance(given, dict) and tensor not in ("inputs", "outputs"):
-                raise ValueError(
-                    f"{tensor}: a list of names, or a table inputs or outputs of tensors, expected"
-                )
-            for name, names in (given if isinstance(given, dict) else {tensor: given}).items():
-                if not names or "" in names or len(set(names)) < len(names):
-                    raise ValueError(
-                        f"{name}: one name or several different ones expected, got {list(names)}"
-                    )
-        return value
-
-    def tensors_of(self, side: Literal["inputs", "outputs"]) -> dict[str, tuple[str, ...]]:
-        """Names for the tensors of one side.
-
-        Those of both sides where it has none of its own.
-        """
-        both = {tensor: names for tensor, names in self.tensors.items() if isinstance(names, tuple)}
-        own = self.tensors.get(side, {})
-        return both | own if isinstance(own, dict) else both
-
-    @field_validator("entity_header")
-    @classmethod
-    def _no_secret(cls, value: str | None) -> str | None:
-        if value is not None and value.lower() in _SECRET_HEADERS:
-            raise ValueError(f"{value} carries a secret, which is never stored: name another header")
-        return None if value is None else value.lower()
-
-    @field_validator("payload_roots")
-    @classmethod
-    def _are_roots(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            parse_roots(value, Path("/base"), timeout_s=1.0)
-        except ConfigError as error:
-            raise ValueError(str(error).removeprefix("payload_roots: ")) from None
-        return value
 
 
 class LatencySettings(Section):
@@ -517,8 +484,17 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        is_trained = self.architecture or self.retrain.trainer == "external"
+        is_trained = self.is_trained_here or self.retrain.trainer == "external"
         return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
+
+    @property
+    def is_trained_here(self) -> bool:
+        """True where retraining jobs train the declared model."""
+        kind, reference, given = self.kind, self.reference, self.retrain
+        declared = None
+        if kind is not None and reference is not None:
+            declared = Source(kind, reference, task=self.task, adapter=self.adapter)
+        return not why_untrained(declared, {"method": given.method, "trainer": given.trainer})
 
     @property
     def waits_for_answers(self) -> bool:

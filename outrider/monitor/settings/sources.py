@@ -7,10 +7,11 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 from outrider.dataops.payloads.folders import FOLDER
 from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.training.methods import why_untrained
 from outrider.errors import ConfigError
 
 from .config import Settings
-from .model_sections import ChallengerSettings
+from .model_sections import ChallengerSettings, RetrainSettings
 
 
 def source_of(settings: Settings, name: str) -> Source | None:
@@ -93,20 +94,9 @@ def loadable_source(settings: Settings, found: Model) -> Source | None:
     return opened_source(source, LocalObjects(data / "objects"), data / FOLDER)
 
 
-def why_trained_elsewhere(source: Source | None) -> str:
-    """Reason against fine-tuning a version here; empty for none."""
-    if source is None or source.kind != "torch":
-        what = "none" if source is None else source.kind
-        return (
-            f"architecture expected, got {what}: only a torch module is fine-tuned here, others are trained "
-            "elsewhere on retrain.requested"
-        )
-    if source.adapter is not None:
-        return (
-            f"the champion is a base with the adapter {source.adapter}, which is not fine-tuned here: train "
-            "it elsewhere and name it as a challenger"
-        )
-    return ""
+def why_trained_elsewhere(source: Source | None, options: RetrainSettings) -> str:
+    """Reason against training a version here; empty for none."""
+    return why_untrained(source, options.model_dump(include={"method", "trainer"}))
 
 
 def _full(settings: Settings, reference: str | None, model: str) -> str | None:

@@ -80,10 +80,10 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
 
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    # What is there already is only put before the gate.
-    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
+    # What is there already is only put before the gate; what was trained here can be trained again.
+    is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
     is_external = context.model(job.model).retrain.trainer == "external"
-    if job.kind == "retrain" and (is_registered or is_external or _is_trained_here(context, job.model)):
+    if job.kind == "retrain" and (is_known or is_external or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(context.settings.worker.threads)
@@ -117,9 +117,9 @@ def _is_trained_here(context: JobContext, model: str) -> bool:
     with context.engine.connect() as connection:
         champion = models.champion(connection, model)
     if champion is None:
-        return context.model(model).architecture is not None
-    why = why_trained_elsewhere(stored_source(context.settings, champion))
-    if why and context.model(model).architecture is not None:
+        return context.model(model).is_trained_here
+    why = why_trained_elsewhere(stored_source(context.settings, champion), context.model(model).retrain)
+    if why and context.model(model).is_trained_here:
         log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
     return not why
 

@@ -23,7 +23,6 @@ from outrider.assertions.typed_text import text_of
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
@@ -35,16 +34,9 @@ from outrider.dataops.improvement.row_tries import row_keys, rows_to_judge_by, t
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.queue import Choice, choose_labels, list_requests, queue_labels
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.model_kinds.torch_models import (
-    dump_weights,
-    load_architecture,
-    load_weights,
-    pick_device,
-)
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.lineage import Kind
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.training.finetuning import TrainingExamples, examples, fine_tune, reinitialise
+from outrider.dataops.training.trainer import Progress
 from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
@@ -52,16 +44,17 @@ from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import loadable_source, source_of, stored_source, why_trained_elsewhere
-from outrider.user_code import load_callable
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
+from .repeating import repeat
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
+from .training import LearnedVersions, forget, keep_trained, options_json, train, training_task
 from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, Waiting, has_live_records
 
 log = logging.getLogger(__name__)
@@ -81,7 +74,6 @@ class Retraining:
         self.job = job
         self.settings: ModelSettings = context.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
-        self.device = pick_device(context.settings.worker.device)
         self.judged_by: list[tuple[Version, list[str]]] = []
         """Dataset versions of the evidence, and the keys of their rows."""
         self.asked: Batch | None = None
@@ -94,15 +86,19 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
-        if self.is_look or self.is_external:
+        if self.is_look or self.is_repetition or self.is_external:
             return
         self.source = self._trainable()
-        self.architecture = load_architecture(self.source.reference, context.settings.base)
 
     @property
     def is_look(self) -> bool:
         """True where nothing is trained: all versions are compared."""
         return self.job.params.get("trigger") == jobs.ROLLING
+
+    @property
+    def is_repetition(self) -> bool:
+        """True where an earlier training is done again, and its digest compared."""
+        return "repeat" in self.job.params
 
     @property
     def is_external(self) -> bool:
@@ -116,6 +112,9 @@ class Retraining:
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
+        if self.is_repetition:
+            repeat(self.context, self.job, self._progress)
+            return
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
@@ -166,64 +165,45 @@ class Retraining:
             )
 
     def _train(self) -> None:
-        context, options = self.context, self.options
+        context, from_scratch = self.context, bool(self.job.params.get("from_scratch"))
         with context.engine.connect() as connection:
             champion = self._champion(connection)
-            fresh_version, replay_version = self._versions(connection)
-            fresh = self._examples(connection, fresh_version, "train")
-            replay = self._examples(connection, replay_version, None)
-            if replay_version is None and options.replay:
+            learned = LearnedVersions(*self._versions(connection), None if from_scratch else champion)
+            if learned.replay is None and self.options.replay:
                 log.warning(
-                    "dataset %r to replay has no version: training on fresh rows alone", options.replay
+                    "dataset %r to replay has no version: training on fresh rows alone", self.options.replay
                 )
-            parents: list[tuple[Kind, str, str]] = [("job", self.job.id, "trained by")]
-            parents += [("dataset", fresh_version.id, "fresh")] if fresh_version else []
-            parents += [("dataset", replay_version.id, "replay")] if replay_version else []
-            if self.job.params.get("from_scratch"):
-                module = reinitialise(self.architecture, seed=options.seed)
-            else:
-                weights = models.weights_bytes(connection, context.objects, champion.model, champion.version)
-                module = load_weights(self.architecture(), weights, name=champion.id)
-                parents.append(("model", champion.id, "weights"))
-        empty = TrainingExamples(replay.x[:0], replay.y[:0]) if replay is not None else None
-        start = fresh if fresh is not None else empty
-        if start is None:
-            raise ValidationRefused("there is no row to train on, neither fresh nor replayed")
-        state = fine_tune(
-            module,
-            start,
-            replay,
-            epochs=options.epochs,
-            learning_rate=options.learning_rate,
-            replay_ratio=options.replay_ratio,
-            batch_rows=options.batch_rows,
-            seed=options.seed,
-            augment=load_callable(options.augment, context.settings.base) if options.augment else None,
-            average=options.average,
-            trains=() if self.job.params.get("from_scratch") else options.trains,
-            device=self.device,
-            progress=self._progress,
-        )
+            task = training_task(
+                context,
+                connection,
+                learned,
+                job=self.job.id,
+                source=self.source,
+                settings=self.settings,
+                model=self.job.model,
+                options=options_json(self.options),
+            )
+        made = train(task, self._progress, is_leak_refused=self.options.move_leaks != "none")
         with context.engine.connect() as connection:
-            _check_whole(connection, fresh_version, replay_version)
-        digest = context.objects.put(dump_weights(state))
-        how = "from scratch" if self.job.params.get("from_scratch") else f"fine-tuned from {champion.version}"
+            learned.check_whole(connection)
+        kept = keep_trained(context, made.model, task)
         with write(context.engine) as connection:
-            _check_whole(connection, fresh_version, replay_version)
+            learned.check_whole(connection)
             candidate = models.register(
                 connection,
                 model=self.job.model,
                 version=models.next_version(connection, self.job.model),
                 status="challenger",
-                digest=digest,
-                weights=digest,
+                digest=made.run["digest"],
+                weights=kept.weights,
                 now_us=now_us(),
-                note=f"{how}, {options.epochs} epochs",
-                source=self._source(champion),
-                made_from=parents,
+                note=made.model.note,
+                source=kept.source.to_json(),
+                made_from=[("job", self.job.id, "trained by"), *learned.parents],
             )
-            self.result |= {"candidate": candidate.version, "champion": champion.version}
+            self.result |= {"candidate": candidate.version, "champion": champion.version, "run": made.run}
             jobs.note(connection, self.job.id, stage="train", result=self.result)
+        forget(context, self.job.id)
 
     def _wait_for_shadow(self) -> None:
         """Until enough live records are judged; traffic that does not come is told to the gate.
@@ -529,17 +509,6 @@ class Retraining:
         replay = self.options.replay
         return fresh, open_if_any(connection, replay)
 
-    def _examples(
-        self, connection: Connection, version: Version | None, part: str | None
-    ) -> TrainingExamples | None:
-        if version is None:
-            return None
-        batch = datasets.read(connection, self.context.objects, version, part=part)
-        if not batch.rows:  # all were withdrawn, or are of the other part
-            return None
-        classes = self.source.classes if self.source.task == "classification" else ()
-        return examples(batch, inputs=self.source.inputs, target=self.settings.target, classes=classes)
-
     def _predictor(self, connection: Connection, version: str) -> Predictor:
         """A version of any kind: the champion may be another one by now."""
         found = models.get(connection, self.job.model, version)
@@ -552,32 +521,17 @@ class Retraining:
         with self.context.engine.connect() as connection:
             champion = models.champion(connection, model)
         source = source_of(settings, model) if champion is None else stored_source(settings, champion)
-        if why := why_trained_elsewhere(source):
+        if why := why_trained_elsewhere(source, self.settings.retrain):
             raise ConfigError(f"models.{model}: {why}")
         assert source is not None
         return source
 
-    def _source(self, champion: models.Model) -> str | None:
-        """The candidate is what the champion is, with other weights."""
-        source = stored_source(self.context.settings, champion)
-        if source is None:
-            return None
-        base = None if self.job.params.get("from_scratch") else champion.id
-        return dataclasses.replace(source, adapted_from=base, shares=()).to_json()
-
-    def _progress(self, epoch: int, loss: float) -> None:
+    def _progress(self, at: Progress) -> None:
         self.context.check_stop()
-        log.info("%s: epoch %d of %d, loss %.4f", self.job.id, epoch, self.options.epochs, loss)
-        self.result["epoch"] = epoch
-        self.result["loss"] = round(loss, 6)
+        log.info("%s: epoch %d of %d, loss %.4f", self.job.id, at.epoch, at.epochs, at.loss)
+        told = {name: round(value, 6) for name, value in dataclasses.asdict(at).items()}
+        self.result |= {"progress": told, "epoch": at.epoch, "loss": told["loss"]}
         self._note("train")
-
-
-def _check_whole(connection: Connection, *learned: Version | None) -> None:
-    """Have training begin anew where rows were erased meanwhile."""
-    for version in learned:
-        if version is not None and datasets.is_erased_from(connection, version):
-            raise StaleParent(f"rows were erased from {version.id} while it was learned from")
 
 
 def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:

@@ -1,0 +1,111 @@
+"""LoRA of a classifier or regression: the base stays, an adapter learns."""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from outrider.dataops.model_kinds.adapter import read_adapter
+from outrider.dataops.model_kinds.content import ADAPTER, check_pins
+from outrider.dataops.model_kinds.hf import load_hf
+from outrider.dataops.model_kinds.runner import Runner
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import pick_device
+
+from .answering import AnswerLearner, check_task, load_runner, note_of
+from .low_rank import LowRank, NewAdapter
+from .trainer import TrainedModel, TrainingTask
+
+FOLDER = "adapter"
+"""Below a task's work: the files of the trained adapter."""
+
+
+class LoraLearner(AnswerLearner):
+    """Adapter over a frozen base, run by the base's own Runner."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        low: LowRank,
+        source: Source,
+        *,
+        target: str,
+        weights: bytes | None,
+        note: str = "",
+    ) -> None:
+        super().__init__(runner, source, target=target, note=note)
+        self._low, self._weights = low, weights
+
+    def trained(self, work: Path, /) -> TrainedModel:
+        """Files of the adapter; the base's weights stay the champion's."""
+        files = self._low.write(work / FOLDER, base=self._source.reference)
+        return TrainedModel(self._source, weights=self._weights, files=files, note=self._note)
+
+
+def lora_learner(task: TrainingTask) -> LoraLearner:
+    """Learner of the champion's adapter, or of a new one.
+
+    Raises
+    ------
+    ConfigError
+        If the adapter is no LoRA, a layer is not there, or PEFT is not installed.
+    """
+    check_task(task)
+    runner = load_base(task)
+    low = adapter_of(task, runner.module)
+    source = adapted_source(task.source)
+    return LoraLearner(runner, low, source, target=task.target, weights=task.weights, note=adapter_note(task))
+
+
+def load_base(task: TrainingTask) -> Runner:
+    """Base of the champion, with the head of its adapter's width."""
+    source = task.source
+    if not _is_continued(task):
+        return load_runner(task, dataclasses.replace(source, adapter=None))
+    check_pins(source, task.base)
+    plain = dataclasses.replace(source, adapter=None, recipe=())
+    if source.kind != "hf":
+        return load_runner(task, plain)
+    replaced = read_adapter(adapter_folder(task)).replaced
+    runner = load_hf(plain, task.base, task.weights, replaced=replaced)
+    runner.device = pick_device(task.device)
+    runner.module = runner.module.to(runner.device)
+    return runner
+
+
+def adapter_of(task: TrainingTask, module: torch.nn.Module) -> LowRank:
+    """Champion's adapter laid over its base, else a new one."""
+    if _is_continued(task):
+        return LowRank.continued(module, adapter_folder(task))
+    return LowRank.new(module, new_adapter(task), seed=task.seed)
+
+
+def adapter_note(task: TrainingTask) -> str:
+    """Words for the version."""
+    return note_of(task, "adapter continued from" if _is_continued(task) else "new adapter over")
+
+
+def new_adapter(task: TrainingTask) -> NewAdapter:
+    """Shape by the settings ``[models.*.retrain.lora]``."""
+    given = task.options.get("lora") or {}
+    known = {field.name for field in dataclasses.fields(NewAdapter)}
+    named = {name: value for name, value in given.items() if name in known and value is not None}
+    if "layers" in named:
+        named["layers"] = tuple(named["layers"])
+    return NewAdapter(**named)
+
+
+def adapter_folder(task: TrainingTask) -> Path:
+    """Folder of the champion's adapter."""
+    return (task.base / (task.source.adapter or "")).resolve()
+
+
+def adapted_source(source: Source) -> Source:
+    """Source of a version whose adapter lies in files of its own."""
+    options = {name: value for name, value in source.options.items() if name != ADAPTER}
+    return dataclasses.replace(source, adapter=None, options=options)
+
+
+def _is_continued(task: TrainingTask) -> bool:
+    """True where the champion's adapter goes on; a training from scratch begins a new one."""
+    return task.champion is not None and task.source.adapter is not None

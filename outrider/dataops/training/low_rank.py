@@ -1,0 +1,213 @@
+"""LoRA of PEFT over a loaded module, continued or new."""
+
+import importlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from outrider.dataops.model_kinds.adapter import CONFIG, WEIGHTS, read_adapter
+from outrider.errors import ConfigError
+
+ADAPTER = "default"
+"""Name that PEFT gives an adapter."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAdapter:
+    """Shape of a new adapter, settings ``[models.*.retrain.lora]``."""
+
+    rank: int = 8
+    alpha: float | None = None
+    """Scaling times rank; twice the rank by default."""
+    dropout: float = 0.0
+    layers: tuple[str, ...] = ()
+    """Ends of the names of adapted layers; all linear ones but the head by default."""
+    head: tuple[str, ...] | None = None
+    """Modules that are trained whole; the head of a classifier by default."""
+
+
+class LowRank:
+    """Module with an adapter inside, which alone trains.
+
+    Attributes
+    ----------
+    module
+        The given module, changed in place: its low-rank layers and the adapter's own head train.
+    """
+
+    def __init__(self, module: torch.nn.Module, config: Any) -> None:
+        self._config = config
+        with quiet():
+            self._peft = peft().get_peft_model(module, config)
+        self.module: torch.nn.Module = self._peft.base_model.model
+        for parameter in self._trained():
+            parameter.data = parameter.data.float()
+
+    @classmethod
+    def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "LowRank":
+        """New adapter, by the seed alone, that changes no answer yet.
+
+        Raises
+        ------
+        ConfigError
+            If a name stands for no layer.
+        """
+        heads = heads_of(module) if shape.head is None else shape.head
+        targets = _targets(module, shape.layers, heads)
+        convolved = any(type(layer).__name__ == "Conv1D" for _, layer in module.named_modules())
+        config = peft().LoraConfig(
+            r=shape.rank,
+            lora_alpha=2 * shape.rank if shape.alpha is None else shape.alpha,
+            lora_dropout=shape.dropout,
+            target_modules=targets,
+            modules_to_save=list(heads) or None,
+            fan_in_fan_out=convolved,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return cls(module, config)
+
+    @classmethod
+    def continued(cls, module: torch.nn.Module, folder: Path) -> "LowRank":
+        """Adapter of a PEFT folder, which answers as the folder's does.
+
+        Raises
+        ------
+        ConfigError
+            If the folder is not LoRA, or does not fit the module.
+        """
+        if read_adapter(folder).prefix is not None:
+            raise ConfigError(
+                f"{folder / CONFIG}: a prefix is not trained here, LORA expected: name method = 'lora' for a "
+                "model without it, or train the prefix elsewhere"
+            )
+        given = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = peft().LoraConfig.from_peft_type(**given)
+        config.inference_mode = False
+        try:
+            made = cls(module, config)
+            with quiet():
+                told = peft().set_peft_model_state_dict(made._peft, load_file(folder / WEIGHTS))
+        except (ValueError, RuntimeError, KeyError) as error:
+            raise ConfigError(f"{folder} does not fit its base: {error}") from error
+        if told.unexpected_keys:
+            raise ConfigError(f"{folder / WEIGHTS}: the base has no layer for {told.unexpected_keys[0]}")
+        return made
+
+    def start(self) -> dict[str, torch.Tensor]:
+        """Copy of all that trains, by name in the module."""
+        named = self.module.named_parameters()
+        return {name: p.detach().clone() for name, p in named if p.requires_grad}
+
+    def write(self, folder: Path, *, base: str) -> dict[str, Path]:
+        """Write the adapter as PEFT does; equal weights give equal bytes.
+
+        Parameters
+        ----------
+        base
+            Name of the base, for readers of the configuration.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        with quiet():
+            state: Mapping[str, torch.Tensor] = peft().get_peft_model_state_dict(
+                self._peft, save_embedding_layers=False
+            )
+        tensors = {name: state[name].detach().cpu().contiguous().clone() for name in sorted(state)}
+        config = {name: _plain(value) for name, value in self._config.to_dict().items()}
+        config |= {"base_model_name_or_path": base, "inference_mode": True}
+        text = json.dumps(config, indent=2, sort_keys=True)
+        (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        return {name: folder / name for name in (CONFIG, WEIGHTS)}
+
+    def _trained(self) -> Iterator[torch.nn.Parameter]:
+        return (parameter for parameter in self.module.parameters() if parameter.requires_grad)
+
+
+def heads_of(module: torch.nn.Module) -> tuple[str, ...]:
+    """Modules beside the trunk of a Hugging Face model; none of others.
+
+    Language models have none: what answers words stays.
+    """
+    prefix = getattr(module, "base_model_prefix", "")
+    if not prefix or not hasattr(module, prefix) or words_of(module) is not None:
+        return ()
+    beside = ((name, child) for name, child in module.named_children() if name != prefix)
+    return tuple(name for name, child in beside if any(True for _ in child.parameters()))
+
+
+def words_of(module: torch.nn.Module) -> torch.nn.Module | None:
+    """Layer of a language model that answers words; None of other models."""
+    find = getattr(module, "get_output_embeddings", None)
+    found: torch.nn.Module | None = None if find is None else find()
+    return found
+
+
+def peft() -> Any:
+    """The package PEFT.
+
+    Raises
+    ------
+    ConfigError
+        If it is not installed.
+    """
+    try:
+        with quiet():
+            return importlib.import_module("peft")
+    except ImportError as error:
+        raise ConfigError(f"LoRA is trained by PEFT: pip install outrider[hf] ({error})") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings: PEFT calls deprecated parts of transformers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _targets(module: torch.nn.Module, layers: Sequence[str], heads: Sequence[str]) -> list[str]:
+    """Full names of the layers to adapt."""
+    kinds = dict(module.named_modules())
+    words = words_of(module)
+    linear = [
+        name
+        for name, layer in kinds.items()
+        if (isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D")
+        and layer is not words
+        and not any(name == head or name.startswith(f"{head}.") for head in heads)
+        and not isinstance(kinds[name.rpartition(".")[0]], torch.nn.MultiheadAttention)
+    ]
+    found = [name for name in linear if not layers or any(_ends(name, end) for end in layers)]
+    for end in layers:
+        if not any(_ends(name, end) for name in linear):
+            last = sorted({name.rpartition(".")[2] for name in linear})
+            raise ConfigError(
+                f"retrain.lora.layers: {end!r} is the end of no linear layer's name; there are "
+                f"{', '.join(last[:8])}"
+            )
+    if not found:
+        raise ConfigError(
+            f"retrain.method: {type(module).__name__} has no linear layer to adapt: 'full' expected"
+        )
+    return found
+
+
+def _ends(name: str, end: str) -> bool:
+    return name == end or name.endswith(f".{end}")
+
+
+def _plain(value: Any) -> Any:
+    """JSON value of a setting of PEFT; sets have an order."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return getattr(value, "value", value)

@@ -1,0 +1,80 @@
+"""Processes that train one model together, as ``torchrun`` starts them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from .order import Places
+from .trainer import Examples, Learner
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Process among several that share the rows of each step."""
+
+    rank: int = 0
+    ranks: int = 1
+
+    @classmethod
+    def of_environment(cls) -> "Ranks":
+        """Ranks that ``torchrun`` names, joined; one alone without."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return cls()
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        return cls(dist.get_rank(), dist.get_world_size())
+
+    def share(self, order: Places, ends: Sequence[int]) -> tuple[Places, Sequence[int]]:
+        """Rows of this rank, step by step.
+
+        Where a step has too few for all ranks, the last one again.
+        """
+        if self.ranks == 1:
+            return order, ends
+        steps = [
+            order[start + min(self.rank, end - start - 1) : end : self.ranks]
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+        return np.concatenate(steps), np.cumsum([len(rows) for rows in steps]).tolist()
+
+    def mean(self, losses: torch.Tensor, rows: int) -> torch.Tensor:
+        """Share of this rank in the mean of a step.
+
+        The gradients of all ranks are averaged.
+        """
+        if self.ranks == 1:
+            return losses.mean()
+        if self.rank >= rows:  # its row is another rank's
+            losses = losses * 0.0
+        return losses.sum() * (self.ranks / rows)
+
+    def wrapped(self, learner: Learner) -> Callable[[Examples], torch.Tensor]:
+        """Losses of the learner, whose gradients are averaged over all ranks."""
+        if self.ranks == 1:
+            return learner.losses
+        return torch.nn.parallel.DistributedDataParallel(_Losses(learner))
+
+    def agreed(self, value: float) -> float:
+        """The first rank's value, on all of them."""
+        if self.ranks == 1:
+            return value
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        told = torch.tensor([value], dtype=torch.float64, device=device)
+        dist.broadcast(told, 0)
+        return float(told[0])
+
+
+class _Losses(torch.nn.Module):
+    """A learner's losses as a module, which torch's averaging of gradients wraps."""
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__()
+        self.learned = learner.module
+        self._losses = learner.losses
+
+    def forward(self, examples: Examples) -> torch.Tensor:
+        return self._losses(examples)

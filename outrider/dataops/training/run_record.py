@@ -1,0 +1,93 @@
+"""Record of a training run, sufficient to train again and compare."""
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from outrider.dataops.loaders.mapped_rows import MappedRows
+from outrider.dataops.model_kinds.source import Kind
+
+from .code_digests import file_digests
+from .trainer import TrainedModel, TrainingTask
+
+_EVERYWHERE = ("outrider", "torch", "numpy", "safetensors")
+_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
+    "hf": ("transformers", "tokenizers", "peft"),
+    "function": ("scikit-learn", "onnxruntime", "skl2onnx"),
+}
+
+
+def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
+    """Facts that the weights of a run depend on, as JSON values."""
+    return {
+        "settings": dict(task.options),
+        "seed": task.seed,
+        "source": task.registered.to_json(),
+        "target": task.target,
+        "champion": task.champion,
+        "champion_digest": None if task.weights is None else hashlib.sha256(task.weights).hexdigest(),
+        "code": file_digests(task.source, task.options, task.base),
+        "datasets": {
+            name: None if rows is None else _told(rows)
+            for name, rows in (("fresh", task.fresh), ("replay", task.replay))
+        },
+        "environment": environment(task.source.kind),
+        "device": task.device,
+        "threads": threads,
+    }
+
+
+def environment(kind: Kind) -> dict[str, str]:
+    """Versions of all that computes."""
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    for name in (*_EVERYWHERE, *_OF_KIND.get(kind, ())):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def digest_of(made: TrainedModel) -> str:
+    """SHA-256 of a trained model.
+
+    Of its weights, and of the names and contents of its files.
+    """
+    if made.weights is not None and not made.files:
+        return hashlib.sha256(made.weights).hexdigest()
+    whole = hashlib.sha256()
+    for name, path in sorted(made.files.items()):
+        whole.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    if made.weights is not None:
+        whole.update(made.weights)
+    return whole.hexdigest()
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Differences between two records, such as ``torch 2.12.0 -> 2.13.0``.
+
+    Examples
+    --------
+    >>> changes({"device": "cpu", "code": {"model.py": "ab"}}, {"device": "cuda", "code": {"model.py": "cd"}})
+    ['model.py ab -> cd', 'device cpu -> cuda']
+    """
+    found: list[tuple[str, Any, Any]] = []
+    for group in ("environment", "code", "settings", "datasets"):
+        old, new = before.get(group) or {}, after.get(group) or {}
+        found += [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+    names = ("champion_digest", "source", "target", "device", "threads", "seed")
+    found += [(name, before.get(name), after.get(name)) for name in names]
+    return [f"{name} {_said(old)} -> {_said(new)}" for name, old, new in found if old != new]
+
+
+def _told(rows: MappedRows) -> dict[str, Any]:
+    return {"id": rows.id, "digest": rows.digest, "rows": len(rows)}
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value.get('id')} ({str(value.get('digest'))[:12]})"
+    text = "none" if value is None else str(value)
+    return text[:12] if len(text) == 64 else text

@@ -1,0 +1,218 @@
+"""Training stage of a job: stored rows, task, trainer, trained model."""
+
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from sqlalchemy import Connection
+
+from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import StaleParent
+from outrider.dataops.datasets.references import open_if_any
+from outrider.dataops.datasets.versions import Version
+from outrider.dataops.loaders.arrow_cache import FOLDER
+from outrider.dataops.loaders.mapped_rows import MappedRows
+from outrider.dataops.model_kinds.content import closed_source, keep_files, opened_source
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.model_kinds.torch_models import pick_device
+from outrider.dataops.models import registry as models
+from outrider.dataops.models.lineage import Kind
+from outrider.dataops.payloads.folders import FOLDER as FOLDERS
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.training.dataset_rows import dataset_rows
+from outrider.dataops.training.held_out import held_out_among
+from outrider.dataops.training.run_record import digest_of, run_record
+from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
+from outrider.dataops.training.trainers import trainer_of
+from outrider.errors import Erased, NotFound, ValidationRefused
+from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
+
+from .context import JobContext
+
+log = logging.getLogger(__name__)
+OPTIONS = (
+    "epochs", "learning_rate", "replay_ratio", "batch_rows", "augment", "average", "trains", "seed",
+    "method", "objective", "beta", "architecture", "trainer", "lora", "distill",
+    "rehearsal", "class_weights", "slice_weights", "weak_weight", "stop_share", "stop_patience", "min_rows",
+)  # fmt: skip
+"""Settings of ``[models.*.retrain]`` that training reads."""
+_KEPT_S = 7 * 86_400.0
+"""Age from which on the folder of a run that never went on is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedVersions:
+    """Versions that a run learns and starts from."""
+
+    fresh: Version | None
+    replay: Version | None
+    champion: models.Model | None
+    """None for fresh weights."""
+
+    @property
+    def parents(self) -> list[tuple[Kind, str, str]]:
+        """Lineage of the version that is made."""
+        found: list[tuple[Kind, str, str]] = []
+        found += [("dataset", self.fresh.id, "fresh")] if self.fresh else []
+        found += [("dataset", self.replay.id, "replay")] if self.replay else []
+        return found + ([("model", self.champion.id, "weights")] if self.champion else [])
+
+    def check_whole(self, connection: Connection) -> None:
+        """Have training begin anew where rows were erased meanwhile."""
+        for version in (self.fresh, self.replay):
+            if version is not None and datasets.is_erased_from(connection, version):
+                raise StaleParent(f"rows were erased from {version.id} while it was learned from")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Source of a trained version, and the digest of its weights."""
+
+    source: Source
+    weights: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Trained model and the record of its run."""
+
+    model: TrainedModel
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+def work_folder(context: JobContext, job: str) -> Path:
+    """Folder of a job's checkpoints."""
+    return context.settings.data_folder / "run" / "training" / job
+
+
+def options_json(options: RetrainSettings) -> dict[str, Any]:
+    """Settings that training reads, as JSON values."""
+    return options.model_dump(mode="json", include=set(OPTIONS))
+
+
+def training_task(
+    context: JobContext,
+    connection: Connection,
+    learned: LearnedVersions,
+    *,
+    job: str,
+    source: Source,
+    settings: ModelSettings,
+    model: str,
+    options: dict[str, Any],
+) -> TrainingTask:
+    """Task of the stored versions, their rows mapped.
+
+    Raises
+    ------
+    ValidationRefused
+        If there is no row to learn from, or one that judges candidates is among them.
+    """
+    own = context.objects, context.settings.data_folder / FOLDER
+
+    def mapped(version: Version | None, part: str | None) -> MappedRows | None:
+        if version is None:
+            return None
+        rows = dataset_rows(connection, own[0], version, part=part, cache=own[1])
+        return rows if len(rows) else None  # all were withdrawn, or are of the other part
+
+    fresh, replay = mapped(learned.fresh, "train"), mapped(learned.replay, "train")
+    if fresh is None and replay is None:
+        raise ValidationRefused("there is no row to train on, neither fresh nor replayed")
+    judging = [mapped(version, None) for version in _judging(connection, settings)]
+    judging += [mapped(version, "held_out") for version in (learned.fresh, learned.replay)]
+    champion = learned.champion
+    has_weights = champion is not None and champion.weights is not None
+    return TrainingTask(
+        model=model,
+        champion=None if champion is None else champion.id,
+        source=_opened(context, source),
+        stored=source,
+        weights=context.objects.get(str(champion.weights)) if champion is not None and has_weights else None,
+        fresh=fresh,
+        replay=replay,
+        target=settings.target,
+        options=options,
+        seed=int(options["seed"]),
+        base=context.settings.base,
+        work=work_folder(context, job),
+        device=str(pick_device(context.settings.worker.device)),
+        judging=tuple(rows for rows in judging if rows is not None),
+    )
+
+
+def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Trained:
+    """Train; checks of every kind of model come before.
+
+    Raises
+    ------
+    ValidationRefused
+        If rows to learn from judge candidates too.
+    """
+    learned = [rows for rows in (task.fresh, task.replay) if rows is not None]
+    leaks = held_out_among(learned, task.judging)
+    if leaks and is_leak_refused:
+        raise ValidationRefused(
+            f"rows to learn from judge candidates too: {'; '.join(leaks)}; take them out of one of them, "
+            "or set retrain.move_leaks = 'none'"
+        )
+    run = run_record(task, threads=torch.get_num_threads())
+    began = time.monotonic()
+    made = trainer_of(task.source, task.options).train(task, report)
+    run["digest"] = digest_of(made)
+    run["figures"] = dict(made.figures) | {"seconds": round(time.monotonic() - began, 3)}
+    if leaks:
+        run["figures"]["warnings"] = [*run["figures"].get("warnings", []), *leaks]
+    return Trained(made, run)
+
+
+def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> Kept:
+    """Keep weights and files of a trained model as objects."""
+    source = closed_source(made.source, task.source, task.registered)
+    if made.files:
+        source = keep_files(context.objects, source, made.files)
+    weights = None if made.weights is None else context.objects.put(made.weights)
+    return Kept(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
+
+
+def _opened(context: JobContext, source: Source) -> Source:
+    """Source with its kept folders on this disk."""
+    if not source.kept:
+        return source
+    data = context.settings.data_folder
+    return opened_source(source, LocalObjects(data / "objects"), data / FOLDERS)
+
+
+def _adapted_from(source: Source, task: TrainingTask) -> str | None:
+    """Champion where both have one architecture, so that they share a trunk."""
+    is_alike = (source.kind, source.reference) == (task.source.kind, task.source.reference)
+    return task.champion if is_alike else None
+
+
+def forget(context: JobContext, job: str) -> None:
+    """Remove the checkpoints of a finished job, and old ones."""
+    shutil.rmtree(work_folder(context, job), ignore_errors=True)
+    before = time.time() - _KEPT_S
+    for folder in work_folder(context, job).parent.glob("*"):
+        try:
+            if folder.stat().st_mtime < before:
+                shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:
+            continue
+
+
+def _judging(connection: Connection, settings: ModelSettings) -> Sequence[Version]:
+    """Datasets that the gate judges by, and that are there."""
+    found = []
+    for reference in settings.gate.judging:
+        try:
+            version = open_if_any(connection, reference)
+        except (Erased, NotFound):  # said by the gate
+            continue
+        found += [] if version is None else [version]
+    return found

@@ -89,13 +89,13 @@ class LowRank:
                 "model without it, or train the prefix elsewhere"
             )
         given = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        config = peft().LoraConfig.from_peft_type(**given)
-        config.inference_mode = False
         try:
+            config = peft().LoraConfig.from_peft_type(**given)
+            config.inference_mode = False
             made = cls(module, config)
             with quiet():
                 told = peft().set_peft_model_state_dict(made._peft, load_file(folder / WEIGHTS))
-        except (ValueError, RuntimeError, KeyError) as error:
+        except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise ConfigError(f"{folder} does not fit its base: {error}") from error
         if told.unexpected_keys:
             raise ConfigError(f"{folder / WEIGHTS}: the base has no layer for {told.unexpected_keys[0]}")

@@ -1,19 +1,19 @@
 """The training loop against bare torch, and its memory with ten times the rows.
 
-``python -m benchmarks.improvement.training [PAIRS]``. The bare loop has all rows as tensors in memory, draws a
-random order for each epoch, and does the steps and no more: gradients to none, forward, loss, backward, Adam,
-the falling rate. The loop of Outrider reads the same rows from a mapped Arrow file, checks their labels, and
+``python -m benchmarks.improvement.training [PAIRS]``. The bare loop has all rows as tensors in memory, draws
+a random order for each epoch, and does the steps and no more: gradients to none, forward, loss, backward,
+Adam, the falling rate. Outrider's loop reads the same rows from a mapped Arrow file, checks their labels, and
 writes checkpoints each 30 s; loading the module, checking and the last report are in its time. Pairs are
-measured in turn. Memory is the peak of a fresh process over what it has before it trains.
+measured in turn. Memory is the peak of a process, mapped files included.
 """
 
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def bare(rows: MappedRows, net: str, epochs: int) -> None:
             schedule.step()
 
 
-def seconds(work: Callable[[], None]) -> float:
+def seconds(work: Callable[[], object]) -> float:
     """Time that work takes."""
     began = time.perf_counter()
     work()
@@ -104,10 +104,8 @@ def speed(folder: Path, pairs: int) -> None:
         for name, net in NETS.items():
             ours, theirs = [], []
             for pair in range(-1, pairs):  # the first warms up
-                of_bare = seconds(lambda net=net, rows=rows, epochs=epochs: bare(rows, net, epochs))  # type: ignore[misc]
-                of_loop = seconds(
-                    lambda net=net, rows=rows, epochs=epochs: loop(rows, net, epochs, folder / "work")
-                )  # type: ignore[misc]
+                of_bare = seconds(partial(bare, rows, net, epochs))
+                of_loop = seconds(partial(loop, rows, net, epochs, folder / "work"))
                 if pair >= 0:
                     ours.append(count * epochs / of_loop)
                     theirs.append(count * epochs / of_bare)
@@ -119,34 +117,12 @@ def speed(folder: Path, pairs: int) -> None:
             ).show()  # fmt: skip
 
 
-def peaks(path: Path) -> None:
-    """Print the peak of this process in kB, without and with mapped files, over that before training."""
-    rows = MappedRows("digits@1", path.stem, path)
+def print_peak(path: Path) -> None:
+    """Print the peak of this process in MB once it has trained."""
     torch.set_num_threads(1)
-    loop(digits(path.with_suffix(".warm"), 500), "SmallNet", 1, path.parent / path.stem)
-    before = usage()
-    highest = [0, 0]
-
-    def look(_: object) -> None:
-        highest[:] = [max(old, new) for old, new in zip(highest, usage(), strict=True)]
-
-    options: dict[str, Any] = {"epochs": 1, "batch_rows": BATCH_ROWS}
-    source = Source("torch", "model.py:SmallNet", inputs=("image",), classes=tuple(range(10)))
-    task = TrainingTask(
-        "digits", None, source, None, rows, None, "label", options, seed=0, base=PROJECT,
-        work=path.parent / path.stem,
-    )  # fmt: skip
-    trainer_of(source, options).train(task, look)
-    own = [
-        int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line
-    ]
-    print(json.dumps({"before": before, "highest": highest, "peak": own[0]}))
-
-
-def usage() -> list[int]:
-    """Memory of this process in kB: of its own, and with mapped files."""
-    found = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return [int(found[name].split()[0]) for name in ("RssAnon", "VmRSS")]
+    loop(MappedRows("digits@1", path.stem, path), "SmallNet", 1, path.parent / path.stem)
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    print(next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")))
 
 
 def memory(folder: Path) -> None:
@@ -157,7 +133,7 @@ def memory(folder: Path) -> None:
         digits(path, count)
         command = [sys.executable, "-m", "benchmarks.improvement.training", "--peak", str(path)]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        peak.append(json.loads(out)["peak"] / 1024)
+        peak.append(float(out))
     Figure(
         "improvement.training.memory", peak[1], "MB, peak with mapped files",
         f"{peak[0]:.0f} MB with a tenth of the rows", peak[0] / peak[1], 1 / MOST,
@@ -168,7 +144,7 @@ def memory(folder: Path) -> None:
 def main() -> None:
     """Print all figures."""
     if sys.argv[1:2] == ["--peak"]:
-        peaks(Path(sys.argv[2]))
+        print_peak(Path(sys.argv[2]))
         return
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=".") as name:

@@ -147,7 +147,10 @@ class Learner(Protocol):
 
 @runtime_checkable
 class MeanLearner(Learner, Protocol):
-    """Learner that computes the mean of its losses in one operation, for rows that weigh alike."""
+    """Learner that computes the mean of its losses in one operation.
+
+    Used where all rows weigh alike.
+    """
 
     def mean_loss(self, examples: Examples, /) -> "torch.Tensor":
         """Mean of :meth:`Learner.losses`, a scalar."""

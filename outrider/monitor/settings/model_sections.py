@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -69,7 +69,7 @@ class RetrainSettings(Section):
         description="how replayed rows are drawn: of each class its share and one at least, as many of each, "
         "or without regard to classes",
     )
-    class_weights: Literal["balanced"] | dict[str, float] | None = Field(
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(gt=0, le=1e6)]] | None = Field(
         default=None, description="weights of rows by class: balanced, or a number for each named class"
     )
     slice_weights: tuple[SliceWeightSettings, ...] = Field(
@@ -125,7 +125,7 @@ class RetrainSettings(Section):
         default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
     )
     memory_mb: int | None = Field(
-        default=None, ge=64, description="memory of a job's process; 80 % of the machine's by default"
+        default=None, ge=512, description="memory of a job's process; 80 % of the machine's by default"
     )
     seed: int = Field(default=0, ge=0)
     method: Literal["full", "lora", "distill"] | None = Field(
@@ -514,6 +514,15 @@ class ModelSettings(SourceSettings):
                 "live.endpoint is for a model that only production has; this one has a replica to ask: "
                 "remove live.endpoint, or architecture, folder, onnx, predictor and endpoint"
             )
+        if self.classes and isinstance(self.retrain.class_weights, dict):
+            from outrider.assertions.matching import class_numbers  # numpy, which few settings need
+
+            for name in self.retrain.class_weights:
+                if class_numbers([name], self.classes)[0] < 0:
+                    known = ", ".join(map(repr, self.classes[:10]))
+                    raise ValueError(
+                        f"retrain.class_weights: one of the classes {known} expected, got {name!r}"
+                    )
         if self.architecture and not self.weights:
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:

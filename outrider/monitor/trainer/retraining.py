@@ -50,11 +50,11 @@ from .dataset_jobs import commit_flagged
 from .evidence import paired_evidence, shadow_evidence, suite_evidence
 from .judgements import VersionJudgement, keep, told
 from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
-from .repeating import repeat
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
-from .training import LearnedVersions, forget, keep_trained, options_json, train, training_task
+from .training.repeating import repeat
+from .training.stage import LearnedVersions, forget, keep_trained, options_json, train, training_task
 from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, Waiting, has_live_records
 
 log = logging.getLogger(__name__)

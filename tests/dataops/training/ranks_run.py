@@ -1,4 +1,4 @@
-"""Training by several processes: ``torchrun --nproc-per-node 2 -m tests.dataops.training.ranks_run FOLDER``."""
+"""Training by several processes: ``torchrun -m tests.dataops.training.ranks_run FOLDER``."""
 
 import json
 import os

@@ -17,9 +17,9 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.training.run_record import changes, run_record
 from outrider.dataops.training.trainer import Report, TrainingTask
 from outrider.errors import NotFound
+from outrider.monitor.trainer.context import JobContext
 
-from .context import JobContext
-from .training import LearnedVersions, forget, train, training_task
+from .stage import LearnedVersions, forget, train, training_task
 
 
 def repeat(context: JobContext, job: JobRow, report: Report) -> None:

@@ -31,8 +31,7 @@ from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-
-from .context import JobContext
+from outrider.monitor.trainer.context import JobContext
 
 log = logging.getLogger(__name__)
 OPTIONS = (

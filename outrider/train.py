@@ -13,7 +13,6 @@ import json
 import os
 import ssl
 import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -273,6 +272,8 @@ class Job:
         """Report an exception, which is raised on."""
         if kind is None or (isinstance(error, JobRefused) and error.status == 401):
             return
+        import traceback  # takes as long to load as the client itself, and is for failures alone
+
         lines = "".join(traceback.format_exception(kind, error, place))
         try:
             self.fail(f"{kind.__name__}: {error}"[:2000], lines)

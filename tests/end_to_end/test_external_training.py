@@ -1,7 +1,9 @@
 """A model that is trained outside: service, webhook, a trainer of its own, upload, gate and promotion."""
 
+import ast
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import secrets
@@ -13,12 +15,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from standardwebhooks import Webhook
 
 from outrider.dataops.state.database import open_database
@@ -30,6 +32,7 @@ from tests.soak import IS_FULL, PATIENCE_S
 
 from .service import Service, wait_until, write_project
 
+yaml: Any = importlib.import_module("yaml")  # comes with transformers, without types
 EXAMPLE = Path(__file__).parents[2] / "examples" / "external_training"
 RECORDS = 900
 LARGE_BYTES = 4_000_000_000 if IS_FULL else 200_000_000
@@ -58,9 +61,7 @@ def service(project: Path) -> Iterator[Service]:
         rows = pd.read_parquet(require_data("adult_census") / "adult.parquet")[500 : 500 + RECORDS]
         sys.path.insert(0, str(project))
         try:
-            import census
-
-            inputs = census.features(rows).to_dict("records")
+            inputs = importlib.import_module("census").features(rows).to_dict("records")
         finally:
             sys.path.remove(str(project))
             sys.modules.pop("census", None)
@@ -310,6 +311,19 @@ def test_the_workflow_runs_the_script_and_shows_no_token() -> None:
     assert workflow["permissions"] == {"contents": "read"}
 
 
+@pytest.mark.parametrize("name", ["ray_train.py", "airflow_dag.py"])
+def test_other_schedulers_run_the_same_training(name: str) -> None:
+    """Neither is installed here: their files are read, and call what the script has."""
+    tree = ast.parse((EXAMPLE / name).read_text())
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "train"]
+    assert [alias.name for node in taken for alias in node.names] == ["retrain"]
+    called = {
+        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "id")
+    }
+    assert {"retrain"} <= called
+    compile(tree, name, "exec")
+
+
 def test_the_receiver_refuses_a_wrong_signature(project: Path, service: Service) -> None:
     with receiver(project):
         port = (project / "outrider.toml").read_text().partition("127.0.0.1:")[2].partition("/")[0]
@@ -319,8 +333,6 @@ def test_the_receiver_refuses_a_wrong_signature(project: Path, service: Service)
             with contextlib.suppress(Exception), socket.create_connection(("127.0.0.1", int(port)), 1):
                 break
             time.sleep(0.1)
-        from datetime import UTC, datetime
-
         now = datetime.now(UTC)
         headers = {"webhook-id": "m", "webhook-timestamp": str(int(now.timestamp()))}
         right = Webhook((project / "webhook.secret").read_text()).sign("m", now, body)

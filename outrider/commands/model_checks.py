@@ -214,7 +214,7 @@ def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
 
 
 def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
-    """Files that training names and that are not there; methods that do not fit the model."""
+    """Missing files of training, and methods that do not fit."""
     given = model.retrain
     named = {"augment": given.augment, "architecture": given.architecture}
     if given.trainer not in ("here", "external"):

@@ -33,7 +33,7 @@ class NewAdapter:
     """Modules that are trained whole; the head of a classifier by default."""
 
 
-class LowRank:
+class AdapterModule:
     """Module with an adapter inside, which alone trains.
 
     Attributes
@@ -51,7 +51,7 @@ class LowRank:
             parameter.data = parameter.data.float()
 
     @classmethod
-    def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "LowRank":
+    def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "AdapterModule":
         """New adapter, by the seed alone, that changes no answer yet.
 
         Raises
@@ -75,7 +75,7 @@ class LowRank:
             return cls(module, config)
 
     @classmethod
-    def continued(cls, module: torch.nn.Module, folder: Path) -> "LowRank":
+    def continued(cls, module: torch.nn.Module, folder: Path) -> "AdapterModule":
         """Adapter of a PEFT folder, which answers as the folder's does.
 
         Raises

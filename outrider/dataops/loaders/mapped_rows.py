@@ -127,7 +127,7 @@ class MappedRows:
         chunk = np.searchsorted(self._starts, places, side="right") - 1
         order = np.argsort(places, kind="stable")  # pages of the file are read once, in order
         ends = np.searchsorted(places[order], [*self._starts[1:], len(self)])
-        parts = [self.table.schema.empty_table()]
+        parts = [self.table.slice(0, 0)]
         is_large = self.file_bytes > MAPPED_BYTES
         step = MAPPED_BYTES // _READ_BYTES if is_large else max(1, len(order))
         for each in np.unique(chunk).tolist():

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets.row_files import conform, merged_schema
+from outrider.dataops.datasets.row_files import conform, empty_table, merged_schema
 from outrider.dataops.loaders.mapped_rows import MappedRows
 
 from .order import Places
@@ -123,7 +123,7 @@ class RowFeed:
 
     def _encoded(self, rows: Places) -> Examples:
         file = np.searchsorted(self._starts, rows, side="right") - 1
-        tables, order = [self._schema.empty_table()], []
+        tables, order = [empty_table(self._schema)], []
         for at, each in enumerate(self._files):
             mine = np.flatnonzero(file == at)
             if len(mine):

@@ -490,11 +490,16 @@ class ModelSettings(SourceSettings):
     @property
     def is_trained_here(self) -> bool:
         """True where retraining jobs train the declared model."""
+        return not self.why_untrained
+
+    @property
+    def why_untrained(self) -> str:
+        """Reason against training the declared model here; empty for none."""
         kind, reference, given = self.kind, self.reference, self.retrain
         declared = None
         if kind is not None and reference is not None:
             declared = Source(kind, reference, task=self.task, adapter=self.adapter)
-        return not why_untrained(declared, {"method": given.method, "trainer": given.trainer})
+        return why_untrained(declared, {"method": given.method, "trainer": given.trainer})
 
     @property
     def waits_for_answers(self) -> bool:

@@ -69,7 +69,7 @@ class LearnedVersions:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptModel:
     """Source of a trained version, and the digest of its weights."""
 
     source: Source
@@ -170,13 +170,13 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
     return Trained(made, run)
 
 
-def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> Kept:
+def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> KeptModel:
     """Keep weights and files of a trained model as objects."""
     source = closed_source(made.source, task.source, task.registered)
     if made.files:
         source = keep_files(context.objects, source, made.files)
     weights = None if made.weights is None else context.objects.put(made.weights)
-    return Kept(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
+    return KeptModel(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
 
 
 def _opened(context: JobContext, source: Source) -> Source:

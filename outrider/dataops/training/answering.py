@@ -16,7 +16,7 @@ from outrider.errors import ConfigError
 
 from .freezing import train_only
 from .targets import LABEL, row_losses, targets_of
-from .trainer import Examples, TrainedModel, TrainingTask
+from .trainer import StepExamples, TrainedModel, TrainingTask
 
 OUT = "out"
 """Raw answers that are learned: logits of a classifier, values of others."""
@@ -48,12 +48,12 @@ class AnswerLearner:
         self.module.float()
         train_only(self.module, trains)
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         """Encode inputs as serving does, with labels."""
         fed = self.runner.encode(rows).tensors
-        return Examples({**fed, LABEL: targets_of(rows, self._target, self.classes)}, rows.rows)
+        return StepExamples({**fed, LABEL: targets_of(rows, self._target, self.classes)}, rows.rows)
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         """Loss of each row."""
         fed = dict(examples.tensors)
         targets = fed.pop(LABEL).to(self.runner.device)

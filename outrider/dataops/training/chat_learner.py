@@ -19,7 +19,7 @@ from .answering import trimmed
 from .improving import improve
 from .lora_learner import FOLDER, adapted_source, adapter_note, adapter_of, load_base
 from .targets import label_column
-from .trainer import Examples, Report, TrainedModel, TrainingTask
+from .trainer import Report, StepExamples, TrainedModel, TrainingTask
 
 Objective = Literal["sft", "dpo"]
 CHOSEN, REJECTED = "chosen.", "rejected."
@@ -72,14 +72,14 @@ class ChatLearner:
         inputs = [f"inputs.{name}" for name in self._runner.encoder.inputs]
         return [*inputs, f"label.{self._target}", *own]
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         """Prompts with corrected answers; of preferences, own answers too."""
         found = self._written(rows, label_column(rows, self._target), CHOSEN)
         if self._prefers:
             found |= self._written(rows, f"outputs.{self._answer}", REJECTED)
-        return Examples(found, rows.rows)
+        return StepExamples(found, rows.rows)
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         """Loss of each row."""
         chosen = self._part(examples, CHOSEN)
         said = self._scoring.run(self.module, chosen)
@@ -116,7 +116,7 @@ class ChatLearner:
         )
         return {f"{prefix}{name}": tensor for name, tensor in made.tensors.items()}
 
-    def _part(self, examples: Examples, prefix: str) -> dict[str, torch.Tensor]:
+    def _part(self, examples: StepExamples, prefix: str) -> dict[str, torch.Tensor]:
         named = examples.tensors.items()
         own = {name.removeprefix(prefix): t for name, t in named if name.startswith(prefix)}
         return trimmed(own, self._runner.device)

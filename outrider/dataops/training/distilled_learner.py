@@ -17,7 +17,7 @@ from outrider.errors import ConfigError
 
 from .answering import AnswerLearner, check_task, note_of, trimmed
 from .targets import LABEL, row_losses
-from .trainer import Examples, TrainingTask
+from .trainer import StepExamples, TrainingTask
 
 TAUGHT = "taught"
 """Name of the champion's answers among the tensors of a step."""
@@ -59,12 +59,12 @@ class DistilledLearner(AnswerLearner):
         super().__init__(student, source, target=target, note=note)
         self._teacher, self._soft, self._share = teacher, soft, label_share
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         """Inputs and labels, with the champion's answers."""
         found = super().encode(rows)
-        return Examples({**found.tensors, TAUGHT: self._teacher(rows)}, found.rows)
+        return StepExamples({**found.tensors, TAUGHT: self._teacher(rows)}, found.rows)
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         """Loss of each row."""
         device = self.runner.device
         fed = dict(examples.tensors)

@@ -18,7 +18,7 @@ from outrider.dataops.datasets.row_files import conform, empty_table, merged_sch
 from outrider.dataops.loaders.mapped_rows import MappedRows
 
 from .order import Places
-from .trainer import Examples, Learner
+from .trainer import ModelLearner, StepExamples
 
 BLOCK_ROWS = 4096
 BLOCK_BYTES = 16 * 2**20
@@ -29,7 +29,7 @@ BLOCK_BYTES = 16 * 2**20
 class EncodedStep:
     """Rows of one step, and their weights."""
 
-    examples: Examples
+    examples: StepExamples
     weights: torch.Tensor | None
 
 
@@ -48,7 +48,7 @@ class RowFeed:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: ModelLearner,
         files: Sequence[MappedRows],
         rows: Places,
         *,
@@ -117,11 +117,11 @@ class RowFeed:
                 begin, base = step + 1, end
         return blocks
 
-    def _block(self, order: Places, ends: Sequence[int], block: tuple[int, int]) -> Examples:
+    def _block(self, order: Places, ends: Sequence[int], block: tuple[int, int]) -> StepExamples:
         begin, end = block
         return self._encoded(order[ends[begin - 1] if begin else 0 : ends[end - 1]])
 
-    def _encoded(self, rows: Places) -> Examples:
+    def _encoded(self, rows: Places) -> StepExamples:
         file = np.searchsorted(self._starts, rows, side="right") - 1
         tables, order = [empty_table(self._schema)], []
         for at, each in enumerate(self._files):

@@ -22,13 +22,13 @@ from .loop import Augment, TrainingLoop, mean_one
 from .options import TrainingOptions
 from .order import EpochOrder, Places, quotas
 from .ranks import Ranks
-from .trainer import Learner, Report, TrainedModel, TrainingTask
+from .trainer import ModelLearner, Report, TrainedModel, TrainingTask
 
 log = logging.getLogger(__name__)
 
 
 def improve(
-    learner: Learner,
+    learner: ModelLearner,
     task: TrainingTask,
     report: Report,
     *,

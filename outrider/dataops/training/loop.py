@@ -30,11 +30,11 @@ from .feed import EncodedStep, RowFeed
 from .options import TrainingOptions
 from .order import EpochOrder, Places, step_ends
 from .ranks import Ranks
-from .trainer import Examples, Learner, MeanLearner, Progress, Report
+from .trainer import MeanLearner, ModelLearner, Progress, Report, StepExamples
 
 log = logging.getLogger(__name__)
-Augment = Callable[[Examples, torch.Generator], Examples]
-"""Examples of a step, on the CPU, and a generator to examples of the same shapes."""
+Augment = Callable[[StepExamples, torch.Generator], StepExamples]
+"""StepExamples of a step, on the CPU, and a generator to examples of the same shapes."""
 REPORT_S = 1.0
 """Least time between two reports."""
 _LOSSES = 64
@@ -80,7 +80,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: ModelLearner,
         feed: RowFeed,
         order: EpochOrder,
         options: TrainingOptions,
@@ -140,7 +140,7 @@ class TrainingLoop:
 
     # ---- one epoch --------------------------------------------------------------------------------------
 
-    def _epoch(self, step_losses: Callable[[Examples], torch.Tensor]) -> None:
+    def _epoch(self, step_losses: Callable[[StepExamples], torch.Tensor]) -> None:
         at = self._at
         order, ends = self._ranks.share(self._order.epoch(at.epoch), self._ends)
         starts = [0, *self._ends]
@@ -154,7 +154,9 @@ class TrainingLoop:
             self._judge()
         at.epoch, at.step, at.total, at.rows = at.epoch + 1, 0, 0.0, 0
 
-    def _step(self, step: EncodedStep, step_losses: Callable[[Examples], torch.Tensor], rows: int) -> None:
+    def _step(
+        self, step: EncodedStep, step_losses: Callable[[StepExamples], torch.Tensor], rows: int
+    ) -> None:
         number = self._step_number
         examples = step.examples
         if self._augment is not None:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from .order import Places
-from .trainer import Examples, Learner
+from .trainer import ModelLearner, StepExamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Ranks:
             losses = losses * 0.0
         return losses.sum() * (self.ranks / rows)
 
-    def wrapped(self, learner: Learner) -> Callable[[Examples], torch.Tensor]:
+    def wrapped(self, learner: ModelLearner) -> Callable[[StepExamples], torch.Tensor]:
         """Losses of the learner, whose gradients are averaged over all ranks."""
         if self.ranks == 1:
             return learner.losses
@@ -71,10 +71,10 @@ class Ranks:
 class _Losses(torch.nn.Module):
     """A learner's losses as a module, which torch's averaging of gradients wraps."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: ModelLearner) -> None:
         super().__init__()
         self.learned = learner.module
         self._losses = learner.losses
 
-    def forward(self, examples: Examples) -> torch.Tensor:
+    def forward(self, examples: StepExamples) -> torch.Tensor:
         return self._losses(examples)

@@ -18,7 +18,7 @@ from outrider.user_code import load_callable
 from .freezing import train_only
 from .improving import improve
 from .loop import Augment
-from .trainer import Examples, Report, TrainedModel, TrainingTask
+from .trainer import Report, StepExamples, TrainedModel, TrainingTask
 
 AugmentInputs = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 """Inputs of a batch, on the CPU, and a generator to inputs of the same shape."""
@@ -52,7 +52,7 @@ class TorchLearner:
         self._classes = source.classes if source.task == "classification" else ()
         self._device, self._source, self._note = torch.device(device), source, name
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         """Inputs and labels as tensors; ValidationRefused where labels cannot be learned."""
         kind = rows.to_arrow().schema.field(self._label).type
         if pa.types.is_list(kind):
@@ -66,20 +66,20 @@ class TorchLearner:
             raise ValidationRefused(f"rows to learn from: {error.args[0]}") from None
         if self._classes:
             numbers = class_numbers(rows.arrow(self._label), self._classes)
-            return Examples({"x": x, "y": torch.from_numpy(numbers.astype(np.int64))}, rows.rows)
+            return StepExamples({"x": x, "y": torch.from_numpy(numbers.astype(np.int64))}, rows.rows)
         values = rows.tensor(self._label) if is_tensor(kind) else rows.column(self._label)
-        return Examples({"x": x, "y": torch.from_numpy(np.array(values, dtype=np.float32))}, rows.rows)
+        return StepExamples({"x": x, "y": torch.from_numpy(np.array(values, dtype=np.float32))}, rows.rows)
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         """Loss of each row."""
         return self._loss(examples, "none")
 
-    def mean_loss(self, examples: Examples, /) -> torch.Tensor:
+    def mean_loss(self, examples: StepExamples, /) -> torch.Tensor:
         """Mean loss of the rows."""
         loss = self._loss(examples, "mean")
         return loss if self._classes else loss.mean()
 
-    def _loss(self, examples: Examples, reduction: str) -> torch.Tensor:
+    def _loss(self, examples: StepExamples, reduction: str) -> torch.Tensor:
         x, y = examples.tensors["x"].to(self._device), examples.tensors["y"].to(self._device)
         out = self.module(x)
         if not self._classes:
@@ -130,7 +130,7 @@ def augment_of(task: TrainingTask) -> Augment | None:
         return None
     change: AugmentInputs = load_callable(str(task.options["augment"]), task.base)
 
-    def augment(examples: Examples, generator: torch.Generator) -> Examples:
-        return Examples(examples.tensors | {"x": change(examples.tensors["x"], generator)}, examples.rows)
+    def augment(examples: StepExamples, generator: torch.Generator) -> StepExamples:
+        return StepExamples(examples.tensors | {"x": change(examples.tensors["x"], generator)}, examples.rows)
 
     return augment

@@ -105,23 +105,23 @@ class Trainer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class StepExamples:
     """Encoded rows, on the CPU."""
 
     tensors: "dict[str, torch.Tensor]"
     """Inputs and labels by the learner's own names, each of shape (rows, …)."""
     rows: int
 
-    def slice(self, start: int, stop: int) -> "Examples":
+    def slice(self, start: int, stop: int) -> "StepExamples":
         """Rows from ``start`` to before ``stop``."""
-        return Examples({name: each[start:stop] for name, each in self.tensors.items()}, stop - start)
+        return StepExamples({name: each[start:stop] for name, each in self.tensors.items()}, stop - start)
 
-    def take(self, places: "torch.Tensor") -> "Examples":
+    def take(self, places: "torch.Tensor") -> "StepExamples":
         """Rows by place."""
-        return Examples({name: each[places] for name, each in self.tensors.items()}, len(places))
+        return StepExamples({name: each[places] for name, each in self.tensors.items()}, len(places))
 
 
-class Learner(Protocol):
+class ModelLearner(Protocol):
     """Model that the training loop improves.
 
     The loop owns order, weights, steps, averaging and checkpoints; the learner knows its model. Everything
@@ -131,14 +131,14 @@ class Learner(Protocol):
 
     module: "torch.nn.Module"
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         """Encode labelled rows of several steps; ValidationRefused names field and row.
 
         Each row is encoded as if it were alone, but for padding: the loop cuts steps out of the tensors, and
         :meth:`losses` trims what no row of the step needs.
         """
 
-    def losses(self, examples: Examples, /) -> "torch.Tensor":
+    def losses(self, examples: StepExamples, /) -> "torch.Tensor":
         """Loss of each row, shape (rows,), with gradients, on the module's device."""
 
     def trained(self, work: Path, /) -> TrainedModel:
@@ -146,11 +146,11 @@ class Learner(Protocol):
 
 
 @runtime_checkable
-class MeanLearner(Learner, Protocol):
-    """Learner that computes the mean of its losses in one operation.
+class MeanLearner(ModelLearner, Protocol):
+    """ModelLearner that computes the mean of its losses in one operation.
 
     Used where all rows weigh alike.
     """
 
-    def mean_loss(self, examples: Examples, /) -> "torch.Tensor":
-        """Mean of :meth:`Learner.losses`, a scalar."""
+    def mean_loss(self, examples: StepExamples, /) -> "torch.Tensor":
+        """Mean of :meth:`ModelLearner.losses`, a scalar."""

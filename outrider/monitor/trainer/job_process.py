@@ -38,7 +38,7 @@ from outrider.monitor.settings.sources import stored_source, why_trained_elsewhe
 from outrider.user_code import innermost_line
 
 from .context import JobContext, Stopping
-from .waiting_jobs import Waiting
+from .waiting_jobs import JobWaits
 
 log = logging.getLogger(__name__)
 AGAIN = 75
@@ -66,7 +66,7 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
         with write(context.engine) as connection:
             jobs.requeue(connection, job.id)
         log.info("%s goes back into the queue", job.id)
-    except (JobClosed, Waiting) as error:
+    except (JobClosed, JobWaits) as error:
         log.info("%s", error)
     except (OperationalError, StaleParent):
         raise

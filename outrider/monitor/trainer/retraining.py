@@ -55,7 +55,7 @@ from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
 from .training.repeating import repeat
 from .training.stage import LearnedVersions, forget, keep_trained, options_json, train, training_task
-from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, Waiting, has_live_records
+from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, JobWaits, has_live_records
 
 log = logging.getLogger(__name__)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
@@ -121,7 +121,7 @@ class Retraining:
         if "candidate" not in self.result and self.is_external and not self.is_look:
             with self._stage("train"):
                 own, told = self.context, self.options.model_dump(mode="json")
-                raise Waiting(
+                raise JobWaits(
                     ask_for_version(
                         own.engine, self.job, told, self.result, service=own.service, targets=own.targets
                     )
@@ -210,7 +210,7 @@ class Retraining:
 
         Raises
         ------
-        Waiting
+        JobWaits
             If they take longer than a process is kept for.
         """
         policy, waits = self.policy, self.result.pop("waits", {})
@@ -224,7 +224,7 @@ class Retraining:
             if time.monotonic() >= patience:
                 with write(self.context.engine) as connection:
                     jobs.wait(connection, self.job.id, LIVE_RECORDS, until_us=until_us, result=self.result)
-                raise Waiting(f"{self.job.id} waits for {LIVE_RECORDS}")
+                raise JobWaits(f"{self.job.id} waits for {LIVE_RECORDS}")
             rest = (time.monotonic() - began) / LOOK_SHARE  # all records are read each time
             self.context.stop.wait(max(self.context.poll_s, min(rest, (until_us - now_us()) / 1e6)))
 

@@ -17,7 +17,7 @@ LOOK_SHARE = 0.1
 """Of the time that is waited, what looking takes at most."""
 
 
-class Waiting(OutriderError):  # noqa: N818 - reads as the state it is
+class JobWaits(OutriderError):  # noqa: N818 - reads as the state it is
     """Job that waits without a process."""
 
 

@@ -16,7 +16,7 @@ from outrider.dataops.model_kinds.torch_models import load_architecture
 from outrider.dataops.training.checkpoints import Checkpoint, CheckpointFile
 from outrider.dataops.training.improving import improve, task_digest
 from outrider.dataops.training.torch_learner import TorchLearner, augment_of, reinitialise
-from outrider.dataops.training.trainer import Examples, Progress, TrainingTask
+from outrider.dataops.training.trainer import Progress, StepExamples, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 from tests.training_rows import mapped, task
 
@@ -50,15 +50,15 @@ class Killed(BaseException):
 
 
 class Mortal(TorchLearner):
-    """Learner that dies at a step of its own count, evaluations included."""
+    """ModelLearner that dies at a step of its own count, evaluations included."""
 
     left = 10**9
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         self._live()
         return super().losses(examples)
 
-    def mean_loss(self, examples: Examples, /) -> torch.Tensor:
+    def mean_loss(self, examples: StepExamples, /) -> torch.Tensor:
         self._live()
         return super().mean_loss(examples)
 

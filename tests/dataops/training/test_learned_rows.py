@@ -15,7 +15,7 @@ from outrider.dataops.training.dataset_rows import LABEL_SOURCE
 from outrider.dataops.training.improving import improve
 from outrider.dataops.training.learned_rows import learned_rows
 from outrider.dataops.training.options import TrainingOptions
-from outrider.dataops.training.trainer import Examples, TrainedModel, TrainingTask
+from outrider.dataops.training.trainer import StepExamples, TrainedModel, TrainingTask
 from outrider.errors import ConfigError, ValidationRefused
 from tests.training_rows import mapped, task
 
@@ -28,11 +28,11 @@ class Watching:
         self.weight = self.module.get_parameter("weight")
         torch.nn.init.zeros_(self.weight)
 
-    def encode(self, rows: Batch, /) -> Examples:
+    def encode(self, rows: Batch, /) -> StepExamples:
         x = torch.from_numpy(np.array(rows.column("inputs.a"), np.float32))
-        return Examples({"x": x}, rows.rows)
+        return StepExamples({"x": x}, rows.rows)
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         out: torch.Tensor = self.module(examples.tensors["x"][:, None])[:, 0]
         return out
 
@@ -52,7 +52,7 @@ def weights_of(folder: Path, given: MappedRows, **options: Any) -> list[float]:
     for row in range(len(given)):
 
         class Alone(Watching):
-            def losses(self, examples: Examples, /, row: int = row) -> torch.Tensor:
+            def losses(self, examples: StepExamples, /, row: int = row) -> torch.Tensor:
                 return super().losses(examples) * 0 + self.weight[0, 0] * (examples.tensors["x"] == row)
 
         alone = Alone()
@@ -155,17 +155,17 @@ def test_the_part_to_stop_by_is_of_whole_entities_the_same_for_every_seed(tmp_pa
 
 
 class Worsening(Watching):
-    """Learner whose loss on the rows to stop by falls twice and then grows."""
+    """ModelLearner whose loss on the rows to stop by falls twice and then grows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[float] = []
 
-    def losses(self, examples: Examples, /) -> torch.Tensor:
+    def losses(self, examples: StepExamples, /) -> torch.Tensor:
         distance = (self.weight[0, 0] + 0.25).abs()
         return distance.expand(examples.rows) if torch.is_grad_enabled() else self._judged(examples)
 
-    def _judged(self, examples: Examples) -> torch.Tensor:
+    def _judged(self, examples: StepExamples) -> torch.Tensor:
         self.kept.append(float(self.weight.detach()[0, 0]))
         return torch.full((examples.rows,), [3.0, 2.0, 1.0, 5.0, 5.0, 5.0, 5.0][len(self.kept) - 1])
 

@@ -205,7 +205,7 @@ def learner(folder: Path, name: str, **given: Any) -> TorchLearner:
 
 
 class Stepwise:
-    """Learner that counts rows and looks at its weights before each step."""
+    """ModelLearner that counts rows and looks at its weights before each step."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.inner = learner(folder, name)

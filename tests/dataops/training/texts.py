@@ -10,7 +10,7 @@ import torch
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.training.trainer import Learner, TrainedModel, TrainingTask
+from outrider.dataops.training.trainer import ModelLearner, TrainedModel, TrainingTask
 from tests.dataops.model_kinds.folders import WORDS
 
 CLASSES = ("bad", "good")
@@ -36,7 +36,7 @@ def task(home: Path, work: Path, source: Source, **more: Any) -> TrainingTask:
     return TrainingTask(**given | more)
 
 
-def learn(learner: Learner, rows: Batch, *, steps: int, rate: float) -> list[float]:
+def learn(learner: ModelLearner, rows: Batch, *, steps: int, rate: float) -> list[float]:
     """Train on all rows in every step; the loss before each."""
     learner.module.train()
     free = [parameter for parameter in learner.module.parameters() if parameter.requires_grad]

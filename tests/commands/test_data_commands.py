@@ -36,6 +36,7 @@ from outrider.dataops.state.database import open_database, write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
+from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.route_scopes import RouteScopes
@@ -85,7 +86,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     keyring = Keyring.of_folder(folder)
     application = build_app(
         fault=lambda: None,
-        routers=[data_routes(engine, settings, objects), data_docs_routes(engine, objects)],
+        routers=[
+            data_routes(engine, settings, objects),
+            data_docs_routes(engine, objects),
+            job_routes(engine, settings),
+        ],
     )
     gated: Any = KeyGate(application, keyring, routes=RouteScopes())
     listener = socket.create_server(("127.0.0.1", 0))
@@ -430,7 +435,7 @@ def test_promotion_rollback_verdicts_and_lineage(project: Path) -> None:
 def test_a_retraining_that_fails_ends_with_1_and_says_why(project: Path) -> None:
     job = run("retrain", "m", "--from-scratch", "--epochs", "1", code=1)
     assert job["params"]["from_scratch"] is True
-    assert "model.py" in job["result"]["error"]  # the project has no such file
+    assert "no row to train on" in job["result"]["error"]
     assert "failed" in CliRunner().invoke(app, ["retrain", "m"]).output
 
 

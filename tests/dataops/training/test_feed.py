@@ -1,6 +1,5 @@
 """Rows of mapped files as steps: tensors of every layout, several files, blocks of any size."""
 
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa

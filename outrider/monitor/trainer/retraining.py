@@ -101,6 +101,11 @@ class Retraining:
         return "repeat" in self.job.params
 
     @property
+    def _first(self) -> str:
+        """Job whose checkpoints are gone on from: the first, where this one tries it again."""
+        return str(self.job.params.get("retry_of", self.job.id))
+
+    @property
     def is_external(self) -> bool:
         """True where somebody outside trains."""
         return self.settings.retrain.trainer == "external"
@@ -177,7 +182,7 @@ class Retraining:
                 context,
                 connection,
                 learned,
-                job=self.job.id,
+                job=self._first,
                 source=self.source,
                 settings=self.settings,
                 model=self.job.model,
@@ -203,7 +208,7 @@ class Retraining:
             )
             self.result |= {"candidate": candidate.version, "champion": champion.version, "run": made.run}
             jobs.note(connection, self.job.id, stage="train", result=self.result)
-        forget(context, self.job.id)
+        forget(context, self._first)
 
     def _wait_for_shadow(self) -> None:
         """Until enough live records are judged; traffic that does not come is told to the gate.

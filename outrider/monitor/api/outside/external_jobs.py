@@ -152,7 +152,7 @@ def _add_inputs(router: APIRouter, engine: Engine, settings: Settings, objects: 
             version = _version(connection, found, which)
             if version is None:
                 raise NotFound(f"job {job!r} has no {which} dataset")
-            path = _parquet(connection, settings, objects, version, "train" if which == "fresh" else None)
+            path = _parquet(connection, settings, objects, version)
         sent = {**found.result.get("sent", {}), version.id: version.digest}
         if sent != found.result.get("sent"):
             with write(engine) as connection:  # an erasure meanwhile is found out by it
@@ -301,16 +301,18 @@ def _parquet(
     settings: Settings,
     objects: LocalObjects,
     version: datasets.Version,
-    part: str | None,
 ) -> Path:
-    """Rows as a Parquet file of the cache, made once: a cut download goes on with the same bytes."""
+    """Rows to learn from as a Parquet file of the cache.
+
+    Made once: a cut download goes on with the same bytes.
+    """
     folder = settings.data_folder / CACHE
-    path = folder / f"{version.digest[:40]}-{version.dataset}-{version.number}-{part or 'all'}.parquet"
+    path = folder / f"{version.digest[:40]}-{version.dataset}-{version.number}.parquet"
     if path.exists():
         os.utime(path)
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    rows = scan(connection, objects, version, part=part)
+    rows = scan(connection, objects, version, part="train")
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".part-")
     os.close(handle)
     try:

@@ -19,6 +19,13 @@ from benchmarks.figure import Figure, show_table
 from outrider.demo.cards import FAULTS
 
 TRAFFIC = ("healthy", "faulty", *FAULTS)
+REPAIR = {
+    "flagged": "faulty traffic",
+    "labelled": "labels",
+    "trained_and_judged": "retrain and gate",
+    "in_production": "promotion reaches production",
+}
+"""Stages from the onset of the fault to the champion that knows it, by the names of their figures."""
 Run = dict[str, Any]
 PATIENT = """
 import outrider.demo.loop as loop
@@ -84,6 +91,8 @@ def figures(runs: Sequence[Run]) -> list[Figure]:
     for name, seconds in (
         ("seconds", [run["seconds"]["in all"] for run in runs]),
         ("first_flag", [run["first_flag_s"] for run in runs]),
+        ("repair", [sum(run["seconds"][stage] for stage in REPAIR.values()) for run in runs]),
+        *((f"repair.{name}", [run["seconds"][stage] for run in runs]) for name, stage in REPAIR.items()),
     ):
         value = statistics.median(seconds)
         clock = f"{data}, by the clock, other work beside them; median, least and most"

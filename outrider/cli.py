@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "compress": "Try smaller and faster variants of a champion; register the best.",
     "report": "Show a model in one place: challengers beside the champion, flags, suites.",
     "retrain": "Fine-tune a challenger and run the promotion gate.",
+    "jobs": "List jobs of the trainer; show, cancel and retry one.",
     "triggers": "Show triggers of retraining, and why each did or did not fire.",
     "gate": "Show the verdicts of the promotion gate.",
     "watch": "Show the watch over a new champion beside the former one.",

@@ -1,7 +1,10 @@
 """Python files that the configuration names, executed only here."""
 
 import importlib.util
+import re
 import sys
+import traceback
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -81,3 +84,23 @@ def load_callable(reference: str, folder: Path) -> Any:
         what = "is not defined there" if found is None else f"is {type(found).__name__}, not callable"
         raise ConfigError(f"{reference!r}: {name} {what}")
     return found
+
+
+def innermost_line(error: BaseException, folder: Path) -> str:
+    """Innermost line of a folder's files in an error, as a clause."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _stood_at(((frame.filename, frame.lineno or 0) for frame in reversed(frames)), [folder])
+
+
+def traced_line(text: str, folders: Sequence[Path]) -> str:
+    """Innermost line of folders' files in a fault handler's text."""
+    return _stood_at(re.findall(r'File "(.+?)", line (\d+)', text), folders)
+
+
+def _stood_at(frames: Iterable[tuple[str, int | str]], folders: Sequence[Path]) -> str:
+    bases = [folder.resolve() for folder in folders]
+    for file, line in frames:
+        path = Path(file)
+        if "site-packages" not in path.parts and any(path.is_relative_to(base) for base in bases):
+            return f"; it stood at {path.name}:{line}"
+    return ""

@@ -191,9 +191,9 @@ def ceiling(module: nn.Module, inputs: NDArray[np.float32], batch_rows: int) -> 
 class Service:
     """``outrider serve`` over one model, and what its processes have cost."""
 
-    def __init__(self, folder: Path, case: Case, batch_rows: int) -> None:
+    def __init__(self, folder: Path, case: Case, batch_rows: int, more: str = "") -> None:
         self.data = folder / "outrider-data"
-        config = CONFIG.format(batch_rows=batch_rows)
+        config = CONFIG.format(batch_rows=batch_rows) + more
         for name, text in (("outrider.toml", config), ("model.py", case.code), ("checks.py", CHECKS)):
             (folder / name).write_text(text, encoding="utf-8")
         save_file(case.module().state_dict(), folder / "m.safetensors")
@@ -291,10 +291,10 @@ class Service:
 
 
 @contextmanager
-def service(case: Case, batch_rows: int) -> Iterator[Service]:
-    """A service that is ended behind it."""
+def service(case: Case, batch_rows: int, more: str = "") -> Iterator[Service]:
+    """A service that is ended behind it; ``more`` is added to its configuration."""
     with tempfile.TemporaryDirectory() as folder:
-        running = Service(Path(folder), case, batch_rows)
+        running = Service(Path(folder), case, batch_rows, more)
         try:
             yield running
         finally:

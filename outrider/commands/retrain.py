@@ -1,6 +1,5 @@
 """``outrider retrain``: fine-tune a challenger and run the gate."""
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -8,9 +7,8 @@ import typer
 from outrider.errors import ServerError
 
 from .api import Api, connect
+from .jobs import OPEN, follow_job
 from .output import Config, Json, as_json, printable
-
-POLL_S = 0.5
 
 
 def retrain(
@@ -61,24 +59,17 @@ def retrain(
         as_json(found)
     else:
         _show(found)
-    if found["status"] in ("refused", "failed"):
+    if found["status"] in ("refused", "failed", "cancelled"):
         raise typer.Exit(1)
     if found["status"] == "undecided":
         raise typer.Exit(6)
 
 
 def _wait(api: Api, job: dict[str, Any], timeout_s: float, *, quiet: bool) -> dict[str, Any]:
-    deadline = time.monotonic() + timeout_s
-    stage = None
-    while job["status"] in ("queued", "running"):
-        if job["stage"] != stage and not quiet:
-            stage = job["stage"]
-            typer.echo(f"{job['id']}: {stage or job['status']}", err=True)
-        if time.monotonic() > deadline:
-            raise ServerError(f"{job['id']} is still {job['status']} after {timeout_s:g} s")
-        time.sleep(POLL_S)
-        job = api.get(f"/v1/retrains/{job['id']}")
-    return job
+    found = follow_job(api, job, quiet=quiet, timeout_s=timeout_s)
+    if found["status"] in OPEN:
+        raise ServerError(f"{job['id']} is still {found['status']} after {timeout_s:g} s")
+    return found
 
 
 def _show(job: dict[str, Any]) -> None:
@@ -93,3 +84,5 @@ def _show(job: dict[str, Any]) -> None:
         typer.echo(f"  {printable(reason, keeps_lines=True)}")
     if "error" in result:
         typer.echo(f"  {printable(result['error'], keeps_lines=True)}")
+    for line in result.get("log", ()):
+        typer.echo(f"  | {printable(line)}")

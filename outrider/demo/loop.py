@@ -288,7 +288,7 @@ class Loop:
                 self.state.note = jobs[0]["stage"] or jobs[0]["status"]
             if len(jobs) > 1:
                 raise ServerError(f"one automatic retraining expected, got {len(jobs)}")
-            found[:] = [job for job in jobs if job["status"] not in ("queued", "running")]
+            found[:] = [job for job in jobs if job["finished"]]
             return bool(found)
 
         self._until(has_ended, "verdict on the automatic retraining", every_s=LOOK_S)

@@ -42,9 +42,9 @@ from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_until
 from outrider.monitor.web.data_docs_page import data_docs_routes
 from tests.databases import migrated_for
+from tests.running_jobs import run_until
 
 CONFIG = """
 [models.m]

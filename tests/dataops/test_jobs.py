@@ -83,7 +83,7 @@ def test_cooldown_and_daily_budget_hold_automatic_jobs_back(engine: Engine) -> N
         job = trigger(engine, now)
         assert job is not None
         with write(engine) as connection:
-            jobs.finish(connection, job, "failed", {}, now_us=now)
+            jobs.fail(connection, job, "why", targets=(), now_us=now)
         assert trigger(engine, now + MINUTE - 1) is None
         now += MINUTE
     assert trigger(engine, now) is None
@@ -111,7 +111,7 @@ def test_what_a_crash_interrupted_comes_first_then_datasets_then_the_oldest(engi
     assert order == [dataset, first, second]
 
 
-def test_a_job_that_kills_its_trainer_is_given_up_after_three_attempts(engine: Engine) -> None:
+def test_a_job_that_kills_its_process_is_given_up_after_three_attempts(engine: Engine) -> None:
     job = add(engine, "retrain", 1)
     for _ in range(3):
         with write(engine) as connection:
@@ -123,7 +123,7 @@ def test_a_job_that_kills_its_trainer_is_given_up_after_three_attempts(engine: E
     assert found.status == "failed"
     assert found.result == {
         "dataset": "d@1",
-        "error": "given up: the trainer died in stage 'train' in each of 3 attempts",
+        "error": "given up: its process died in stage 'train' in each of 3 attempts",
     }
 
 
@@ -149,9 +149,112 @@ def test_a_failed_job_leaves_what_a_person_decided_on_as_it_is(engine: Engine) -
     job = add(engine, "retrain", 1)
     with write(engine) as connection:
         register(connection, model="m", version="2", status="retired", digest="d", weights=None, now_us=2)
+        assert jobs.claim(connection, now_us=2) is not None
         jobs.note(connection, job, stage="gate", result={"candidate": "2"})
         jobs.fail(connection, job, "why", targets=(), now_us=3)
         assert get(connection, "m", "2").status == "retired"
+
+
+def queue(engine: Engine, model: str, kind: jobs.Kind, now_us: int, **params: object) -> str:
+    with write(engine) as connection:
+        return jobs.add(connection, model=model, kind=kind, params=params, now_us=now_us)
+
+
+def start(engine: Engine, running: list[jobs.JobRow], **most: int) -> str | None:
+    """Claim a job beside those that have a process."""
+    with write(engine) as connection:
+        job = jobs.claim(connection, now_us=9, running=running, most=most)  # type: ignore[arg-type]
+    running += [] if job is None else [job]
+    return None if job is None else job.id
+
+
+def test_a_dataset_and_a_gate_do_not_wait_for_trainings(engine: Engine) -> None:
+    long, other = queue(engine, "m", "retrain", 1), queue(engine, "n", "retrain", 2)
+    running: list[jobs.JobRow] = []
+    assert start(engine, running, training=1) == long
+    assert start(engine, running, training=1) is None
+    dataset, gate = queue(engine, "m", "dataset", 3), queue(engine, "m", "retrain", 4, candidate="2")
+    assert start(engine, running, training=1) == dataset
+    assert start(engine, running, training=1) is None, "the gate may need the dataset that was queued first"
+    with write(engine) as connection:
+        jobs.finish(connection, dataset, "done", {}, now_us=10)
+    running[:] = [job for job in running if job.id != dataset]
+    assert start(engine, running, training=1) == gate
+    assert start(engine, running, training=1) is None
+    assert start(engine, running, training=2) == other
+
+
+def test_a_model_has_one_job_in_each_lane_in_order(engine: Engine) -> None:
+    first, second = queue(engine, "m", "dataset", 1), queue(engine, "m", "dataset", 2)
+    running: list[jobs.JobRow] = []
+    assert start(engine, running) == first
+    assert start(engine, running) is None
+    elsewhere = queue(engine, "n", "dataset", 3)
+    assert start(engine, running) == elsewhere
+    with write(engine) as connection:
+        jobs.finish(connection, first, "done", {}, now_us=10)
+    del running[0]
+    assert start(engine, running) == second
+
+
+def test_what_a_cancelled_job_has_made_leaves_and_its_process_cannot_commit(engine: Engine) -> None:
+    job = add(engine, "retrain", 1)
+    with write(engine) as connection:
+        assert jobs.claim(connection, now_us=2) is not None
+        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2)
+        jobs.note(connection, job, stage="shadow", result={"candidate": "2"})
+    with write(engine) as connection:
+        found = jobs.cancel(connection, job, by="anna", now_us=3)
+    assert (found.status, found.finished_us, found.result["error"]) == ("cancelled", 3, "cancelled by anna")
+    with engine.connect() as connection:
+        assert get(connection, "m", "2").status == "retired"
+        assert not jobs.is_busy(connection, "m")
+    for late in (
+        lambda c: jobs.note(c, job, stage="gate", result={}),
+        lambda c: jobs.finish(c, job, "done", {}, now_us=4),
+        lambda c: jobs.wait(c, job, "version", until_us=5, result={}),
+        lambda c: jobs.cancel(c, job, by="ben", now_us=6),
+    ):
+        with write(engine) as connection, pytest.raises(jobs.JobClosed, match="cancelled"):
+            late(connection)
+    with write(engine) as connection:
+        jobs.requeue(connection, job)
+        jobs.fail(connection, job, "late", targets=HOOK, now_us=7)
+        assert jobs.get(connection, job) == found
+
+
+def test_a_retry_goes_on_behind_the_last_finished_stage(engine: Engine) -> None:
+    job = queue(engine, "m", "retrain", 1, trigger="flag_rates", epochs=3)
+    with write(engine) as connection:
+        with pytest.raises(jobs.JobClosed, match="queued"):
+            jobs.retry(connection, job, now_us=2)
+        jobs.claim(connection, now_us=2)
+        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2)
+        jobs.note(connection, job, stage="gate", result={"dataset": "d@1", "candidate": "2", "log": ["x"]})
+        jobs.fail(connection, job, "out of memory", targets=(), now_us=3, log=["y"])
+        assert get(connection, "m", "2").status == "failed"
+        again = jobs.retry(connection, job, now_us=4)
+        twice = jobs.retry(connection, job, now_us=5)
+        assert get(connection, "m", "2").status == "challenger"
+    assert (again.status, again.attempts, again.lane) == ("queued", 0, "gate")
+    assert again.result == {"dataset": "d@1", "candidate": "2"}
+    assert again.params == {"epochs": 3, "upto_seq": None, "retry_of": job}
+    assert twice.params["retry_of"] == job
+
+
+def test_a_waiting_job_has_no_process_and_is_queued_again(engine: Engine) -> None:
+    job = add(engine, "retrain", 1)
+    with write(engine) as connection:
+        jobs.claim(connection, now_us=2)
+        jobs.wait(connection, job, "live records", until_us=50, result={"candidate": "2"})
+        assert jobs.claim(connection, now_us=3) is None
+        assert jobs.is_busy(connection, "m")
+        (found,) = jobs.waiting(connection)
+        assert found.result == {"candidate": "2", "waits": {"for": "live records", "until_us": 50}}
+        jobs.resume(connection, job)
+        again = jobs.claim(connection, now_us=4)
+        assert again is not None
+        assert (again.id, again.attempts) == (job, 1)
 
 
 def test_an_unknown_job_is_not_found(engine: Engine) -> None:

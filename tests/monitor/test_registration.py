@@ -30,8 +30,8 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.model_sections import RetrainSettings
 from outrider.monitor.settings.sources import why_trained_elsewhere
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_next
 from tests.databases import migrated_for
+from tests.running_jobs import run_next
 
 CODE = """
 import torch

@@ -25,9 +25,9 @@ from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
+from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 from tests.training_rows import trained
 

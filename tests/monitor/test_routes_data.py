@@ -29,9 +29,9 @@ from outrider.monitor.settings.gate_sections import GateSettings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import LimitSettings, StorageSettings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_until
 from tests.databases import migrated
 from tests.declared_bodies import check_body
+from tests.running_jobs import run_until
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 

@@ -40,9 +40,9 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.dataset_jobs import commit_flagged
-from outrider.monitor.trainer.process import run_next
 from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
+from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 from tests.training_rows import trained
 

@@ -1,8 +1,10 @@
 """Jobs of the trainer: the queue of retrainings and dataset versions."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
@@ -11,19 +13,28 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.versions import Version, newest, told
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
-from outrider.dataops.state.improvement_tables import Job
+from outrider.dataops.state.improvement_tables import OPEN_JOBS, Job
 from outrider.dataops.state.tables import Cursor, table_of
-from outrider.errors import NotFound
+from outrider.errors import NotFound, OutriderError
 
 Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
-ENDED = ("done", "refused", "undecided", "failed")
+WAITING = "waiting"
+"""Status of a job that waits for something from outside, without a process."""
+OPEN = OPEN_JOBS
+ENDED = ("done", "refused", "undecided", "failed", "cancelled")
 """Statuses of closed jobs."""
+Lane = Literal["dataset", "gate", "training"]
+"""Way through the trainer: jobs of one never wait for those of another."""
 ROLLING = "rolling comparison"
 """Trigger of a job that trains nothing and compares all versions."""
 MAX_ATTEMPTS = 3
 _JOB = table_of(Job)
 _CURSOR = table_of(Cursor)
+
+
+class JobClosed(OutriderError):  # noqa: N818 - reads as the state it is
+    """Job that somebody has closed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class JobRow:
 
     id: str
     model: str
-    kind: str
+    kind: Kind
     status: str
     stage: str
     params: dict[str, Any]
@@ -41,6 +52,14 @@ class JobRow:
     created_us: int
     started_us: int | None
     finished_us: int | None
+
+    @property
+    def lane(self) -> Lane:
+        """Lane of the job's next stage."""
+        if self.kind == "dataset":
+            return "dataset"
+        is_made = "candidate" in self.params or "candidate" in self.result
+        return "gate" if is_made or self.params.get("trigger") == ROLLING else "training"
 
 
 def add(
@@ -97,24 +116,63 @@ def request_training(
         enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us + 1)
 
 
-def claim(connection: Connection, *, now_us: int, targets: Sequence[WebhookTarget] = ()) -> JobRow | None:
-    """Claim a job that crashed, else the oldest queued, datasets first.
+def due(
+    connection: Connection,
+    *,
+    running: Collection[JobRow] = (),
+    most: Mapping[Lane, int] = MappingProxyType({}),
+) -> JobRow | None:
+    """Next job: a crashed one, else the oldest queued, datasets first.
 
-    One that crashed too often is closed as failed.
+    A model has one job in each lane, and a retraining waits for the dataset jobs of its model that were
+    queued before it.
+
+    Parameters
+    ----------
+    running
+        Jobs that have a process.
+    most
+        Jobs in each lane, at most; as many as there are by default.
     """
-    row = connection.execute(
-        select(_JOB)
-        .where(_JOB.c.status.in_(("running", "queued")))
-        .order_by(_JOB.c.status.desc(), _JOB.c.kind, _JOB.c.created_us, _JOB.c.id)
-        .limit(1)
-    ).first()
-    if row is None:
+    taken = Counter(job.lane for job in running)
+    busy = {(job.model, job.lane) for job in running}
+    alive = {job.id for job in running}
+    before = {job.model: job.created_us for job in running if job.kind == "dataset"}
+    query = select(_JOB).where(_JOB.c.status.in_(("running", "queued")))
+    for row in connection.execute(
+        query.order_by(_JOB.c.status.desc(), _JOB.c.kind, _JOB.c.created_us, _JOB.c.id)
+    ):
+        job = JobRow(**row._mapping)
+        if job.id in alive:
+            continue
+        model, lane = job.model, job.lane
+        is_early = job.kind == "retrain" and job.created_us > before.get(model, job.created_us)
+        is_full = lane in most and taken[lane] >= most[lane]
+        if not is_early and not is_full and (model, lane) not in busy:
+            return job
+        busy.add((model, lane))  # those behind it keep their order
+        if job.kind == "dataset":
+            before.setdefault(model, job.created_us)
+    return None
+
+
+def claim(
+    connection: Connection,
+    *,
+    now_us: int,
+    targets: Sequence[WebhookTarget] = (),
+    running: Collection[JobRow] = (),
+    most: Mapping[Lane, int] = MappingProxyType({}),
+) -> JobRow | None:
+    """Claim the next job; close jobs that crashed too often."""
+    job = due(connection, running=running, most=most)
+    if job is None:
         return None
-    job = JobRow(**row._mapping)
     if job.attempts >= MAX_ATTEMPTS:
-        error = f"given up: the trainer died in stage {job.stage!r} in each of {job.attempts} attempts"
-        fail(connection, job.id, error, targets=targets, now_us=now_us)
-        return claim(connection, now_us=now_us, targets=targets)
+        error = f"given up: its process died in stage {job.stage!r} in each of {job.attempts} attempts"
+        lines = job.result.get("log", ())
+        fail(connection, job.id, error, targets=targets, now_us=now_us, log=lines)
+        return claim(connection, now_us=now_us, targets=targets, running=running, most=most)
     connection.execute(
         update(_JOB)
         .where(_JOB.c.id == job.id)
@@ -123,16 +181,16 @@ def claim(connection: Connection, *, now_us: int, targets: Sequence[WebhookTarge
     return get(connection, job.id)
 
 
-def is_waiting(connection: Connection) -> bool:
-    """True where a job waits."""
-    query = select(_JOB.c.id).where(_JOB.c.status.in_(("running", "queued"))).limit(1)
-    return connection.scalar(query) is not None
+def waiting(connection: Connection) -> list[JobRow]:
+    """Jobs that wait for something from outside, the oldest first."""
+    query = select(_JOB).where(_JOB.c.status == WAITING).order_by(_JOB.c.created_us, _JOB.c.id)
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
 
 
 def is_busy(connection: Connection, model: str) -> bool:
-    """True where a retraining of the model is queued or runs."""
-    waiting = _JOB.c.status.in_(("queued", "running"))
-    query = select(_JOB.c.id).where(_JOB.c.model == model, waiting, _JOB.c.kind == KIND).limit(1)
+    """True where a retraining of the model is open."""
+    is_open = _JOB.c.status.in_(OPEN)
+    query = select(_JOB.c.id).where(_JOB.c.model == model, is_open, _JOB.c.kind == KIND).limit(1)
     return connection.scalar(query) is not None
 
 
@@ -147,37 +205,161 @@ def last_look(connection: Connection, model: str) -> int:
 def requeue(connection: Connection, job: str) -> None:
     """Put a job interrupted on purpose back; the attempt does not count."""
     connection.execute(
-        update(_JOB).where(_JOB.c.id == job).values(status="queued", attempts=_JOB.c.attempts - 1)
+        update(_JOB)
+        .where(_JOB.c.id == job, _JOB.c.status == "running")
+        .values(status="queued", attempts=_JOB.c.attempts - 1)
     )
 
 
-def fail(
-    connection: Connection, job: str, error: str, *, targets: Sequence[WebhookTarget], now_us: int
+def wait(
+    connection: Connection, job: str, thing: str, *, until_us: int, result: Mapping[str, object]
 ) -> None:
-    """Close a job and its candidate as failed, with reason and event."""
+    """Let a job wait for a thing from outside, without a process.
+
+    Raises
+    ------
+    JobClosed
+        If it is not running any more.
+    """
+    waits = {"for": thing, "until_us": until_us}
+    values = {"status": WAITING, "attempts": 0, "result": {**result, "waits": waits}}
+    _change(connection, job, values)
+
+
+def resume(connection: Connection, job: str) -> None:
+    """Queue a job whose wait is over."""
+    connection.execute(update(_JOB).where(_JOB.c.id == job, _JOB.c.status == WAITING).values(status="queued"))
+
+
+def fail(
+    connection: Connection,
+    job: str,
+    error: str,
+    *,
+    targets: Sequence[WebhookTarget],
+    now_us: int,
+    log: Sequence[str] = (),
+) -> None:
+    """Close an open job and its candidate as failed, with event.
+
+    Parameters
+    ----------
+    log
+        Last lines that its process wrote.
+    """
     found = get(connection, job)
+    if found.status in ENDED:
+        return
+    told: dict[str, object] = {"error": error, **({"log": list(log)} if log else {})}
     if found.kind == "retrain":
-        data = {"job": job, "model": found.model, "stage": found.stage, "error": error}
+        data = {"job": job, "model": found.model, "stage": found.stage, **told}
         enqueue(connection, "retrain.failed", data, targets=targets, now_us=now_us)
-    if "candidate" in found.result and "candidate" not in found.params:
-        candidate = models.get(connection, found.model, str(found.result["candidate"]))
-        if candidate.status == "challenger":  # nobody has decided on it meanwhile
-            models.set_status(connection, found.model, candidate.version, "failed", now_us=now_us, note=error)
-    finish(connection, job, "failed", {**found.result, "error": error}, now_us=now_us)
+    _drop_candidate(connection, found, "failed", error, now_us=now_us)
+    _close(connection, job, "failed", {**found.result, **told}, now_us=now_us)
+
+
+def cancel(connection: Connection, job: str, *, by: str, now_us: int) -> JobRow:
+    """Close an open job as cancelled; its process is ended.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    JobClosed
+        If it has ended.
+    """
+    found = get(connection, job)
+    if found.status in ENDED:
+        raise JobClosed(f"{job} is {found.status}: only an open job can be cancelled")
+    why = f"cancelled by {by}"
+    _drop_candidate(connection, found, "retired", why, now_us=now_us)
+    _close(connection, job, "cancelled", {**found.result, "error": why}, now_us=now_us)
+    return get(connection, job)
+
+
+def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
+    """Queue a new job behind a failed one's last finished stage.
+
+    Or behind a cancelled one's.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    JobClosed
+        If it has not failed.
+    """
+    found = get(connection, job)
+    if found.status not in ("failed", "cancelled"):
+        raise JobClosed(f"{job} is {found.status}: only a failed or cancelled job can be tried again")
+    params = {**found.params, "retry_of": found.params.get("retry_of", job)}
+    if params.get("trigger") != ROLLING:
+        params.pop("trigger", None)  # a person asks for this one
+    made = add(connection, model=found.model, kind=found.kind, params=params, now_us=now_us)
+    kept = {name: value for name, value in found.result.items() if name not in ("error", "log", "waits")}
+    if "candidate" in kept and "candidate" not in found.params:
+        candidate = models.get(connection, found.model, str(kept["candidate"]))
+        if candidate.status in ("failed", "retired"):
+            note = f"its job is tried again as {made}"
+            models.set_status(
+                connection, found.model, candidate.version, "challenger", now_us=now_us, note=note
+            )
+    connection.execute(update(_JOB).where(_JOB.c.id == made).values(stage=found.stage, result=kept))
+    return get(connection, made)
+
+
+def keep_log(connection: Connection, job: str, lines: Sequence[str]) -> None:
+    """Keep the last lines of a running job whose process died."""
+    found = get(connection, job)
+    if found.status == "running":
+        note(connection, job, stage=found.stage, result={**found.result, "log": list(lines)})
 
 
 def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:
-    """Note a job's stage and its findings so far."""
-    connection.execute(update(_JOB).where(_JOB.c.id == job).values(stage=stage, result=dict(result)))
+    """Note a job's stage and its findings so far.
+
+    Raises
+    ------
+    JobClosed
+        If it is not running any more.
+    """
+    _change(connection, job, {"stage": stage, "result": dict(result)})
 
 
 def finish(
     connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
 ) -> None:
-    """Close a job with one of :data:`ENDED`."""
+    """Close a running job with one of :data:`ENDED`.
+
+    Raises
+    ------
+    JobClosed
+        If it is not running any more; nothing of its transaction may stay.
+    """
+    _change(connection, job, {"status": status, "result": dict(result), "finished_us": now_us})
+
+
+def _change(connection: Connection, job: str, values: Mapping[str, object]) -> None:
+    running = _JOB.c.id == job, _JOB.c.status == "running"
+    if not connection.execute(update(_JOB).where(*running).values(**values)).rowcount:
+        raise JobClosed(f"{job} is {get(connection, job).status} by now")
+
+
+def _close(
+    connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
+) -> None:
     connection.execute(
         update(_JOB).where(_JOB.c.id == job).values(status=status, result=dict(result), finished_us=now_us)
     )
+
+
+def _drop_candidate(connection: Connection, job: JobRow, status: str, why: str, *, now_us: int) -> None:
+    """Take what a job has made out of service, where nobody has decided on it meanwhile."""
+    if "candidate" not in job.result or "candidate" in job.params:
+        return
+    candidate = models.get(connection, job.model, str(job.result["candidate"]))
+    if candidate.status == "challenger":
+        models.set_status(connection, job.model, candidate.version, status, now_us=now_us, note=why)
 
 
 def get(connection: Connection, job: str) -> JobRow:
@@ -214,11 +396,14 @@ def recent(
     model: str | None = None,
     limit: int = 50,
     before_us: int | None = None,
+    statuses: Sequence[str] | None = None,
 ) -> list[JobRow]:
     """Jobs, newest first."""
     query = select(_JOB).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(limit)
     if before_us is not None:
         query = query.where(_JOB.c.created_us < before_us)
+    if statuses is not None:
+        query = query.where(_JOB.c.status.in_(statuses))
     if kind is not None:
         query = query.where(_JOB.c.kind == kind)
     if model is not None:

@@ -105,7 +105,7 @@ def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bo
     Nothing goes while a job of the model is open, or what a running shadow test has to look at.
     """
     given = {"model": model}
-    busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running') LIMIT 1"
+    busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running', 'waiting') LIMIT 1"
     if connection.exec_driver_sql(busy, given).first() is not None:
         return 0
     marks = connection.exec_driver_sql("SELECT seq, received_us FROM block_age WHERE model = :model", given)

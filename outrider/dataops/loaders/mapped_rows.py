@@ -116,7 +116,8 @@ class MappedRows:
     def gather(self, places: NDArray[np.int64]) -> pa.Table:
         """Gather rows by place into an Arrow table of one batch.
 
-        In the order asked for."""
+        In the order asked for.
+        """
         chunk = np.searchsorted(self._starts, places, side="right") - 1
         order = np.argsort(places, kind="stable")  # pages of the file are read once, in order
         ends = np.searchsorted(places[order], [*self._starts[1:], len(self)])
@@ -137,7 +138,8 @@ class MappedRows:
     def release(self) -> None:
         """Give mapped pages back to the system.
 
-        The next read maps pages again."""
+        The next read maps pages again.
+        """
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def to_pandas(self) -> "pd.DataFrame":

@@ -303,6 +303,10 @@ class LineageEdge(SQLModel, table=True):
     created_us: int
 
 
+OPEN_JOBS = ("queued", "running", "waiting")
+"""Statuses of jobs that have not ended."""
+
+
 class Job(SQLModel, table=True):
     """Work for the trainer process: fine-tune and judge a candidate."""
 
@@ -316,7 +320,7 @@ class Job(SQLModel, table=True):
     kind: str
     """``retrain`` or ``dataset``."""
     status: str = "queued"
-    """``queued``, ``running``, ``done``, ``refused`` or ``failed``."""
+    """One of :data:`OPEN_JOBS`, or ``done``, ``refused``, ``undecided``, ``failed``, ``cancelled``."""
     stage: str = ""
     params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))

@@ -54,7 +54,8 @@ class CheckpointFile:
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint as a whole.
 
-        A process that is killed meanwhile leaves the former one."""
+        A process that is killed meanwhile leaves the former one.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         header = json.dumps({"task": self.task, "state": dict(checkpoint.state)})
         # A copy of each: parameters may share memory, which the format refuses.
@@ -71,7 +72,8 @@ class CheckpointFile:
     def read(self) -> Checkpoint | None:
         """Checkpoint of this task, if any.
 
-        None where it is another task's, or damaged."""
+        None where it is another task's, or damaged.
+        """
         for left in self.folder.glob(f".{_NAME}.*"):
             left.unlink(missing_ok=True)
         path = self.folder / _NAME

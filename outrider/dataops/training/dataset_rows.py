@@ -28,7 +28,8 @@ def dataset_rows(
 ) -> MappedRows:
     """Rows of a version or part, mapped.
 
-    The file is made where there is none."""
+    The file is made where there is none.
+    """
     found = scan(connection, objects, version, part=part, batch_rows=_BATCH_ROWS)
     schema = found.schema.append(pa.field(LABEL_SOURCE, pa.string()))
 

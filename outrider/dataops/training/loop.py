@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from outrider.errors import TrainingFailed
 
 from .checkpoints import Checkpoint, CheckpointFile
-from .feed import RowFeed, EncodedStep
+from .feed import EncodedStep, RowFeed
 from .options import TrainingOptions
 from .order import EpochOrder, Places, step_ends
 from .ranks import Ranks

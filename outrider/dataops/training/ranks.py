@@ -31,7 +31,8 @@ class Ranks:
     def share(self, order: Places, ends: Sequence[int]) -> tuple[Places, Sequence[int]]:
         """Rows of this rank, step by step.
 
-        Where a step has too few for all ranks, the last one again."""
+        Where a step has too few for all ranks, the last one again.
+        """
         if self.ranks == 1:
             return order, ends
         steps = [
@@ -43,7 +44,8 @@ class Ranks:
     def mean(self, losses: torch.Tensor, rows: int) -> torch.Tensor:
         """Share of this rank in the mean of a step.
 
-        The gradients of all ranks are averaged."""
+        The gradients of all ranks are averaged.
+        """
         if self.ranks == 1:
             return losses.mean()
         if self.rank >= rows:  # its row is another rank's

@@ -52,7 +52,8 @@ def environment(kind: Kind) -> dict[str, str]:
 def digest_of(made: TrainedModel) -> str:
     """SHA-256 of a trained model.
 
-    Of its weights, and of the names and contents of its files."""
+    Of its weights, and of the names and contents of its files.
+    """
     if made.weights is not None and not made.files:
         return hashlib.sha256(made.weights).hexdigest()
     whole = hashlib.sha256()

@@ -268,7 +268,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         with write(engine) as connection:
             job = jobs.add(connection, model=model, kind="dataset", params=params, now_us=now_us())
         found = _wait(engine, job, wait_s)
-        if found.status in ("queued", "running"):
+        if found.status in jobs.OPEN:
             response.status_code = 202
             return {"job": job, "status": found.status}
         return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
@@ -347,7 +347,7 @@ def _wait(engine: Engine, job: str, seconds: float) -> JobRow:
     while True:
         with engine.connect() as connection:
             found = jobs.get(connection, job)
-        if found.status not in ("queued", "running") or time.monotonic() >= deadline:
+        if found.status not in jobs.OPEN or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_S)
 

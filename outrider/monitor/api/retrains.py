@@ -354,13 +354,13 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         """Retraining jobs, newest first."""
         with engine.connect() as connection:
             found = jobs.recent(connection, kind="retrain", model=model, limit=limit)
-        return {"retrains": [_job(job) for job in found]}
+        return {"retrains": [job_facts(job) for job in found]}
 
     @router.get("/retrains/{job}", tags=["retrains"])
     def get_retrain(job: str) -> Declared[JobFacts]:
         """Job with its stage, seconds per stage, candidate and reasons."""
         with engine.connect() as connection:
-            return _job(jobs.get(connection, job))
+            return job_facts(jobs.get(connection, job))
 
     @router.post("/retrains", tags=["retrains"], status_code=202)
     def request_retrain(body: RetrainRequest, request: Request) -> Declared[JobFacts]:
@@ -393,7 +393,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
             if body.candidate is None:
                 by = visitor_of(request).name
                 note_manual(connection, body.model, by=by, job=job, now_us=now_us())
-            return _job(jobs.get(connection, job))
+            return job_facts(jobs.get(connection, job))
 
     @router.get("/gates", tags=["retrains"], response_model=Declared[GateDecisions])
     def list_gates(
@@ -420,5 +420,6 @@ def _verdict(found: VerdictRow) -> dict[str, Any]:
     return row
 
 
-def _job(found: JobRow) -> dict[str, Any]:
+def job_facts(found: JobRow) -> dict[str, Any]:
+    """Fields of a job for the API."""
     return timed(dataclasses.asdict(found))

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from outrider.dataops.improvement import jobs, verdicts
+from outrider.dataops.improvement.job_progress import progress_share, progress_text
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
@@ -50,6 +51,23 @@ class Story:
             return _told_verdict(self.verdict)
         assert self.job is not None
         return _told_job(self.job)
+
+    @property
+    def progress(self) -> str:
+        """Progress of an open job in words; empty for none."""
+        job = self.job
+        return "" if job is None else progress_text(job.status, job.stage, job.result)
+
+    @property
+    def share(self) -> float | None:
+        """Share of an open job's training that is done."""
+        return progress_share(self.job.result) if self.job is not None and self.progress else None
+
+    @property
+    def action(self) -> str:
+        """Change that a person may ask for: ``cancel``, ``retry`` or none."""
+        status = "" if self.job is None else self.job.status
+        return "cancel" if status in jobs.OPEN else "retry" if status in ("failed", "cancelled") else ""
 
     @property
     def steps(self) -> list[StoryStep]:
@@ -119,6 +137,10 @@ def _told_job(job: JobRow) -> str:
         return f"{what} failed{f' in stage {job.stage}' if job.stage else ''}: {_brief(_error(job.result))}."
     if job.status == "queued":
         return f"{what} waits in the queue."
+    if job.status == "waiting":
+        return f"{what} waits for {job.result['waits']['for']}."
+    if job.status == "cancelled":
+        return f"{what} was {_brief(_error(job.result))}."
     if job.status == "running":
         return f"{what} is at stage {job.stage or 'start'}."
     if job.status == "refused":

@@ -18,6 +18,7 @@ from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.erasures import erasure_routes
 from outrider.monitor.api.export import export_routes
 from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.api.judges import judge_routes
 from outrider.monitor.api.pauses import pause_routes
 from outrider.monitor.api.proposals import proposal_routes
@@ -71,6 +72,7 @@ def all_routers(
         erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),
+        job_routes(engine, settings),
         watch_routes(engine, settings),
         trigger_routes(engine, settings),
         comparison_routes(comparisons),

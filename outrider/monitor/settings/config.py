@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     intake: sections.IntakeSettings = sections.IntakeSettings()
     host: sections.HostSettings = sections.HostSettings()
     worker: sections.WorkerSettings = sections.WorkerSettings()
+    trainer: sections.TrainerSettings = sections.TrainerSettings()
     flags: sections.FlagSettings = sections.FlagSettings()
     quality: sections.QualitySettings = sections.QualitySettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)

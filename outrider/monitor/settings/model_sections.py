@@ -113,6 +113,12 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
+    deadline_s: float = Field(
+        default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
+    )
+    memory_mb: int | None = Field(
+        default=None, ge=64, description="memory of a job's process; 80 % of the machine's by default"
+    )
     seed: int = Field(default=0, ge=0)
     method: Literal["full", "lora", "distill"] | None = Field(
         default=None,

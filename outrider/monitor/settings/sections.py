@@ -146,6 +146,12 @@ class WorkerSettings(Section):
     low_priority: bool = Field(default=False, description="let other processes go first under CUDA MPS")
 
 
+class TrainerSettings(Section):
+    """The process that starts a process for each job."""
+
+    trainings: int = Field(default=1, ge=1, description="trainings of different models that run at once")
+
+
 class FlagSettings(Section):
     """Flags kept with their evidence, and the rule for incidents."""
 

@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import select
 import signal
 import socket
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +31,7 @@ from outrider.dataops.datasets.validation import Earlier, Rules, Validated, vali
 from outrider.errors import OutriderError, ValidationRefused
 from outrider.monitor.process import wire
 from outrider.monitor.process.child import CONTROL_FD, die_with_parent
-from outrider.user_code import load_callable, load_file
+from outrider.user_code import innermost_line, load_callable, load_file, traced_line
 
 BUILD_S = 120.0
 """For the library and the files to load, where no rows are judged."""
@@ -138,7 +136,7 @@ def _scores(asked: dict[str, Any], table: pa.Table) -> NDArray[np.float64]:
             losses = np.asarray(scorer(said, labels))
         except (Exception, SystemExit) as error:
             # Its text may quote a row.
-            where = _innermost(error, Path(asked["folder"]))
+            where = innermost_line(error, Path(asked["folder"]))
             raise ValidationRefused(f"{name} raised {type(error).__name__}{where} ({side})") from error
         if losses.shape != (table.num_rows,) or losses.dtype.kind not in "biuf":
             raise ValidationRefused(
@@ -152,15 +150,6 @@ def _scores(asked: dict[str, Any], table: pa.Table) -> NDArray[np.float64]:
             raise ValidationRefused(f"{name}: losses >= 0 expected, got {losses[row]} for row {row} ({side})")
         found.append(losses)
     return np.stack(found)
-
-
-def _innermost(error: BaseException, folder: Path) -> str:
-    """Innermost line of the user's files where an error was raised."""
-    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    base = folder.resolve()
-    own = [(file, line) for file, line in frames if file.is_relative_to(base)]
-    own = [(file, line) for file, line in own if "site-packages" not in file.parts]
-    return f"; it stood at {own[-1][0].name}:{own[-1][1]}" if own else ""
 
 
 def _told(earlier: Earlier) -> dict[str, Any]:
@@ -247,11 +236,7 @@ def _place(process: subprocess.Popen[bytes], said: IO[bytes], checks: Sequence[P
     except subprocess.TimeoutExpired:
         return ""
     said.seek(0)
-    lines = re.findall(r'File "(.+?)", line (\d+)', said.read().decode(errors="replace"))
-    folders = [path.parent for path in checks]
-    own = [(Path(file), line) for file, line in lines if any(Path(file).is_relative_to(f) for f in folders)]
-    own = [(file, line) for file, line in own if "site-packages" not in file.parts]
-    return f"; it stood at {own[0][0].name}:{own[0][1]}" if own else ""
+    return traced_line(said.read().decode(errors="replace"), [path.parent for path in checks])
 
 
 def _serve(sock: socket.socket) -> None:

@@ -53,14 +53,15 @@ from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
 from .training import LearnedVersions, forget, keep_trained, options_json, train, training_task
+from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, Waiting, has_live_records
 
 log = logging.getLogger(__name__)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
 """Settings of ``[models.*.retrain]`` that a job may set for itself."""
 ASKED = 100_000
 """Open label requests that are looked at."""
-LOOK_SHARE = 0.1
-"""Of the time that is waited for live records, what looking for them takes at most."""
+PATIENCE_S = 10.0
+"""For live records, before the process ends and the job waits without one."""
 
 
 class Retraining:
@@ -76,7 +77,7 @@ class Retraining:
         self.asked: Batch | None = None
         """First rows of the evidence."""
         self.rolling: RollingEvidence | None = None
-        self.result: dict[str, Any] = dict(job.result)
+        self.result: dict[str, Any] = {name: job.result[name] for name in job.result if name != "log"}
         kept = self.result.get("policy")
         self.policy = FrozenPolicy.model_validate(kept) if kept else frozen(self.settings.gate)
         self.result.setdefault("seconds", {})
@@ -180,19 +181,27 @@ class Retraining:
         forget(context, self.job.id)
 
     def _wait_for_shadow(self) -> None:
-        """Until enough live records are judged; traffic that does not come is told to the gate."""
-        policy = self.policy
-        deadline = time.monotonic() + policy.shadow_timeout_s
-        while policy.shadow_rows and time.monotonic() < deadline:
+        """Until enough live records are judged; traffic that does not come is told to the gate.
+
+        Raises
+        ------
+        Waiting
+            If they take longer than a process is kept for.
+        """
+        policy, waits = self.policy, self.result.pop("waits", {})
+        until_us = int(waits.get("until_us", now_us() + policy.shadow_timeout_s * 1_000_000))
+        patience = time.monotonic() + PATIENCE_S
+        while policy.shadow_rows and now_us() < until_us:
             began = time.monotonic()
-            with self.context.engine.connect() as connection:
-                champion = self._champion(connection).version
-                seen = shadow_evidence(connection, self.job.model, champion, self.result["candidate"])
-            if seen.rows >= policy.shadow_rows:
+            if has_live_records(self.context, self.job.model, self.result["candidate"], policy):
                 return
             self.context.check_stop()
+            if time.monotonic() >= patience:
+                with write(self.context.engine) as connection:
+                    jobs.wait(connection, self.job.id, LIVE_RECORDS, until_us=until_us, result=self.result)
+                raise Waiting(f"{self.job.id} waits for {LIVE_RECORDS}")
             rest = (time.monotonic() - began) / LOOK_SHARE  # all records are read each time
-            self.context.stop.wait(max(self.context.poll_s, min(rest, deadline - time.monotonic())))
+            self.context.stop.wait(max(self.context.poll_s, min(rest, (until_us - now_us()) / 1e6)))
 
     def _compare(self) -> RollingEvidence | None:
         """All versions on the latest labelled rows; None without such a policy."""

@@ -13,11 +13,14 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.incident_cases import Mode
 from outrider.dataops.datasets.quarantine import Action, settle
 from outrider.dataops.flags import quality, reviews
+from outrider.dataops.improvement import jobs
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
+from outrider.errors import NotFound
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.queries import read_record, why_gone
 from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
@@ -136,6 +139,24 @@ class PageForms:
         asked: Action = "drop" if action == "drop" else "retry"
         with write(self._engine) as connection:
             settle(connection, asked, dataset=form.get("dataset", dataset_of(model)), records=records)
+        return _back(form)
+
+    def job(self, request: Request, model: str, form: Fields) -> Response:
+        """Cancel an open job of the model, or retry a failed one."""
+        action, job = form.get("action", ""), form.get("job", "")
+        if action not in ("cancel", "retry"):
+            detail = f"cancel or retry expected, got {action[:20]!r}"
+            raise ProblemError(problem(422, detail, field="action"))
+        try:
+            with write(self._engine) as connection:
+                if jobs.get(connection, job).model != model:
+                    raise NotFound(f"model {model!r} has no job {job!r}")
+                if action == "cancel":
+                    jobs.cancel(connection, job, by=visitor_of(request).name, now_us=now_us())
+                else:
+                    jobs.retry(connection, job, now_us=now_us())
+        except jobs.JobClosed as error:
+            raise ProblemError(problem(409, str(error), field="job")) from error
         return _back(form)
 
     def learn(self, model: str, form: Fields) -> Response:

@@ -549,6 +549,7 @@ def web_routes(
         ("/m/{model}/proposals/learn", forms.learn),
         ("/m/{model}/proposals/accept", forms.accept),
         ("/m/{model}/cases", forms.add_case),
+        ("/m/{model}/jobs", forms.job),
         ("/m/{model}/quarantine", forms.quarantine),
         ("/m/{model}/labels", forms.label),
         ("/reviews", forms.review),

@@ -395,6 +395,20 @@ def _evidence(passed: bool) -> dict[str, Any]:
 
 
 def _jobs(connection: Connection, at: int) -> None:
+    add(
+        connection,
+        improvement_tables.Job,
+        id="job-0",
+        model=MODEL,
+        kind="retrain",
+        status="waiting",
+        stage="shadow",
+        params={},
+        result={"waits": {"for": "live records", "until_us": 2**60}},
+        attempts=0,
+        created_us=at,
+        started_us=at + 100_000,
+    )
     for number, status, candidate in ((1, "refused", "2"), (2, "done", "3")):
         begun = at + number * 20_000_000
         add(

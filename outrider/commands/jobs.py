@@ -1,0 +1,110 @@
+"""``outrider jobs``: jobs of the trainer, followed, cancelled and tried again."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from outrider.dataops.improvement.job_progress import progress_text
+
+from .api import Api, connect
+from .default_group import listing
+from .output import Config, Json, ModelArgument, as_json, printable, table
+
+app = listing("List jobs of the trainer; show, cancel and retry one.")
+POLL_S = 0.5
+OPEN = ("queued", "running", "waiting")
+COLUMNS = {
+    "id": "job",
+    "model": "model",
+    "kind": "kind",
+    "status": "status",
+    "stage": "stage",
+    "progress": "progress",
+    "created": "made",
+}
+Job = Annotated[str, typer.Argument(help="Id of the job.")]
+
+
+@app.command("list")
+def list_jobs(
+    model: ModelArgument = None,
+    is_open: Annotated[bool, typer.Option("--open", help="Only jobs that have not ended.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """List jobs, newest first."""
+    state = "open" if is_open else "all"
+    found = connect(config).get("/v1/jobs", model=model, state=state, limit=limit)
+    if json:
+        as_json(found)
+        return
+    rows = [job | {"progress": _progress(job)} for job in found["jobs"]]
+    table(rows, COLUMNS, empty="no open job" if is_open else "no job yet")
+
+
+@app.command()
+def show(
+    job: Job,
+    follow: Annotated[bool, typer.Option(help="Go on until it has ended.")] = False,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show a job: progress, or error and last lines of log."""
+    api = connect(config)
+    found = api.get(f"/v1/jobs/{job}")
+    if follow:
+        found = follow_job(api, found, quiet=json)
+    _tell(found, json=json)
+
+
+@app.command()
+def cancel(job: Job, config: Config = None, json: Json = False) -> None:
+    """Cancel an open job; its candidate is retired."""
+    _tell(connect(config).post(f"/v1/jobs/{job}/cancel", {}), json=json)
+
+
+@app.command()
+def retry(job: Job, config: Config = None, json: Json = False) -> None:
+    """Try a failed or cancelled job again, behind its last finished stage."""
+    _tell(connect(config).post(f"/v1/jobs/{job}/retry", {}), json=json)
+
+
+def follow_job(
+    api: Api, job: dict[str, Any], *, quiet: bool = False, timeout_s: float | None = None
+) -> dict[str, Any]:
+    """Follow a job to its end; tell its progress on stderr.
+
+    Returns the job, still open where ``timeout_s`` is over.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    told = None
+    while job["status"] in OPEN and (deadline is None or time.monotonic() < deadline):
+        line = " ".join(filter(None, (job["stage"] or job["status"], _progress(job))))
+        if line != told and not quiet:
+            told = line
+            typer.echo(f"{job['id']}: {printable(line)}", err=True)
+        time.sleep(POLL_S)
+        job = api.get(f"/v1/jobs/{job['id']}")
+    return job
+
+
+def _progress(job: dict[str, Any]) -> str:
+    return progress_text(job["status"], job["stage"], job["result"])
+
+
+def _tell(job: dict[str, Any], *, json: bool) -> None:
+    if json:
+        as_json(job)
+        return
+    progress = _progress(job)
+    typer.echo(f"{job['id']}: {job['kind']} of {job['model']}, {job['status']}")
+    typer.echo(f"  made {job['created']}, attempt {max(job['attempts'], 1)}, stage {job['stage'] or '-'}")
+    if progress:
+        typer.echo(f"  {printable(progress)}")
+    for name in ("dataset", "candidate", "error"):
+        if job["result"].get(name):
+            typer.echo(f"  {name}: {printable(str(job['result'][name]), keeps_lines=True)}")
+    for line in job["result"].get("log", ()):
+        typer.echo(f"  | {printable(line)}")

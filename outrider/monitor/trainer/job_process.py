@@ -1,0 +1,182 @@
+"""Process of one job.
+
+``python -m outrider.monitor.trainer.job_process --job ID --config PATH --parent PID --report-fd N``.
+Started by the trainer. What the job makes is committed here, stage by stage; why it fails is reported, and
+closed by the trainer.
+"""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+
+from outrider.dataops.datasets.changes import StaleParent
+from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.versions import Version
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobClosed, JobRow
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import now_us, write
+from outrider.errors import ConfigError, JournalUnreadable, OutriderError
+from outrider.monitor.http.common import targets_of
+from outrider.monitor.process.child import die_with_parent
+from outrider.monitor.process.logs import set_up
+from outrider.monitor.process.stores import open_stores
+from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
+from outrider.user_code import innermost_line
+
+from .context import JobContext, Stopping
+from .waiting_jobs import Waiting
+
+log = logging.getLogger(__name__)
+AGAIN = 75
+"""Exit code of a job that is to be tried again: the database was busy, or another commit came between."""
+REASON_LETTERS = 8000
+"""Of a reason; more than a pipe holds would have the process wait."""
+EATEN_FIRST = 500
+"""Of 1000: where memory ends, the kernel ends a job before it ends the service."""
+
+
+def run_job(context: JobContext, job: JobRow) -> str | None:
+    """Run a claimed job; return the reason of a failure.
+
+    A job interrupted because the process ends goes back into the queue.
+
+    Raises
+    ------
+    OperationalError, StaleParent
+        If it is to be tried again.
+    """
+    try:
+        _run(context, job)
+    except Stopping:
+        with write(context.engine) as connection:
+            jobs.requeue(connection, job.id)
+        log.info("%s goes back into the queue", job.id)
+    except (JobClosed, Waiting) as error:
+        log.info("%s", error)
+    except (OperationalError, StaleParent):
+        raise
+    except (Exception, SystemExit) as error:
+        log.exception("%s failed", job.id)
+        told = isinstance(error, OutriderError)
+        reason = str(error) if told else f"{type(error).__name__}: {error}"
+        return reason if told else f"{reason}{innermost_line(error, context.settings.base)}"
+    return None
+
+
+def _run(context: JobContext, job: JobRow) -> None:
+    """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
+    # What is there already is only put before the gate.
+    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
+    if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
+        from .retraining import Retraining, set_threads
+
+        set_threads(context.settings.worker.threads)
+        Retraining(context, job).run()
+        return
+    from .dataset_jobs import commit_flagged, import_table
+
+    started = time.perf_counter()
+
+    def finish(connection: Connection, version: Version | None, account: LabelAccount | None = None) -> None:
+        result: dict[str, object] = {} if account is None else {"labels": account}
+        result |= {"seconds": {"dataset": round(time.perf_counter() - started, 3)}}
+        if version is not None:
+            result |= {"dataset": version.dataset, "number": version.number}
+            result |= {"digest": version.digest, "rows": version.rows}
+        jobs.request_training(
+            connection, job, version, service=context.service, targets=context.targets, now_us=now_us()
+        )
+        jobs.finish(connection, job.id, "done", result, now_us=now_us())
+
+    if "object" not in job.params:
+        commit_flagged(context, job, finish)
+        return
+    version = import_table(context, job)
+    with write(context.engine) as connection:
+        finish(connection, version)
+
+
+def _is_trained_here(context: JobContext, model: str) -> bool:
+    """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
+    with context.engine.connect() as connection:
+        champion = models.champion(connection, model)
+    if champion is None:
+        return context.model(model).is_trained_here
+    why = why_trained_elsewhere(stored_source(context.settings, champion), context.model(model).retrain)
+    if why and context.model(model).is_trained_here:
+        log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
+    return not why
+
+
+def open_context(settings: Settings, stop: threading.Event) -> JobContext:
+    """Open the stores; waits for intake to make the journal.
+
+    Raises
+    ------
+    ConfigError
+        If database and journal do not belong together.
+    JournalUnreadable
+        If there is no readable journal after 30 seconds.
+    """
+    journal, engine = open_stores(settings, stop)
+    objects = LocalObjects(settings.data_folder / "objects")
+    return JobContext(settings, engine, objects, journal, targets_of(settings), stop)
+
+
+def main() -> int:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.job_process", description=__doc__)
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--report-fd", type=int, required=True)
+    options = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    die_with_parent(parent=options.parent)
+    set_up("trainer")
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    _be_eaten_first()
+    try:
+        settings = load_settings(options.config)
+        set_up("trainer", settings.server.log_format)
+        context = open_context(settings, stop)
+        with context.engine.connect() as connection:
+            job = jobs.get(connection, options.job)
+        failed = run_job(context, job)
+    except (OperationalError, StaleParent) as error:
+        log.warning("%s is tried again: %s", options.job, error)
+        return AGAIN
+    except (ConfigError, JournalUnreadable) as error:
+        failed = str(error)
+    except Exception as error:
+        log.exception("%s cannot be run", options.job)
+        failed = f"{type(error).__name__}: {error}"
+    if failed is not None:
+        with os.fdopen(options.report_fd, "w", encoding="utf-8") as report:
+            json.dump({"failed": failed[:REASON_LETTERS]}, report)
+    return 0
+
+
+def _be_eaten_first() -> None:
+    try:
+        Path("/proc/self/oom_score_adj").write_text(f"{EATEN_FIRST}\n", encoding="ascii")
+    except OSError:
+        log.debug("the kernel's order of processes to end stays as it is")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

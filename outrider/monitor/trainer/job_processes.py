@@ -1,0 +1,222 @@
+"""Processes of jobs: started, held to their limits, and ended."""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow, Lane
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.process.child import CONTROL_FD
+from outrider.monitor.process.memory import own_bytes, usable_bytes
+from outrider.user_code import traced_line
+
+from .context import JobContext
+from .job_process import AGAIN
+
+log = logging.getLogger(__name__)
+TAIL_LINES = 20
+TAIL_LETTERS = 500
+"""Of a line that is kept."""
+ABORT_S = 5.0
+"""From the signal that asks a process to end to the one that ends it."""
+CLOSE_S = 6.0
+"""For all processes to put their jobs back, when the trainer ends."""
+MEMORY_S = 0.5
+MEMORY_SHARE = 0.8
+"""Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
+
+
+@dataclass(slots=True)
+class JobProcess:
+    """Process of a job, its limits, and its last lines."""
+
+    job: JobRow
+    process: subprocess.Popen[bytes]
+    report: int
+    """Pipe that tells why the job failed."""
+    deadline: float
+    most_bytes: int
+    memory_option: str
+    reader: threading.Thread
+    tail: deque[str]
+    ending: str | None = None
+    """Reason of a failed job that is held to a limit; empty for one that somebody has closed."""
+    kill_at: float | None = None
+    measure_at: float = 0.0
+
+
+@dataclass(slots=True)
+class JobProcesses:
+    """One process for each claimed job.
+
+    Parameters
+    ----------
+    config
+        File that the processes load.
+    most
+        Processes of each lane, at most.
+    """
+
+    context: JobContext
+    config: Path
+    most: Mapping[Lane, int]
+    _running: dict[str, JobProcess] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """True where no process runs."""
+        return not self._running
+
+    def look(self) -> None:
+        """Close ended processes, hold the others to their limits, start queued jobs."""
+        for each in list(self._running.values()):
+            if each.process.poll() is None:
+                self._hold(each)
+            else:
+                del self._running[each.job.id]
+                self._ended(each)
+        while (job := self._claimed()) is not None:
+            self._start(job)
+
+    def close(self) -> None:
+        """End all processes; their jobs go back into the queue."""
+        for each in self._running.values():
+            _signal(each, signal.SIGTERM)
+        until = time.monotonic() + CLOSE_S
+        for each in self._running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.process.wait(timeout=max(0.0, until - time.monotonic()))
+            _signal(each, signal.SIGKILL)
+            each.process.wait()
+            os.close(each.report)
+            with write(self.context.engine) as connection:
+                jobs.requeue(connection, each.job.id)
+        self._running.clear()
+
+    # ---- inside ----------------------------------------------------------------------------------------
+
+    def _claimed(self) -> JobRow | None:
+        context, running = self.context, [each.job for each in self._running.values()]
+        with context.engine.connect() as connection:
+            if jobs.due(connection, running=running, most=self.most) is None:
+                return None  # without taking the write lock: this is asked often
+        with write(context.engine) as connection:
+            return jobs.claim(
+                connection, now_us=now_us(), targets=context.targets, running=running, most=self.most
+            )
+
+    def _start(self, job: JobRow) -> None:
+        log.info("%s: %s of %s, attempt %d", job.id, job.kind, job.model, job.attempts)
+        own = self.context.settings.models.get(job.model)
+        retrain = None if own is None else own.retrain
+        most = None if retrain is None else retrain.memory_mb
+        read, report = os.pipe()
+        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.job_process"]
+        command += ["--job", job.id, "--config", str(self.config), "--parent", str(os.getpid())]
+        command += ["--report-fd", str(report)]
+        try:
+            process = subprocess.Popen(
+                command,
+                pass_fds=[report, *inherited],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(report)
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        reader = threading.Thread(target=_follow, args=(process, tail), name=f"log of {job.id}", daemon=True)
+        reader.start()
+        self._running[job.id] = JobProcess(
+            job,
+            process,
+            read,
+            deadline=time.monotonic() + (retrain.deadline_s if retrain is not None else float("inf")),
+            most_bytes=usable_bytes(MEMORY_SHARE) if most is None else most * 1_000_000,
+            memory_option=f"{MEMORY_SHARE:.0%} of the machine's memory" if most is None else "",
+            reader=reader,
+            tail=tail,
+        )
+
+    def _hold(self, each: JobProcess) -> None:
+        """Ask a process beyond its limits, or whose job is closed, to end; then end it."""
+        now = time.monotonic()
+        if each.kill_at is not None:
+            if now >= each.kill_at:
+                _signal(each, signal.SIGKILL)
+            return
+        if now >= each.deadline:
+            self._abort(each, "it took longer than retrain.deadline_s allows")
+        elif now >= each.measure_at:
+            each.measure_at = now + MEMORY_S
+            used = own_bytes(each.process.pid)
+            if used > each.most_bytes:
+                allowed = each.memory_option or "retrain.memory_mb"
+                limit = f"{each.most_bytes / 1e6:,.0f} MB ({allowed})"
+                self._abort(each, f"it used {used / 1e6:,.0f} MB of memory, more than {limit}")
+            elif self._is_closed(each.job.id):
+                each.ending, each.kill_at = "", now + ABORT_S
+                _signal(each, signal.SIGTERM)
+
+    def _is_closed(self, job: str) -> bool:
+        with self.context.engine.connect() as connection:
+            return jobs.get(connection, job).status in jobs.ENDED
+
+    def _abort(self, each: JobProcess, reason: str) -> None:
+        each.ending, each.kill_at = reason, time.monotonic() + ABORT_S
+        each.process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+
+    def _ended(self, each: JobProcess) -> None:
+        """Close the job of a process that has ended, where it failed."""
+        code, job = each.process.returncode, each.job.id
+        _signal(each, signal.SIGKILL)  # what it started
+        each.reader.join(timeout=2.0)
+        with os.fdopen(each.report, encoding="utf-8") as report:
+            told = report.read()
+        reason = each.ending
+        if reason:
+            reason += traced_line("\n".join(each.tail), [self.context.settings.base])
+        elif reason is None and told:
+            reason = str(json.loads(told)["failed"])
+        elif reason is None and code > 0 and code != AGAIN:
+            reason = f"its process ended with exit code {code}"
+        context, lines = self.context, list(each.tail)
+        if reason:
+            with write(context.engine) as connection:
+                jobs.fail(connection, job, reason, targets=context.targets, now_us=now_us(), log=lines)
+        elif code < 0:
+            log.warning("the process of %s ended by signal %d", job, -code)
+            with write(context.engine) as connection:
+                jobs.keep_log(connection, job, lines)
+
+
+def _signal(each: JobProcess, number: signal.Signals) -> None:
+    """Signal a process and those that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(each.process.pid, number)
+
+
+def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:
+    """Repeat what a process writes, and keep the last lines."""
+    assert process.stdout is not None
+    with process.stdout:
+        for line in process.stdout:
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            tail.append(line.decode(errors="replace").rstrip()[:TAIL_LETTERS])

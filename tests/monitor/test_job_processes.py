@@ -1,0 +1,229 @@
+"""Processes of jobs: whatever a user's code does to one, that job alone ends, with its reason."""
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import text
+
+from outrider.assertions import Batch
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.model_kinds.torch_models import dump_weights
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.state.database import now_us, write
+from outrider.monitor.http.common import targets_of
+from outrider.monitor.process.memory import own_bytes, usable_bytes
+from outrider.monitor.settings.config import load_settings
+from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.job_processes import JobProcesses
+from outrider.monitor.trainer.process import supervise
+from tests.databases import migrated_for
+from tests.forked import TRAINING, forks
+from tests.soak import PATIENCE_S
+
+torch = pytest.importorskip("torch")
+
+CONFIG = """
+[models.m]
+architecture = "model.py:Net"
+weights = "unused"
+inputs = ["x"]
+classes = [0, 1]
+[models.m.retrain]
+replay = "m-old"
+epochs = 2
+augment = "augment.py:augment"
+{retrain}
+[[webhooks]]
+url = "http://127.0.0.1:9/hooks"
+[worker]
+device = "cpu"
+"""
+MODEL = """
+import torch
+
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(1, 2)
+"""
+AUGMENT = "import os, sys, time\nkept = []\ndef augment(x, generator):\n    {body}\n    return x\n"
+
+
+class Bench:
+    """Trainer of one model whose augmentation does as it is told."""
+
+    def __init__(self, folder: Path, body: str, retrain: str = "") -> None:
+        (folder / "outrider.toml").write_text(CONFIG.format(retrain=retrain))
+        (folder / "model.py").write_text(MODEL)
+        (folder / "augment.py").write_text(AUGMENT.format(body=body))
+        settings = load_settings(folder / "outrider.toml")
+        self.engine = migrated_for(settings)
+        self.objects = LocalObjects(settings.data_folder / "objects")
+        self.journal = SqliteJournal(settings.journal_path, max_bytes=None)
+        self.context = JobContext(
+            settings, self.engine, self.objects, self.journal, targets_of(settings), poll_s=0.02
+        )
+        self.processes = JobProcesses(self.context, folder / "outrider.toml", {"dataset": 2, "training": 1})
+        self._thread = threading.Thread(target=supervise, args=(self.context, self.processes))
+        weights = dump_weights(torch.nn.Linear(1, 2).state_dict())
+        with write(self.engine) as connection:
+            models.register_initial(
+                connection, self.objects, model="m", version="1", content=weights, is_weights=True, now_us=1
+            )
+
+    def import_rows(self, name: str = "m-old") -> str:
+        columns = {"id": [f"{name}{row}" for row in range(40)], "inputs.x": [row % 7.0 for row in range(40)]}
+        table = pa.Table.from_batches([Batch.from_columns(columns, model="m").to_arrow()])
+        table = table.append_column("label.label", pa.array([row % 2 for row in range(40)]))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return self.add("dataset", dataset=name, object=self.objects.put(sink.getvalue().to_pybytes()))
+
+    def add(self, kind: jobs.Kind = "retrain", **params: object) -> str:
+        with write(self.engine) as connection:
+            return jobs.add(connection, model="m", kind=kind, params=params, now_us=now_us())
+
+    def get(self, job: str) -> JobRow:
+        with self.engine.connect() as connection:
+            return jobs.get(connection, job)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, "waited too long"
+            time.sleep(0.02)
+
+    def ended(self, job: str) -> JobRow:
+        self.until(lambda: self.get(job).status in jobs.ENDED)
+        return self.get(job)
+
+    def train(self) -> str:
+        self.import_rows()
+        return self.add(from_scratch=True)
+
+    def events(self) -> list[dict[str, object]]:
+        with self.engine.connect() as connection:
+            told = connection.scalars(text("SELECT payload FROM outbox WHERE event = 'retrain.failed'")).all()
+        return [json.loads(one)["data"] for one in told]
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self.context.stop.set()
+        self._thread.join()
+        self.processes.close()
+        self.journal.close()
+        self.engine.dispose()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(body: str, retrain: str = "") -> Bench:
+        made.append(Bench(tmp_path, body, retrain))
+        made[0].start()
+        return made[0]
+
+    with forks(*TRAINING):
+        yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "retrain", "why"),
+    [
+        ("raise KeyError('colour')", "", r"KeyError: 'colour'; it stood at augment\.py:4"),
+        ("sys.exit('enough')", "", r"SystemExit: enough; it stood at augment\.py:4"),
+        ("print('so far', flush=True); os._exit(7)", "", "its process ended with exit code 7"),
+        (
+            "print('so far', flush=True); time.sleep(600)",
+            "deadline_s = 4",
+            r"longer than retrain\.deadline_s allows; it stood at augment\.py:4",
+        ),
+        (
+            "print('so far', flush=True); kept.append(bytearray(10**9)); time.sleep(600)",
+            "memory_mb = 800",
+            r"it used .* MB of memory, more than 800 MB \(retrain\.memory_mb\); it stood at augment\.py:4",
+        ),
+    ],
+    ids=["raises", "exits", "ends", "hangs", "eats memory"],
+)
+def test_a_training_that_misbehaves_fails_alone_with_its_reason(
+    bench: Callable[..., Bench], body: str, retrain: str, why: str
+) -> None:
+    made = bench(body, retrain)
+    job = made.ended(made.train())
+    assert job.status == "failed"
+    assert re.search(why, job.result["error"]), job.result
+    assert any("so far" in line for line in job.result["log"]) or "so far" not in body
+    (told,) = made.events()
+    assert (told["job"], told["error"]) == (job.id, job.result["error"])
+    assert made.ended(made.import_rows("other")).status == "done", "others go on"
+
+
+def test_a_killed_process_is_tried_three_times_and_its_last_lines_are_kept(
+    bench: Callable[..., Bench],
+) -> None:
+    made = bench("print('so far', flush=True); os.kill(os.getpid(), 9)")
+    job = made.ended(made.train())
+    assert (job.status, job.attempts) == ("failed", 3)
+    assert job.result["error"] == "given up: its process died in stage 'train' in each of 3 attempts"
+    assert job.result["log"][-1] == "so far"
+
+
+def test_a_dataset_is_made_beside_a_training_that_is_cancelled_and_tried_again(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    made = bench("time.sleep(600)")
+    job = made.train()
+    made.until(lambda: made.get(job).stage == "train")
+    (pid,) = [each.process.pid for each in made.processes._running.values() if each.job.id == job]
+    assert made.ended(made.import_rows("other")).status == "done"
+    assert made.get(job).status == "running"
+    with write(made.engine) as connection:
+        jobs.cancel(connection, job, by="anna", now_us=now_us())
+    made.until(lambda: made.processes.is_idle)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert made.get(job).status == "cancelled"
+    assert made.events() == []
+    (tmp_path / "augment.py").write_text(AUGMENT.format(body="pass"))
+    with write(made.engine) as connection:
+        again = jobs.retry(connection, job, now_us=now_us())
+    done = made.ended(again.id)
+    assert done.status in ("done", "refused", "undecided"), done.result
+    assert done.result["candidate"] == "2"
+
+
+def test_a_trainer_that_ends_puts_its_jobs_back(bench: Callable[..., Bench]) -> None:
+    made = bench("time.sleep(0.2)", "deadline_s = 500")
+    job = made.train()
+    made.until(lambda: made.get(job).stage == "train")
+    made.context.stop.set()
+    made._thread.join()
+    made.processes.close()
+    found = made.get(job)
+    assert (found.status, found.attempts) == ("queued", 0)
+
+
+def test_memory_of_a_process_is_its_own(tmp_path: Path) -> None:
+    before = own_bytes(os.getpid())
+    kept = bytearray(50_000_000)
+    kept[::4096] = b"x" * len(kept[::4096])
+    assert 45_000_000 <= own_bytes(os.getpid()) - before <= 80_000_000
+    assert own_bytes(2**22 + 1) == 0
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < usable_bytes(0.5) <= whole / 2

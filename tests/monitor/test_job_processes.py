@@ -150,7 +150,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         ("print('so far', flush=True); os._exit(7)", "", "its process ended with exit code 7"),
         (
             "print('so far', flush=True); time.sleep(600)",
-            "deadline_s = 4",
+            "deadline_s = 12",
             r"longer than retrain\.deadline_s allows; it stood at augment\.py:4",
         ),
         (

@@ -26,6 +26,9 @@ from .job_process import AGAIN
 
 log = logging.getLogger(__name__)
 TAIL_LINES = 20
+HELD_LINES = 500
+"""Last lines in memory: those of a fault handler stand behind what the process wrote."""
+ABORTED = "Fatal Python error: "
 TAIL_LETTERS = 500
 """Of a line that is kept."""
 ABORT_S = 5.0
@@ -140,7 +143,7 @@ class JobProcesses:
             raise
         finally:
             os.close(report)
-        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        tail: deque[str] = deque(maxlen=HELD_LINES)
         reader = threading.Thread(target=_follow, args=(process, tail), name=f"log of {job.id}", daemon=True)
         reader.start()
         self._running[job.id] = JobProcess(
@@ -189,14 +192,15 @@ class JobProcesses:
         each.reader.join(timeout=2.0)
         with os.fdopen(each.report, encoding="utf-8") as report:
             told = report.read()
+        lines, fault = _parted(list(each.tail))
         reason = each.ending
         if reason:
-            reason += traced_line("\n".join(each.tail), [self.context.settings.base])
+            reason += traced_line("\n".join(fault), [self.context.settings.base])
         elif reason is None and told:
             reason = str(json.loads(told)["failed"])
         elif reason is None and code > 0 and code != AGAIN:
             reason = f"its process ended with exit code {code}"
-        context, lines = self.context, list(each.tail)
+        context = self.context
         if reason:
             with write(context.engine) as connection:
                 jobs.fail(connection, job, reason, targets=context.targets, now_us=now_us(), log=lines)
@@ -204,6 +208,12 @@ class JobProcesses:
             log.warning("the process of %s ended by signal %d", job, -code)
             with write(context.engine) as connection:
                 jobs.keep_log(connection, job, lines)
+
+
+def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Last lines that a process wrote, and what its fault handler wrote behind them."""
+    end = next((at for at, line in enumerate(lines) if line.startswith(ABORTED)), len(lines))
+    return lines[:end][-TAIL_LINES:], lines[end:]
 
 
 def _signal(each: JobProcess, number: signal.Signals) -> None:

@@ -1,16 +1,23 @@
 """A project of ``outrider init`` works at once, and with a model of one's own after editing one file."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forked import TRAINING, forks
+from tests.guides import as_a_terminal, section
+from tests.requirements import require_package
+
 from .service import Service, outrider, wait_until
+from .walks import Walk, on_free_ports
 
 SKLEARN = """
 import numpy as np
@@ -71,9 +78,22 @@ def predict(batch):
 """
 
 
-def made(folder: Path, modality: str) -> Path:
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "tabular": ("sklearn.datasets", "sklearn.linear_model"),
+    "words": ("sklearn.feature_extraction.text", "sklearn.linear_model"),
+    "bert": ("transformers.models.bert.modeling_bert", "peft"),
+    "image": ("sklearn.datasets",),
+    "chat": ("sklearn.feature_extraction.text",),
+}
+"""Modules that processes of a project import, beside those of the service."""
+TEXTS = ("words", "bert")
+
+
+def made(folder: Path, project: str) -> Path:
     folder.mkdir()
-    done = outrider(folder, "init", "--modality", modality)
+    wanted = ("text", "--starter", project) if project in TEXTS else (project,)
+    with forks(*NEEDS[project]):
+        done = outrider(folder, "init", "--modality", *wanted)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -120,11 +140,21 @@ def check_suite(folder: Path) -> None:
     assert "capability" in done.stdout
 
 
-@pytest.mark.parametrize("modality", ["tabular", "text", "image", "chat"])
-def test_a_new_project_judges_the_record_of_its_readme(tmp_path: Path, modality: str) -> None:
-    folder = made(tmp_path / "mine", modality)
-    shown = check_served(folder)
-    assert shown["flags"], "the README's record is one that an assertion flags"
+@pytest.mark.parametrize("project", NEEDS)
+def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
+) -> None:
+    if project == "bert":
+        require_package("peft", "pip install outrider[hf]")
+    as_a_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = made(tmp_path / "mine", project)
+    record = readme_record(folder)
+    on_free_ports(folder, ["8470"])
+    guide = section(folder / "README.md", "Once round: a fault, labels, a better version")
+    with contextlib.closing(Walk(folder, needs=(*TRAINING, *NEEDS[project]))) as walk:
+        assert walk.follow(guide) >= 6
+        print(walk.ended(f"outrider gate {record['model']}").stdout)
 
 
 def test_a_new_chat_project_judges_what_production_answered_through_an_openai_mirror(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ FLOORS = {
     "pytest_fixtures": 6,
     "pytest_items": 6,
     "pytest_plugin": 6,
+    "train": 6,
     "__main__": 6,
     "__init__": 6,  # lazy names only, see test_doors_of_light_packages_hold_a_docstring_or_lazy_names
 }

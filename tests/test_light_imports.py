@@ -44,6 +44,7 @@ except SystemExit as end:
         ("import outrider.commands.dataset", [*SLOW, "pandas", "pyarrow"]),
         ("import outrider.pytest_plugin", [*SLOW, "pandas", "numpy", "pyarrow"]),
         ("import outrider.monitor.client", OUTSIDE),
+        ("import outrider.train", OUTSIDE),
         ("import outrider.monitor.process.supervisor", OUTSIDE),
         (
             "import outrider.commands.serve, outrider.monitor.http.keyring, outrider.monitor.http.hosts",

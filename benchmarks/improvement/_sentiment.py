@@ -14,7 +14,7 @@ from benchmarks.data import data_folder
 CLASSES = ("negative", "positive")
 PHRASES, EPOCHS, RATE = 40_000, 2, 6e-4
 WORDS, TOKENS = 6_000, 64
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512,
     "max_position_embeddings": TOKENS, "pad_token_id": 0, "num_labels": 2,
     "id2label": dict(enumerate(CLASSES)), "label2id": {name: at for at, name in enumerate(CLASSES)},
@@ -48,26 +48,34 @@ def tweets() -> Texts:
     frame = pd.read_parquet(data_folder("airline_tweets") / "tweets.parquet")
     frame = frame[frame.label != "neutral"].sort_values("created", kind="stable")
     text = frame.text.str.replace(r"@\w+|https?://\S+", " ", regex=True).str.strip()
-    y = (frame.label == "positive").to_numpy(dtype=np.int64)
+    y = np.asarray(frame.label == "positive", dtype=np.int64)
     return Texts(text.to_numpy(dtype=object), y)
 
 
-def write_base(folder: Path, *, seed: int = 0) -> None:
+def write_base(
+    folder: Path,
+    *,
+    phrases: int = PHRASES,
+    epochs: int = EPOCHS,
+    rate: float = RATE,
+    seed: int = 0,
+    **shape: int,
+) -> None:
     """Train a BERT on phrases of SST-2, with word pieces of theirs, and save it."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    known = sst2("train").take(np.arange(PHRASES))
+    known = sst2("train").take(np.arange(phrases))
     tokenizer = write_tokenizer(known.text.tolist())
     torch.manual_seed(seed)
-    module = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), **SHAPE))
+    module: Any = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), **(SHAPE | shape)))
     ids = tokenizer(known.text.tolist(), truncation=True)["input_ids"]
     order = np.argsort([len(each) for each in ids], kind="stable")
     batches = [order[start : start + 64] for start in range(0, len(order), 64)]
     draw = np.random.default_rng(seed)
-    optimiser = torch.optim.AdamW(module.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=EPOCHS * len(batches))
+    optimiser = torch.optim.AdamW(module.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=epochs * len(batches))
     module.train()
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         for at in draw.permutation(len(batches)):
             rows = batches[at]
             fed = tokenizer.pad({"input_ids": [ids[row] for row in rows]}, return_tensors="pt")

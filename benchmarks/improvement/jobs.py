@@ -10,6 +10,7 @@ import threading
 import time
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,15 +84,10 @@ def imported(running: Service, name: str) -> float:
     return (started - created).total_seconds()
 
 
-def trainer_bytes(running: Service) -> int:
-    """Memory of the trainer's process and what it has started."""
-    children = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
-    with open(children, encoding="ascii") as file:
-        for pid in file.read().split():
-            with open(f"/proc/{pid}/cmdline", encoding="utf-8") as command:
-                if "outrider.monitor.trainer" in command.read():
-                    return own_bytes(int(pid))
-    raise RuntimeError("there is no trainer")
+def children(pid: int, module: str) -> list[int]:
+    """Processes that a process has started, of a module."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [int(child) for child in found if module in Path(f"/proc/{child}/cmdline").read_text("utf-8")]
 
 
 def main() -> None:
@@ -99,9 +95,9 @@ def main() -> None:
     receiver = Receiver()
     with service(CASE, 64, CONFIG.format(port=receiver.server_address[1])) as running:
         running.run(CASE.inputs(1)[:64], 64)
+        (trainer,) = children(running.process.pid, "outrider.monitor.trainer")
+        rest = own_bytes(trainer)
         alone = [imported(running, "m-old"), *(imported(running, f"before-{n}") for n in range(2))]
-        time.sleep(1.0)
-        rest = trainer_bytes(running)
         asked = {"model": "m", "from_scratch": True}
         job = running.client.post("/v1/retrains", json=asked, headers=JSON).raise_for_status().json()["id"]
         while running.client.get(f"/v1/jobs/{job}").json()["stage"] != "train":
@@ -109,9 +105,10 @@ def main() -> None:
         receiver.seconds.clear()
         beside = [imported(running, f"beside-{number}") for number in range(IMPORTS)]
         assert running.client.get(f"/v1/jobs/{job}").json()["status"] == "running"
+        training = children(trainer, "job_process")
         began = time.perf_counter()
         running.client.post(f"/v1/jobs/{job}/cancel", json={}, headers=JSON).raise_for_status()
-        while trainer_bytes(running) > 1.2 * rest:
+        while set(training) <= set(children(trainer, "job_process")):
             time.sleep(0.05)
         cancelled = time.perf_counter() - began
     data = f"{IMPORTS} imports of 500 rows beside a training of the same model, worst of all"

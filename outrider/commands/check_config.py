@@ -26,6 +26,7 @@ from .model_checks import (
     redaction_problems,
     registered_problems,
     source_problems,
+    training_problems,
 )
 from .output import Config, Json, as_json, table
 from .trigger_checks import trigger_problems, trigger_warnings
@@ -191,6 +192,7 @@ def _missing(settings: "Settings", name: str, model: "ModelSettings") -> Iterato
     for judged, judge in model.judges.items():
         yield from (f"judges.{judged}.{problem}" for problem in _judge_problems(settings, judge))
     yield from source_problems(settings, model)
+    yield from training_problems(settings, model)
     yield from base_problem(settings, name, model.adapted_from)
     for version, challenger in model.challengers.items():
         yield from (

@@ -213,6 +213,24 @@ def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
         yield f"endpoint: {error}"
 
 
+def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
+    """Missing files of training, and methods that do not fit."""
+    given = model.retrain
+    named = {"augment": given.augment, "architecture": given.architecture}
+    if given.trainer not in ("here", "external"):
+        named["trainer"] = given.trainer
+    for key, reference in named.items():
+        if reference is None:
+            continue
+        if key != "architecture" or ".py:" in reference:
+            yield from callable_problems(settings, f"retrain.{key}", reference)
+        elif not (settings.path(reference) / "config.json").is_file():
+            yield f"retrain.{key}: {settings.path(reference)} holds no config.json"
+    is_meant = given.method is not None or (given.enabled and model.kind in ("torch", "hf"))
+    if is_meant and given.trainer != "external" and model.why_untrained:
+        yield f"retrain: {model.why_untrained}"
+
+
 def callable_problems(settings: "Settings", key: str, reference: str) -> Iterator[str]:
     """Problems of a ``file.py:name``, found without running the file."""
     file, separator, name = reference.rpartition(":")

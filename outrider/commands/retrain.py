@@ -12,7 +12,9 @@ from .output import Config, Json, as_json, printable
 
 
 def retrain(
-    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    model: Annotated[
+        str | None, typer.Argument(help="Name of the model; that of the job with --repeat.")
+    ] = None,
     candidate: Annotated[
         str | None, typer.Option(help="Run the gate on this challenger, without training.")
     ] = None,
@@ -21,6 +23,9 @@ def retrain(
     ] = None,
     job: Annotated[
         str | None, typer.Option(help="Job of retrain.requested that the candidate answers.")
+    ] = None,
+    repeat: Annotated[
+        str | None, typer.Option(help="Train again as this job did, and compare the digests.")
     ] = None,
     from_scratch: Annotated[bool, typer.Option(help="Start from fresh weights, not the champion's.")] = False,
     full: Annotated[
@@ -37,14 +42,19 @@ def retrain(
 ) -> None:
     """Fine-tune a challenger and run the promotion gate.
 
-    Exit code 1 when the challenger is refused or fails.
+    Exit code 1 when the challenger is refused or fails, or where a repetition gives other weights.
     """
+    if model is None and repeat is None:
+        raise typer.BadParameter("the name of a model, or --repeat with a job, expected")
     api = connect(config)
+    if model is None:
+        model = str(api.get(f"/v1/retrains/{repeat}")["model"])
     body = {
         "model": model,
         "candidate": candidate,
         "dataset": dataset,
         "job": job,
+        "repeat": repeat,
         "from_scratch": from_scratch,
         "full": full,
         "epochs": epochs,
@@ -80,6 +90,9 @@ def _show(job: dict[str, Any]) -> None:
         refused = "refused" if "passed" in result else job["status"]
         outcome = next((word for name, word in words if result.get(name)), refused)
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
+    if "equal" in result:
+        said = "the same" if result["equal"] else "other"
+        typer.echo(f"{said} weights as {result['repeat_of']}: {result['digest'][:12]}")
     for reason in result.get("reasons", []):
         typer.echo(f"  {printable(reason, keeps_lines=True)}")
     if "error" in result:

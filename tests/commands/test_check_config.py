@@ -165,6 +165,32 @@ answer = { tone = "string" }
         assert problem in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("retrain", "told"),
+    [
+        ('trainer = "train.py:fine_tune"', "retrain.trainer: {folder}/train.py does not exist"),
+        ('trainer = "model.py:fine_tune"', "defines no 'fine_tune'"),
+        ('method = "lora"', "a torch module or a Hugging Face folder expected, got function"),
+        (
+            'method = "distill"\narchitecture = "small"',
+            "retrain.architecture: {folder}/small holds no config",
+        ),
+        ('trainer = "somebody"', "trainer: here, external or file.py:fine_tune expected, got 'somebody'"),
+        ('method = "distill"', "method = 'distill' and architecture belong together"),
+        ('enabled = true\ntrainer = "external"', ""),
+        ("enabled = true", ""),
+    ],
+)
+def test_what_training_lacks_is_told(project: Path, retrain: str, told: str) -> None:
+    (project / "outrider.toml").write_text(f"{CONFIG}\n[models.m.retrain]\n{retrain}\n")
+    if not told:
+        check(project)
+        return
+    with pytest.raises(ConfigError) as raised:
+        check(project)
+    assert told.format(folder=project) in str(raised.value)
+
+
 def test_the_suite_of_incidents_is_checked_once_it_exists(project: Path) -> None:
     (project / "behavior").mkdir()
     file = project / "behavior" / "incidents.suite.json"

@@ -190,7 +190,7 @@ def test_a_dataset_is_made_beside_a_training_that_is_cancelled_and_tried_again(
     made = bench("time.sleep(600)")
     job = made.train()
     made.until(lambda: made.get(job).stage == "train")
-    (pid,) = [each.process.pid for each in made.processes._running.values() if each.job.id == job]
+    (pid,) = [each.started.process.pid for each in made.processes._running.values() if each.job.id == job]
     assert made.ended(made.import_rows("other")).status == "done"
     assert made.get(job).status == "running"
     with write(made.engine) as connection:
@@ -206,6 +206,19 @@ def test_a_dataset_is_made_beside_a_training_that_is_cancelled_and_tried_again(
     done = made.ended(again.id)
     assert done.status in ("done", "refused", "undecided"), done.result
     assert done.result["candidate"] == "2"
+
+
+def test_a_process_waits_a_while_for_the_next_job(bench: Callable[..., Bench]) -> None:
+    made = bench("pass")
+    made.ended(made.import_rows())
+    made.until(lambda: made.processes._spare is not None)
+    spare = made.processes._spare
+    assert spare is not None
+    made.ended(made.import_rows("other"))
+    made.until(lambda: made.processes._spare not in (None, spare))
+    assert spare.process.returncode == 0
+    made.processes._spare_until = 0.0
+    made.until(lambda: made.processes._spare is None)
 
 
 def test_a_trainer_that_ends_puts_its_jobs_back(bench: Callable[..., Bench]) -> None:

@@ -387,6 +387,21 @@ def test_a_retraining_is_queued_with_its_own_settings(client: Client, engine: En
     assert client.get("/v1/retrains/job_x").status_code == 404
 
 
+def test_a_training_is_repeated_from_its_record_alone(client: Client, engine: Engine) -> None:
+    job = client.post("/v1/retrains", json={"model": "m", "epochs": 1}).json()["id"]
+    body = {"model": "m", "repeat": job}
+    refused = client.post("/v1/retrains", json=body)
+    assert (refused.status_code, refused.json()["field"]) == (409, "repeat")
+    assert "has no record of a training that ended" in refused.json()["detail"]
+    with write(engine) as connection:
+        connection.execute(text("""UPDATE job SET status = 'done', result = '{"run": {"digest": "ab"}}'"""))
+    other = client.post("/v1/retrains", json={**body, "seed": 3})
+    assert (other.status_code, other.json()["field"]) == (422, "seed")
+    assert client.post("/v1/retrains", json={**body, "model": "f"}).status_code == 422
+    queued = client.post("/v1/retrains", json=body)
+    assert (queued.status_code, queued.json()["params"]["repeat"]) == (202, job)
+
+
 def test_labels_are_asked_for(client: Client, engine: Engine) -> None:
     with write(engine) as connection:
         connection.execute(

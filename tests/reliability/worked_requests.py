@@ -75,6 +75,13 @@ def worked_requests(api: Api) -> list[Request]:
     other = api.ask("POST", "/v1/comparisons", compared | {"seconds": 9.0}).json()["id"]
     target = ErasureTarget(records=(flag["record_id"],))
     erasure = pending.ask(api.intake.settings.data_folder, target, who="owner", now_us=now_us())
+    waiting, failing = _waiting_jobs(api)
+    endpoint = {"kind": "endpoint", "url": "http://1.1.1.1/v2/models/m"}
+    file = {"name": "m.onnx", "bytes": 9, "sha256": "0" * 64}
+    begun = [
+        api.ask("POST", f"/v1/models/{MODEL}/versions", one).json()["upload"]
+        for one in (endpoint, {"kind": "onnx", "files": [file]}, endpoint)
+    ]
     pair = {"candidate": "faulty", "id": compared["candidates"][1]["to_label"][0]["id"], "right": "both"}
     return [
         _form("/login", key=api.key, next="/"),
@@ -153,9 +160,33 @@ def worked_requests(api: Api) -> list[Request]:
             f"/v1/comparisons/{'a' * 16}", {}, json.dumps(compared | {"ended": "running"}).encode(), "PUT"
         ),
         Request(f"/v1/comparisons/{other}?labels=true", {}, b"", "DELETE"),
+        _get(f"/v1/retrains/{waiting}/task"),
+        _get(f"/v1/retrains/{waiting}/datasets/fresh"),
+        _get(f"/v1/retrains/{waiting}/champion/model.safetensors"),
+        _json(f"/v1/retrains/{waiting}/progress", {"loss": 0.5, "step": 1, "steps": 9}),
+        _json(f"/v1/retrains/{failing}/failure", {"error": "out of memory", "log": ["a", "b"]}),
+        _json(f"/v1/models/{MODEL}/versions", endpoint),
+        _get(f"/v1/uploads/{begun[0]}"),
+        Request(f"/v1/uploads/{begun[1]}/files/m.onnx?offset=0", {}, b"123456789", "PUT"),
+        _json(f"/v1/uploads/{begun[0]}/complete", {}),
+        Request(f"/v1/uploads/{begun[2]}", {}, b"", "DELETE"),
         _json("/v1/proposals/accept", {"model": MODEL}),
         _form(f"/m/{MODEL}/proposals/accept"),
     ]
+
+
+def _waiting_jobs(api: Api) -> list[str]:
+    """Two jobs that wait for a version from outside."""
+    engine, made = open_database(api.intake.settings.database_url), []
+    with write(engine) as connection:
+        for _ in range(2):
+            job = jobs.add(connection, model=MODEL, kind="retrain", params={}, now_us=now_us())
+            connection.execute(text("UPDATE job SET status = 'running' WHERE id = :job"), {"job": job})
+            result = {"dataset": f"{DATASET}@1", "settings": {"seed": 0}}
+            jobs.wait(connection, job, "version", until_us=now_us() + 10**12, result=result)
+            made.append(job)
+    engine.dispose()
+    return made
 
 
 @contextlib.contextmanager

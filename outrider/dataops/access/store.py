@@ -90,6 +90,18 @@ class WriteRow:
     session: str
 
 
+@dataclass(frozen=True, slots=True)
+class JobTokenRow:
+    """Stored token of a job, with the job's status and version."""
+
+    job: str
+    model: str
+    until_us: int
+    status: str
+    version: str | None
+    """That was uploaded with it."""
+
+
 def digest_of(secret: str | bytes) -> str:
     """SHA-256 of a secret: 256 random bits need no slower digest."""
     return sha256(secret.encode("utf-8", "replace") if isinstance(secret, str) else secret).hexdigest()
@@ -128,6 +140,23 @@ class AccessStore:
                 return None
             raise
         return int(found[0][0]) if found else 0
+
+    # ---- tokens of jobs
+
+    def find_job_token(self, digest: str) -> JobTokenRow | None:
+        """Token of that digest; None where there is none."""
+        try:
+            rows = self._rows(
+                "SELECT t.job, t.model, t.until_us, j.status, (SELECT version FROM version_upload u "
+                "WHERE u.job = t.job AND u.token AND u.status = 'done') "
+                "FROM job_token t JOIN job j ON j.id = t.job WHERE t.digest = ?",
+                digest,
+            )
+        except sqlite3.OperationalError as error:
+            if "unable to open" in str(error) or "no such table" in str(error):
+                return None
+            raise
+        return JobTokenRow(*rows[0]) if rows else None
 
     # ---- keys
 

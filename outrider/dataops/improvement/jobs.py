@@ -226,6 +226,20 @@ def wait(
     _change(connection, job, values)
 
 
+def go_on(connection: Connection, job: str, result: Mapping[str, object]) -> None:
+    """Queue a job that waited, with new findings."""
+    waits = _JOB.c.id == job, _JOB.c.status == WAITING
+    connection.execute(update(_JOB).where(*waits).values(status="queued", result=dict(result)))
+
+
+def note_waiting(connection: Connection, job: str, findings: Mapping[str, object]) -> bool:
+    """Add findings to a waiting job; False for any other."""
+    found = get(connection, job)
+    waits = _JOB.c.id == job, _JOB.c.status == WAITING
+    values = {"result": {**found.result, **findings}}
+    return bool(connection.execute(update(_JOB).where(*waits).values(**values)).rowcount)
+
+
 def resume(connection: Connection, job: str) -> None:
     """Queue a job whose wait is over."""
     connection.execute(update(_JOB).where(_JOB.c.id == job, _JOB.c.status == WAITING).values(status="queued"))

@@ -25,6 +25,12 @@ Values: TypeAlias = NDArray[Any] | list[Any]
 """Numbers, truth values, times and tensors as an array, anything else as a list."""
 
 
+MAPPED_BYTES = 32 * 2**20
+"""Pages of a file that stay in memory beside what is gathered from it, about."""
+_READ_BYTES = 65_536
+"""Bytes that the kernel maps for a read at one place."""
+
+
 class MappedRows:
     """Rows of one dataset version in a mapped file.
 
@@ -116,16 +122,22 @@ class MappedRows:
     def gather(self, places: NDArray[np.int64]) -> pa.Table:
         """Gather rows by place into an Arrow table of one batch.
 
-        In the order asked for.
+        In the order asked for. Of a large file no more than about :data:`MAPPED_BYTES` stay in memory.
         """
         chunk = np.searchsorted(self._starts, places, side="right") - 1
         order = np.argsort(places, kind="stable")  # pages of the file are read once, in order
         ends = np.searchsorted(places[order], [*self._starts[1:], len(self)])
-        parts = [self.table.schema.empty_table()]
+        parts = [self.table.slice(0, 0)]
+        is_large = self.file_bytes > MAPPED_BYTES
+        step = MAPPED_BYTES // _READ_BYTES if is_large else max(1, len(order))
         for each in np.unique(chunk).tolist():
-            mine = order[(ends[each - 1] if each else 0) : ends[each]]
-            rows = self._batches[each].take(pa.array(places[mine] - self._starts[each]))
-            parts.append(pa.Table.from_batches([rows]))
+            whole = order[(ends[each - 1] if each else 0) : ends[each]]
+            for start in range(0, len(whole), step):
+                mine = whole[start : start + step]
+                rows = self._batches[each].take(pa.array(places[mine] - self._starts[each]))
+                parts.append(pa.Table.from_batches([rows]))
+                if is_large:
+                    self.release()
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_tables(parts).combine_chunks().take(pa.array(back))

@@ -89,7 +89,7 @@ def _config(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; an adapter is a folder that PEFT has saved") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{path}: a JSON object expected, got {type(config).__name__}")

@@ -56,7 +56,7 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def whole_digest(source: Source, weights: str | None) -> str:
-    """SHA-256 of all that decides what a version answers.
+    """SHA-256 of everything that decides a version's answers.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) 
 
 
 def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
-    """Source whose kept folders are opened on this disk, ready to be loaded.
+    """Source with its kept folders opened on this disk.
 
     Raises
     ------

@@ -131,6 +131,6 @@ def _json(path: Path) -> tuple[dict[str, Any], str]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, f"{path} does not exist"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return {}, f"{path} cannot be read: {error}"
     return (found, "") if isinstance(found, dict) else ({}, f"{path}: a JSON object expected")

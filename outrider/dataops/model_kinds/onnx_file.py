@@ -103,7 +103,16 @@ class OnnxModel:
             answers = self._in_pieces(feeds, fixed[0], batch.rows)
         else:
             answers = self._session.run(None, feeds)
-        return self._read(dict(zip(self._answers, map(_table, answers), strict=True)))
+        return self.read(dict(zip(self._answers, answers, strict=True)))
+
+    @property
+    def session(self) -> Any:
+        """Session of onnxruntime."""
+        return self._session
+
+    def read(self, answers: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Outputs of the session's answers; ValueError for others than the task's."""
+        return self._read({name: _table(answer) for name, answer in answers.items()})
 
     def _check(self, reference: str) -> None:
         if self._scores is not None and self._scores not in SCORES:

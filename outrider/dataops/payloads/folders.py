@@ -122,7 +122,7 @@ def opened_folder(objects: LocalObjects, digest: str, cache: Path, *, copies: bo
 
 
 def unopened(cache: Path, *, older_than_s: float, in_service: Collection[str] = ()) -> list[Path]:
-    """Opened folders that nobody asked for since, and leftovers.
+    """Opened folders without use since then, and leftovers.
 
     They are made again when asked for; those of versions that answer now stay.
     """
@@ -137,7 +137,7 @@ def unopened(cache: Path, *, older_than_s: float, in_service: Collection[str] = 
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that lead elsewhere, or of which one is the other's folder.
+    """Refuse names that lead elsewhere, and files that are folders too.
 
     Raises
     ------

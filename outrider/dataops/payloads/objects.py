@@ -103,6 +103,26 @@ class LocalObjects:
             self._synced.add(path.parent)
         return path.name
 
+    def take(self, path: Path, digest: str) -> None:
+        """Move a file of the same disk into the store durably.
+
+        Parameters
+        ----------
+        digest
+            Its SHA-256, which the caller has verified.
+        """
+        if self.touch(digest):
+            path.unlink(missing_ok=True)
+            return
+        target = self._path(digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.utime(path)
+        os.replace(path, target)
+        _sync_folder(target.parent)
+        _sync_folder(self.folder)
+
     def get(self, digest: str) -> bytes:
         """Bytes of that digest, verified."""
         try:

@@ -331,6 +331,40 @@ class Job(SQLModel, table=True):
     finished_us: int | None = None
 
 
+class JobToken(SQLModel, table=True):
+    """Token of a job that is trained outside."""
+
+    __tablename__ = "job_token"
+    digest: str = Field(primary_key=True)
+    """SHA-256."""
+    job: str = Field(unique=True)
+    model: str
+    created_us: int
+    until_us: int
+
+
+class VersionUpload(SQLModel, table=True):
+    """Upload of a version: announced, then its files, then the registered version."""
+
+    __tablename__ = "version_upload"
+    __table_args__ = (Index("version_upload_job", "job"), Index("version_upload_status", "status"))
+    id: str = Field(primary_key=True)
+    model: str
+    job: str | None = None
+    """That trained it."""
+    token: bool = False
+    """True where the job's own token began it."""
+    begun_by: str
+    """Name of the key."""
+    request: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    status: str = "open"
+    """``open`` or ``done``."""
+    version: str | None = None
+    created_us: int
+    until_us: int
+    """An unfinished one is removed then."""
+
+
 class TriggerState(SQLModel, table=True):
     """Memory of one trigger of retraining, and its outcomes counted."""
 

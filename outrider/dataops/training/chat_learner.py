@@ -14,10 +14,10 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.texts import texts_of
 from outrider.errors import ConfigError, ValidationRefused
 
+from .adapter_module import AdapterModule
 from .answering import trimmed
 from .improving import improve
 from .lora_learner import FOLDER, adapted_source, adapter_note, adapter_of, load_base
-from .low_rank import LowRank
 from .targets import label_column
 from .trainer import Examples, Report, TrainedModel, TrainingTask
 
@@ -46,7 +46,7 @@ class ChatLearner:
     def __init__(
         self,
         runner: HfRunner,
-        low: LowRank,
+        low: AdapterModule,
         source: Source,
         *,
         target: str,

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets.row_files import conform, merged_schema
+from outrider.dataops.datasets.row_files import conform, empty_table, merged_schema
 from outrider.dataops.loaders.mapped_rows import MappedRows
 
 from .order import Places
@@ -23,10 +23,6 @@ from .trainer import Examples, Learner
 BLOCK_ROWS = 4096
 BLOCK_BYTES = 16 * 2**20
 """Most rows, and bytes of them in their file, that are encoded at once, or kept for all epochs."""
-MAPPED_BYTES = 64 * 2**20
-"""Pages of mapped files that stay in memory, about."""
-_FAULT_BYTES = 65_536
-"""Bytes that a read at a random place maps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,17 @@ class RowFeed:
         for each in self._files[1:]:
             schema, _ = merged_schema(schema, each.table.schema, each.id)
         self._schema = schema
-        self._bytes = sum(each.file_bytes for each in files)
-        row_bytes = self._bytes // max(1, int(self._starts[-1])) + 1
+        row_bytes = sum(each.file_bytes for each in files) // max(1, int(self._starts[-1])) + 1
         self._block_rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
-        self._touched = 0
         self._kept = self._encoded(rows) if len(rows) <= self._block_rows else None
         self._places = np.zeros(int(self._starts[-1]) if self._kept else 0, np.int64)
         if self._kept:
             self._places[rows] = np.arange(len(rows))
+
+    @property
+    def is_even(self) -> bool:
+        """True where all rows weigh alike."""
+        return self._weights is None
 
     def steps(self, order: Places, ends: Sequence[int], first: int = 0) -> Iterator[EncodedStep]:
         """Steps of an epoch from the ``first`` on."""
@@ -124,26 +123,17 @@ class RowFeed:
 
     def _encoded(self, rows: Places) -> Examples:
         file = np.searchsorted(self._starts, rows, side="right") - 1
-        tables, order = [self._schema.empty_table()], []
+        tables, order = [empty_table(self._schema)], []
         for at, each in enumerate(self._files):
             mine = np.flatnonzero(file == at)
             if len(mine):
                 table = each.gather(rows[mine] - self._starts[at])
                 tables.append(table if table.schema == self._schema else conform(table, self._schema))
                 order.append(mine)
-                self._release(len(mine))
         table = pa.concat_tables(tables).combine_chunks()
         if len(order) > 1:
             table = table.take(pa.array(np.argsort(np.concatenate(order))))
         return self._learner.encode(Batch.from_arrow(table, model=self._model))
-
-    def _release(self, rows: int) -> None:
-        """Give pages back before they are many."""
-        self._touched += rows * _FAULT_BYTES
-        if self._bytes > MAPPED_BYTES and self._touched > MAPPED_BYTES:
-            for each in self._files:
-                each.release()
-            self._touched = 0
 
     def _weights_of(self, rows: Places) -> torch.Tensor | None:
         return None if self._weights is None else torch.from_numpy(self._weights[rows])

@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from outrider.assertions.matching import class_numbers
-from outrider.errors import ConfigError, ValidationRefused
+from outrider.errors import ValidationRefused
 
 from .checkpoints import CheckpointFile
 from .code_digests import file_digests
 from .feed import RowFeed
-from .learned_rows import LearnedRows, balanced_weights, check_rows, learned_rows
+from .learned_rows import LearnedRows, balanced_weights, check_rows, learned_rows, named_weights
 from .loop import Augment, TrainingLoop, mean_one
 from .options import TrainingOptions
 from .order import EpochOrder, Places, quotas
@@ -109,7 +108,7 @@ def task_digest(task: TrainingTask) -> str:
     told: list[Any] = [
         task.model,
         task.champion,
-        task.source.to_json(),
+        task.registered.to_json(),
         weights,
         *of_rows,
         task.target,
@@ -171,14 +170,7 @@ def _weights(
             )
             by_class = balanced_weights(counts)
         else:
-            by_class = np.ones(len(classes))
-            names = list(options.class_weights)
-            for name, number in zip(names, class_numbers(names, classes).tolist(), strict=True):
-                if number < 0:
-                    raise ConfigError(
-                        f"retrain.class_weights: {name!r} is none of the classes {list(classes)}"
-                    )
-                by_class[number] = options.class_weights[name]
+            by_class = named_weights(options.class_weights, classes)
         weights = weights * by_class[numbers].astype(np.float32)
     return mean_one(weights, order)
 

@@ -16,7 +16,7 @@ from outrider.assertions.matching import class_numbers
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.labels.weak_labels import PREFIX
 from outrider.dataops.loaders.mapped_rows import MappedRows
-from outrider.errors import ValidationRefused
+from outrider.errors import ConfigError, ValidationRefused
 
 from .dataset_rows import LABEL_SOURCE
 from .options import SliceWeight, TrainingOptions
@@ -135,6 +135,22 @@ def balanced_weights(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     there = counts > 0
     weights = np.ones(len(counts))
     weights[there] = counts.sum() / (there.sum() * counts[there])
+    return weights
+
+
+def named_weights(given: Mapping[str, float], classes: Sequence[int | str]) -> NDArray[np.float64]:
+    """Weight by class of named ones; 1 of others.
+
+    Raises
+    ------
+    ConfigError
+        If a name is no class.
+    """
+    weights = np.ones(len(classes))
+    for name, number in zip(given, class_numbers(list(given), classes).tolist(), strict=True):
+        if number < 0:
+            raise ConfigError(f"retrain.class_weights: {name!r} is none of the classes {list(classes)}")
+        weights[number] = given[name]
     return weights
 
 

@@ -30,7 +30,7 @@ from .feed import EncodedStep, RowFeed
 from .options import TrainingOptions
 from .order import EpochOrder, Places, step_ends
 from .ranks import Ranks
-from .trainer import Examples, Learner, Progress, Report
+from .trainer import Examples, Learner, MeanLearner, Progress, Report
 
 log = logging.getLogger(__name__)
 Augment = Callable[[Examples, torch.Generator], Examples]
@@ -123,7 +123,10 @@ class TrainingLoop:
         self._done = 0
         self._told = -math.inf
         with torch.random.fork_rng(devices=_cuda_devices(self._learner.module)):
+            self._generators = _generators(self._learner.module)
             step_losses = self._ranks.wrapped(self._learner)
+            if isinstance(self._learner, MeanLearner) and self._ranks.ranks == 1 and self._feed.is_even:
+                step_losses = self._learner.mean_loss
             while self._at.epoch <= self._options.epochs and not self._is_over():
                 self._epoch(step_losses)
             self._keep_best()
@@ -157,16 +160,21 @@ class TrainingLoop:
         if self._augment is not None:
             self._augmenting.manual_seed(_mixed(self._order.seed, number, 2 + 2 * self._ranks.rank))
             examples = self._augment(examples, self._augmenting)
-        _seed_all(_mixed(self._order.seed, number, 1 + 2 * self._ranks.rank))
+        luck = _mixed(self._order.seed, number, 1 + 2 * self._ranks.rank)
+        for generator in self._generators:
+            generator.manual_seed(luck)
         rate = self._options.learning_rate * 0.5 * (1 + math.cos(math.pi * number / self._steps))
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         self._optimiser.zero_grad()
-        with _stored_statistics(self._normalised if examples.rows == 1 else ()):
+        if examples.rows == 1 and self._normalised:
+            with _stored_statistics(self._normalised):
+                losses = step_losses(examples)
+        else:
             losses = step_losses(examples)
         if step.weights is not None:
             losses = losses * step.weights.to(losses.device)
-        loss = self._ranks.mean(losses, rows)
+        loss = losses if losses.ndim == 0 else self._ranks.mean(losses, rows)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
         self._optimiser.step()
         self._pending.append((loss.detach(), rows))
@@ -350,11 +358,9 @@ def _mixed(seed: int, number: int, purpose: int) -> int:
     return (value ^ (value >> 31)) >> 1  # torch takes 63 bits
 
 
-def _seed_all(seed: int) -> None:
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch has no annotation here
-        for generator in torch.cuda.default_generators:
-            generator.manual_seed(seed)
+def _generators(module: torch.nn.Module) -> list[torch.Generator]:
+    """Generators of the devices on which a module runs."""
+    return [torch.default_generator, *(torch.cuda.default_generators[at] for at in _cuda_devices(module))]
 
 
 def _cuda_devices(module: torch.nn.Module) -> list[int]:

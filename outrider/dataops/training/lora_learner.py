@@ -12,8 +12,8 @@ from outrider.dataops.model_kinds.runner import Runner
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import pick_device
 
+from .adapter_module import AdapterModule, NewAdapter
 from .answering import AnswerLearner, check_task, load_runner, note_of
-from .low_rank import LowRank, NewAdapter
 from .trainer import TrainedModel, TrainingTask
 
 FOLDER = "adapter"
@@ -26,7 +26,7 @@ class LoraLearner(AnswerLearner):
     def __init__(
         self,
         runner: Runner,
-        low: LowRank,
+        low: AdapterModule,
         source: Source,
         *,
         target: str,
@@ -73,11 +73,11 @@ def load_base(task: TrainingTask) -> Runner:
     return runner
 
 
-def adapter_of(task: TrainingTask, module: torch.nn.Module) -> LowRank:
+def adapter_of(task: TrainingTask, module: torch.nn.Module) -> AdapterModule:
     """Champion's adapter laid over its base, else a new one."""
     if _is_continued(task):
-        return LowRank.continued(module, adapter_folder(task))
-    return LowRank.new(module, new_adapter(task), seed=task.seed)
+        return AdapterModule.continued(module, adapter_folder(task))
+    return AdapterModule.new(module, new_adapter(task), seed=task.seed)
 
 
 def adapter_note(task: TrainingTask) -> str:

@@ -8,7 +8,7 @@ from outrider.dataops.model_kinds.source import Source
 Method = Literal["full", "lora", "chat", "distill", "user"]
 """All weights, an adapter, an adapter of a language model, another architecture, a user's function."""
 _ANSWERS = ("classification", "other")
-_ELSEWHERE = "train it elsewhere on retrain.requested, or by your own code: retrain.trainer"
+_ELSEWHERE = "name your own code as retrain.trainer, or train it elsewhere with trainer = 'external'"
 
 
 def method_of(source: Source, options: Mapping[str, Any]) -> Method:
@@ -23,7 +23,7 @@ def method_of(source: Source, options: Mapping[str, Any]) -> Method:
     >>> method_of(Source("function", "rules.py:predict"), {"trainer": "train.py:fine_tune"})
     'user'
     """
-    if options.get("trainer"):
+    if options.get("trainer") not in (None, "here", "external"):
         return "user"
     if options.get("method") == "distill":
         return "distill"
@@ -40,8 +40,10 @@ def why_untrained(source: Source | None, options: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> why_untrained(Source("endpoint", "http://there"), {})  # doctest: +ELLIPSIS
-    'a torch module or a Hugging Face folder expected, got endpoint: train it elsewhere on ...'
+    'a torch module or a Hugging Face folder expected, got endpoint: name your own code ...'
     """
+    if options.get("trainer") == "external":
+        return "retrain.trainer is 'external': whoever answers retrain.requested trains it"
     if source is None:
         return f"a model that is declared expected, got none: {_ELSEWHERE}"
     method = method_of(source, options)

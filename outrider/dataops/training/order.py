@@ -65,12 +65,11 @@ def quotas(sizes: NDArray[np.int64], wanted: int, rehearsal: Rehearsal) -> list[
     Examples
     --------
     >>> quotas(np.array([900, 95, 5, 0]), 20, "stratified")
-    [17, 2, 1, 0]
+    [18, 1, 1, 0]
     >>> quotas(np.array([900, 95, 5, 0]), 20, "balanced")
     [8, 7, 5, 0]
     """
     wanted = min(wanted, int(sizes.sum()))
-    found = np.zeros(len(sizes), np.int64)
     if rehearsal == "stratified" and wanted:
         share = sizes * wanted / sizes.sum()
         found = np.floor(share).astype(np.int64)
@@ -81,10 +80,12 @@ def quotas(sizes: NDArray[np.int64], wanted: int, rehearsal: Rehearsal) -> list[
         while found.sum() < wanted:
             found[np.argmax(np.where(found < sizes, share - found, -np.inf))] += 1
         return [int(each) for each in found]
-    while (rest := wanted - int(found.sum())) > 0:
-        open_ = np.flatnonzero(found < sizes)
-        each, more = divmod(rest, len(open_))
-        found[open_] = np.minimum(found[open_] + each + (np.arange(len(open_)) < more), sizes[open_])
+    low, high = 0, int(sizes.max(initial=0))
+    while low < high:  # the most that each may give without more than is wanted
+        level = (low + high + 1) // 2
+        low, high = (level, high) if np.minimum(sizes, level).sum() <= wanted else (low, level - 1)
+    found = np.minimum(sizes, low)
+    found[np.flatnonzero(found < sizes)[: wanted - int(found.sum())]] += 1
     return [int(each) for each in found]
 
 

@@ -24,7 +24,8 @@ def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
     return {
         "settings": dict(task.options),
         "seed": task.seed,
-        "source": task.source.to_json(),
+        "source": task.registered.to_json(),
+        "target": task.target,
         "champion": task.champion,
         "champion_digest": None if task.weights is None else hashlib.sha256(task.weights).hexdigest(),
         "code": file_digests(task.source, task.options, task.base),
@@ -75,9 +76,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     found: list[tuple[str, Any, Any]] = []
     for group in ("environment", "code", "settings", "datasets"):
         old, new = before.get(group) or {}, after.get(group) or {}
-        for name in dict.fromkeys([*old, *new]):
-            found.append((name, old.get(name), new.get(name)))
-    names = ("champion_digest", "source", "device", "threads", "seed")
+        found += [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+    names = ("champion_digest", "source", "target", "device", "threads", "seed")
     found += [(name, before.get(name), after.get(name)) for name in names]
     return [f"{name} {_said(old)} -> {_said(new)}" for name, old, new in found if old != new]
 

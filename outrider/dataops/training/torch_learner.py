@@ -72,6 +72,14 @@ class TorchLearner:
 
     def losses(self, examples: Examples, /) -> torch.Tensor:
         """Loss of each row."""
+        return self._loss(examples, "none")
+
+    def mean_loss(self, examples: Examples, /) -> torch.Tensor:
+        """Mean loss of the rows."""
+        loss = self._loss(examples, "mean")
+        return loss if self._classes else loss.mean()
+
+    def _loss(self, examples: Examples, reduction: str) -> torch.Tensor:
         x, y = examples.tensors["x"].to(self._device), examples.tensors["y"].to(self._device)
         out = self.module(x)
         if not self._classes:
@@ -82,7 +90,7 @@ class TorchLearner:
                 f"{self._source.reference}: (rows, {len(self._classes)}) logits expected, one per class, got "
                 f"{tuple(out.shape)}"
             )
-        return torch.nn.functional.cross_entropy(out, y, reduction="none")
+        return torch.nn.functional.cross_entropy(out, y, reduction=reduction)
 
     def trained(self, work: Path, /) -> TrainedModel:  # noqa: ARG002 - weights alone are kept
         """The module's weights."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from outrider.assertions import Batch
 from outrider.dataops.loaders.mapped_rows import MappedRows
@@ -39,7 +39,7 @@ class TrainingTask:
     champion: str | None
     """``model@version`` to start from; None for fresh weights."""
     source: Source
-    """Of the champion, or of the model where there is none."""
+    """Of the champion, or of the model where there is none; its kept folders are opened on this disk."""
     weights: bytes | None
     """The champion's own; None for those of its folder, and for fresh ones."""
     fresh: MappedRows | None
@@ -58,6 +58,13 @@ class TrainingTask:
     device: str = "cpu"
     judging: tuple[MappedRows, ...] = ()
     """Rows that the gate judges by: none of them may be learned."""
+    stored: Source | None = None
+    """``source`` as it is registered, with digests of kept folders; None where it has none."""
+
+    @property
+    def registered(self) -> Source:
+        """Source as registered."""
+        return self.stored or self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +143,14 @@ class Learner(Protocol):
 
     def trained(self, work: Path, /) -> TrainedModel:
         """Trained model so far; files are written below ``work``."""
+
+
+@runtime_checkable
+class MeanLearner(Learner, Protocol):
+    """Learner that computes the mean of its losses in one operation.
+
+    Used where all rows weigh alike.
+    """
+
+    def mean_loss(self, examples: Examples, /) -> "torch.Tensor":
+        """Mean of :meth:`Learner.losses`, a scalar."""

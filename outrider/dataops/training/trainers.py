@@ -1,4 +1,4 @@
-"""Trainers by method; what trains which version is decided in `methods`."""
+"""Trainers by method, which `methods` decides."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class AnswerTrainer:
         self._learner_of = learner_of
 
     def train(self, task: TrainingTask, report: Report) -> TrainedModel:
-        """Train the learner of a task, its labels checked by its own classes."""
+        """Train the learner of a task, labels checked by its classes."""
         if task.options.get("augment") and task.source.kind != "torch":
             raise ConfigError(
                 "retrain.augment: a torch module expected, whose inputs are a tensor; remove it"

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.matching import class_numbers
 from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.class_outputs import classes_array
-from outrider.errors import ValidationRefused, nearest
+
+from .learned_rows import LearnedRows, balanced_weights, named_weights
+from .options import TrainingOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ class Champion:
 
 
 class TrainingRows:
-    """Labelled rows, as ``fine_tune`` is given them.
+    """Labelled rows, as ``fine_tune`` is given them: checked, weighted, fresh ones first.
 
     The frames are made when they are first asked for; ``fresh`` and ``replay`` are mapped files, to be read
     in pieces where they are too large for memory.
@@ -46,28 +47,35 @@ class TrainingRows:
     ----------
     fresh, replay
         New rows, and old ones that are rehearsed; None where there are none.
+    weight : shape (rows,)
+        Weight of each row; all old ones together weigh ``replay_ratio`` times the fresh ones at most.
+    target, classes
+        Label field that is learned, and its values.
     """
 
     def __init__(
         self,
-        fresh: MappedRows | None,
-        replay: MappedRows | None,
+        fresh: LearnedRows | None,
+        replay: LearnedRows | None,
         *,
         inputs: Sequence[str],
         target: str,
         classes: Sequence[int | str],
-        replay_ratio: float,
+        options: TrainingOptions,
     ) -> None:
-        self.fresh, self.replay = fresh, replay
+        self._parts = [part for part in (fresh, replay) if part is not None]
+        self.fresh: MappedRows | None = None if fresh is None else fresh.rows
+        self.replay: MappedRows | None = None if replay is None else replay.rows
         self.target, self.classes = target, tuple(classes)
-        self._inputs, self._ratio = tuple(name.removeprefix(INPUTS) for name in inputs), replay_ratio
+        self.weight = _weights(fresh, replay, self.classes, options)
+        self._inputs = tuple(name.removeprefix(INPUTS) for name in inputs)
 
     def __len__(self) -> int:
-        return sum(len(part) for part in (self.fresh, self.replay) if part is not None)
+        return len(self.weight)
 
     @cached_property
     def x(self) -> "pd.DataFrame":
-        """Inputs of all rows under their own names, fresh rows first."""
+        """Inputs of all rows under their own names."""
         frame = self._frame
         names = self._inputs or [n.removeprefix(INPUTS) for n in frame.columns if n.startswith(INPUTS)]
         found = frame[[f"{INPUTS}{name}" for name in names]]
@@ -75,43 +83,41 @@ class TrainingRows:
 
     @cached_property
     def y(self) -> "pd.Series[Any]":
-        """Label of each row, in the type of the classes.
-
-        Raises
-        ------
-        ValidationRefused
-            If a label is not among the classes; with counts.
-        """
+        """Label of each row, in the type of the classes."""
         import pandas as pd
 
-        column = f"label.{self.target}"
-        if column not in self._frame:
-            raise ValidationRefused(f"the rows have no column {column}{nearest(column, self._frame.columns)}")
-        found = self._frame[column].rename(self.target)
         if not self.classes:
-            return found
-        numbers = class_numbers(found.to_numpy(), self.classes)
-        if (bad := np.flatnonzero(numbers < 0)).size:
-            raise ValidationRefused(
-                f"record {self._frame['id'].iloc[bad[0]]!r}: {column}: one of the classes "
-                f"{', '.join(map(repr, self.classes))} expected, got {found.iloc[bad[0]]!r:.80} "
-                f"({len(bad)} of {len(found)} rows so)"
-            )
+            return self._frame[f"label.{self.target}"].rename(self.target)
+        numbers = np.concatenate([part.classes for part in self._parts if part.classes is not None])
         return pd.Series(classes_array(self.classes)[numbers], name=self.target)
-
-    @cached_property
-    def weight(self) -> NDArray[np.float64]:
-        """Weight of each row, 1 of a fresh one.
-
-        All old ones together weigh ``replay_ratio`` times the fresh, at most 1 each.
-        """
-        fresh, old = (0 if part is None else len(part) for part in (self.fresh, self.replay))
-        each = min(1.0, self._ratio * fresh / old) if fresh and old else 1.0
-        return np.concatenate([np.ones(fresh), np.full(old, each)])
 
     @cached_property
     def _frame(self) -> "pd.DataFrame":
         import pandas as pd
 
-        parts = [part.to_pandas() for part in (self.fresh, self.replay) if part is not None]
-        return pd.concat(parts, ignore_index=True)
+        return pd.concat([part.rows.to_pandas() for part in self._parts], ignore_index=True)
+
+
+def _weights(
+    fresh: LearnedRows | None,
+    replay: LearnedRows | None,
+    classes: Sequence[int | str],
+    options: TrainingOptions,
+) -> NDArray[np.float64]:
+    """Weight of each row: of its class, slice and label, and of old ones by their ratio."""
+    parts = [part for part in (fresh, replay) if part is not None]
+    weights = [
+        np.ones(len(part.rows)) if part.weights is None else part.weights.astype(np.float64) for part in parts
+    ]
+    if fresh is not None and replay is not None:
+        weights[1] *= min(1.0, options.replay_ratio * len(fresh.rows) / len(replay.rows))
+    found = np.concatenate(weights)
+    if not options.class_weights or not classes:
+        return found
+    numbers = np.concatenate([part.classes for part in parts if part.classes is not None])
+    if options.class_weights == "balanced":
+        sums = np.bincount(numbers, found, minlength=len(classes)).astype(np.float64)
+        by_class = balanced_weights(sums)
+    else:
+        by_class = named_weights(options.class_weights, classes)
+    return np.asarray(found * by_class[numbers])

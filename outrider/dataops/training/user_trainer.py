@@ -8,6 +8,7 @@ pickle is read: what a user's own code writes and reads is the user's.
 import dataclasses
 import importlib
 import json
+import logging
 import random
 import shutil
 from collections.abc import Iterator, Mapping
@@ -26,9 +27,12 @@ from outrider.dataops.payloads.folders import WrongFolder, check_names
 from outrider.errors import ConfigError, OutriderError, TrainingFailed
 from outrider.user_code import load_callable, raised_in
 
+from .learned_rows import check_rows, learned_rows
+from .options import TrainingOptions
 from .trainer import Report, TrainedModel, TrainingTask
 from .user_data import Champion, TrainingRows
 
+log = logging.getLogger(__name__)
 LOAD = "load"
 """Name of the function that makes a predictor of files, beside the one that trains."""
 ARTEFACTS, CHAMPION, ONNX = "artefacts", "champion", "model.onnx"
@@ -54,7 +58,7 @@ class UserTrainer:
         reference = str(task.options["trainer"])
         function = load_callable(reference, task.base)
         path = (task.base / reference.rpartition(":")[0]).resolve()
-        rows = _rows(task)
+        rows, facts = _rows(task)
         with _seeded(task.seed):
             try:
                 returned = function(_champion(task), rows, task.seed)
@@ -64,18 +68,32 @@ class UserTrainer:
                 raise TrainingFailed(raised_in(path, error)) from error
         made = _kept(returned, task, rows, reference)
         _try(made, task, rows, path)
-        return dataclasses.replace(made, note=f"trained by {reference}", figures={"rows": len(rows)})
+        return dataclasses.replace(made, note=f"trained by {reference}", figures=facts)
 
 
-def _rows(task: TrainingTask) -> TrainingRows:
-    return TrainingRows(
-        task.fresh,
-        task.replay,
-        inputs=task.source.inputs,
-        target=task.target,
-        classes=task.source.classes if task.source.task == "classification" else (),
-        replay_ratio=float(task.options.get("replay_ratio", 2.0)),
+def _rows(task: TrainingTask) -> tuple[TrainingRows, dict[str, Any]]:
+    """Rows to learn, all of them, and facts for the record.
+
+    Raises
+    ------
+    ValidationRefused
+        If they cannot be learned from; with counts.
+    """
+    options = dataclasses.replace(TrainingOptions.of(task.options), stop_share=0.0)  # stopping is the user's
+    classes = task.source.classes if task.source.task == "classification" else ()
+    fresh, replay = (
+        None if rows is None or not len(rows) else learned_rows(rows, task, options)
+        for rows in (task.fresh, task.replay)
     )
+    learned = [part for part in (fresh, replay) if part is not None]
+    warnings = check_rows(learned, classes, options.min_rows)
+    for warning in warnings:
+        log.warning("%s: %s", task.model, warning)
+    rows = TrainingRows(
+        fresh, replay, inputs=task.source.inputs, target=task.target, classes=classes, options=options
+    )
+    facts: dict[str, Any] = {"learned": [dict(part.facts) for part in learned]}
+    return rows, facts | ({"warnings": warnings} if warnings else {})
 
 
 def _champion(task: TrainingTask) -> Champion | None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
@@ -334,6 +334,8 @@ class RetrainRequest(RequestBody):
     """Dataset version that a candidate made elsewhere was trained on, such as ``churn-flagged@3``."""
     job: str | None = None
     """Job of ``retrain.requested`` that the candidate answers."""
+    repeat: str | None = None
+    """Job whose training is done again from its record, to compare the digests; no version is made."""
     from_scratch: bool = False
     full: bool = False
     """All rows of the dataset are validated, not the new ones alone."""
@@ -366,15 +368,17 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
     def request_retrain(body: RetrainRequest, request: Request) -> Declared[JobFacts]:
         """Queue a retraining."""
         known = known_model(settings, body.model)
-        if body.candidate is not None:
+        if body.candidate is not None or body.repeat is not None:
             with engine.connect() as connection:
-                found = models.get(connection, body.model, body.candidate)
-            _check_candidate(body, found)
+                _check_named(body, connection)
         elif body.dataset or body.job:
             detail = "dataset and job are those of a candidate that was made elsewhere: name it"
             raise ProblemError(problem(422, detail, field="candidate"))
-        elif not known.is_trained_here:
-            detail = f"{body.model} is not trained here: name a candidate, or its code as retrain.trainer"
+        elif not known.is_trained_here and known.retrain.trainer != "external":
+            detail = (
+                f"{body.model} is not trained here: name a candidate, your code as retrain.trainer, or set "
+                f"trainer = 'external' in [models.{body.model}.retrain] and train it elsewhere"
+            )
             raise ProblemError(problem(409, detail, field="model"))
         params = body.model_dump(exclude={"model"}, exclude_none=True, exclude_defaults=True)
         with write(engine) as connection:
@@ -390,7 +394,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
                 )
                 params |= reported
             job = jobs.add(connection, model=body.model, kind="retrain", params=params, now_us=now_us())
-            if body.candidate is None:
+            if body.candidate is None and body.repeat is None:
                 by = visitor_of(request).name
                 note_manual(connection, body.model, by=by, job=job, now_us=now_us())
             return job_facts(jobs.get(connection, job))
@@ -403,6 +407,31 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         with engine.connect() as connection:
             found = list_verdicts(connection, model, limit=limit)
         return {"gates": [_verdict(verdict) for verdict in found]}
+
+
+def _check_repeatable(body: RetrainRequest, job: JobRow) -> None:
+    """Refuse to repeat a job of another model, or one that keeps no record of a training."""
+    if job.model != body.model:
+        raise ProblemError(problem(422, f"{job.id} trained {job.model}, not {body.model}", field="repeat"))
+    if "digest" not in job.result.get("run", {}):
+        detail = (
+            f"{job.id} has no record of a training that ended ({job.status}); name one that trained a version"
+        )
+        raise ProblemError(problem(409, detail, field="repeat"))
+    own = body.model_dump(exclude={"model", "repeat"}, exclude_none=True, exclude_defaults=True)
+    if own:
+        detail = (
+            f"{next(iter(own))}: a repetition takes all settings from the record of {job.id}; leave it out"
+        )
+        raise ProblemError(problem(422, detail, field=next(iter(own))))
+
+
+def _check_named(body: RetrainRequest, connection: Connection) -> None:
+    """Refuse a job or candidate that is none for this request."""
+    if body.repeat is not None:
+        _check_repeatable(body, jobs.get(connection, body.repeat))
+        return
+    _check_candidate(body, models.get(connection, body.model, str(body.candidate)))
 
 
 def _check_candidate(body: RetrainRequest, found: models.Model) -> None:

@@ -3,18 +3,21 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from outrider.dataops.access.store import JobTokenRow
+
 from .error_page import is_browser, send_error
 from .hosts import HostNames, TrustedProxies
-from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token
+from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token, is_job_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
 from .problem import Problem, problem
 from .responses import send_problem
-from .route_scopes import RouteScopes, ScopedRoute
-from .visitors import GOES_ON, Visitor
+from .route_scopes import AFTER_VERSION, FOR_JOBS, RouteScopes, ScopedRoute
+from .visitors import GOES_ON, Visitor, wrong_token
 
 log = logging.getLogger("outrider.access")
 
@@ -80,6 +83,9 @@ class KeyGate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         route = self._routes.find(scope["method"], scope["path"], headers)
         holder = self._keyring.by_header(headers.get(b"authorization", b""))
+        if holder is None and is_job_token(headers.get(b"authorization", b"")):
+            await self._of_job(scope, receive, send, headers, route)
+            return
         if holder is None:
             await self._unkeyed(scope, receive, send, headers, route)
             return
@@ -126,6 +132,28 @@ class KeyGate:
             await self._keyed(scope, receive, send, visitor, route)
         else:
             await self._unsafe(scope, receive, send, headers, cookie, visitor, route)
+
+    async def _of_job(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        route: ScopedRoute | None,
+    ) -> None:
+        """Let the token of a job through to the routes of its job, which look at the names themselves."""
+        token = await asyncio.to_thread(self._keyring.job_token, headers[b"authorization"])
+        if route is None:
+            await send_problem(send, self._nowhere(scope) if token else wrong_token("there is no such token"))
+        elif (fault := _token_fault(token, route, self._keyring.now_us())) or token is None:
+            await send_problem(send, wrong_token(fault))
+        else:
+            visitor = Visitor(self._address(scope, headers), token=token)
+            state = scope.setdefault("state", {})
+            state["visitor"], state["meter"] = visitor, None
+            is_change = scope["method"] not in _SAFE
+            noting = self._noting(scope, send, visitor, route) if is_change else send
+            await self._app(scope, receive, noting)
 
     async def _keyed(
         self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, route: ScopedRoute | None
@@ -233,6 +261,23 @@ def forbidden(key: str, missing: frozenset[str]) -> Problem:
     """The 403 of a key without the scope of a route."""
     needed = " or ".join(sorted(missing))
     return problem(403, f"key {key!r} lacks the scope {needed}", key=key, scope=needed)
+
+
+def _token_fault(token: JobTokenRow | None, route: ScopedRoute, now_us: int) -> str:
+    """Reason against a token; empty for none."""
+    if token is None:
+        return "there is no such token"
+    if route.action not in FOR_JOBS:
+        return f"it is for {token.job} alone: its dataset, its champion, its progress and one version"
+    if token.version is not None:  # its sender may have missed the answer
+        is_answer = route.action in AFTER_VERSION
+        return "" if is_answer else f"version {token.version} was uploaded with it, and one is all"
+    if token.until_us <= now_us:
+        ended = datetime.fromtimestamp(token.until_us / 1e6, UTC).isoformat(timespec="seconds")
+        return f"it is late: the deadline of {token.job} was {ended}"
+    if token.status != "waiting":
+        return f"{token.job} is {token.status} and waits for no version"
+    return ""
 
 
 def session_cookie(session: str, *, secure: bool) -> str:

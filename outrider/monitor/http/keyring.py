@@ -16,7 +16,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from outrider.dataops.access.scopes import Right, rights_of
-from outrider.dataops.access.store import AccessStore, KeyLimits, KeyRow, SessionRow, WriteRow, digest_of
+from outrider.dataops.access.store import (
+    AccessStore,
+    JobTokenRow,
+    KeyLimits,
+    KeyRow,
+    SessionRow,
+    WriteRow,
+    digest_of,
+)
 from outrider.errors import ConfigError
 
 from .quotas import DAY_S, Meter
@@ -186,6 +194,10 @@ class Keyring:
         """Holder of a key."""
         return self._by_key(key.encode("utf-8", "replace"))
 
+    def job_token(self, authorization: bytes) -> JobTokenRow | None:
+        """Token of a job in an ``Authorization`` header; reads the database."""
+        return self.store.find_job_token(digest_of(authorization.partition(b" ")[2].strip()))
+
     def by_cookie(self, cookie: str) -> Session | None:
         """Session of a browser, until its end."""
         digest = _digest(cookie)
@@ -331,6 +343,12 @@ class Keyring:
                 is_used = known is not None and known.is_used
                 sessions[digest] = Session(found, by_id[found.key_id], is_used, used, written)
         return _Held(version, holders, sessions)
+
+
+def is_job_token(authorization: bytes) -> bool:
+    """Test an ``Authorization`` header for the form of a job's token."""
+    scheme, _, token = authorization.partition(b" ")
+    return scheme.lower() == b"bearer" and token.strip().startswith(b"orj_")
 
 
 def csrf_token(cookie: str) -> str:

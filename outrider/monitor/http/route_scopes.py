@@ -148,6 +148,17 @@ ROUTES: Mapping[str, str] = {
     "POST /v1/jobs/{job}/cancel": "promote",
     "POST /v1/jobs/{job}/retry": "promote",
     "POST /v1/retrains": "promote",
+    # versions that were trained elsewhere, and jobs that wait for one
+    "GET /v1/retrains/{job}/task": "read",
+    "GET /v1/retrains/{job}/datasets/{which}": "read",
+    "GET /v1/retrains/{job}/champion/{name:path}": "read",
+    "POST /v1/retrains/{job}/progress": "promote",
+    "POST /v1/retrains/{job}/failure": "promote",
+    "POST /v1/models/{model}/versions": "promote",
+    "GET /v1/uploads/{upload}": "promote",
+    "PUT /v1/uploads/{upload}/files/{name:path}": "promote",
+    "POST /v1/uploads/{upload}/complete": "promote",
+    "DELETE /v1/uploads/{upload}": "promote",
     "POST /v1/suites/{model}/outcomes": "promote",
     "POST /m/{model}/jobs": "promote",
     "POST /m/{model}/quarantine": "promote",
@@ -163,6 +174,20 @@ ROUTES: Mapping[str, str] = {
     "POST /v1/keys/{name}/revoke": "admin",
     "GET /v1/log": "admin",
 }
+
+AFTER_VERSION = frozenset({"GET /v1/uploads/{upload}", "POST /v1/uploads/{upload}/complete"})
+"""Routes for the token of a job whose version is there: its sender may have missed the answer."""
+FOR_JOBS = AFTER_VERSION | {
+    "GET /v1/retrains/{job}/task",
+    "GET /v1/retrains/{job}/datasets/{which}",
+    "GET /v1/retrains/{job}/champion/{name:path}",
+    "POST /v1/retrains/{job}/progress",
+    "POST /v1/retrains/{job}/failure",
+    "POST /v1/models/{model}/versions",
+    "PUT /v1/uploads/{upload}/files/{name:path}",
+    "DELETE /v1/uploads/{upload}",
+}
+"""Routes for the token of a job that is trained outside, for its own job alone."""
 
 
 class Intake(Protocol):

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from outrider.dataops.access.store import JobTokenRow
 from outrider.errors import NotFound
 
 from .keyring import Holder, Keyring, Session
+from .problem import Problem, ProblemError, problem
 
 GOES_ON = "goes_on"
 """Set by a route in ``request.state``: the request continues a change that is in the log of writes."""
@@ -27,10 +29,14 @@ class Visitor:
     address: str
     holder: Holder | None = None
     session: Session | None = None
+    token: JobTokenRow | None = None
+    """Of a job that is trained outside; it may do nothing but what its job needs."""
 
     @property
     def name(self) -> str:
-        """Name of the key."""
+        """Name of the key, or the job."""
+        if self.token is not None:
+            return self.token.job
         return self.holder.name if self.holder else ""
 
 
@@ -38,6 +44,36 @@ def visitor_of(request: Request) -> Visitor:
     """Sender of a request that came through the gate."""
     found: Visitor | None = getattr(request.state, "visitor", None)
     return found or Visitor("")
+
+
+def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> str | None:
+    """Job of a request; a token's own alone.
+
+    Parameters
+    ----------
+    job
+        That the request names; None for that of the token.
+
+    Raises
+    ------
+    ProblemError
+        401 for the token of another job or model.
+    """
+    token = visitor.token
+    if token is None:
+        return job
+    if job not in (None, token.job) or model not in (None, token.model):
+        raise ProblemError(wrong_token(f"it is of {token.job} of model {token.model!r} alone"))
+    return token.job
+
+
+def wrong_token(why: str) -> Problem:
+    """The 401 of a token that is used twice, late or elsewhere."""
+    return problem(
+        401,
+        f"the job token is not valid here: {why}",
+        headers={"www-authenticate": 'Bearer realm="outrider job"'},
+    )
 
 
 def sessions_for(keyring: Keyring, visitor: Visitor) -> list[Session]:

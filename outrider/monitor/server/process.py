@@ -390,7 +390,7 @@ def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
     others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
 
     def of_path(path: str) -> BodyBounds | None:
-        if path.startswith("/v1/datasets/"):
+        if path.startswith("/v1/datasets/") or (path.startswith("/v1/uploads/") and "/files/" in path):
             return None  # streams to disk
         is_outcomes = path.startswith("/v1/suites/") and path.endswith("/outcomes")
         return outcomes if is_outcomes else others

@@ -20,6 +20,8 @@ from outrider.monitor.api.export import export_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.api.judges import judge_routes
+from outrider.monitor.api.outside.external_jobs import external_job_routes
+from outrider.monitor.api.outside.uploads import upload_routes
 from outrider.monitor.api.pauses import pause_routes
 from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
@@ -69,6 +71,8 @@ def all_routers(
     return [
         read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
         data_routes(engine, settings, objects, journal),
+        upload_routes(engine, settings, objects),
+        external_job_routes(engine, settings, objects),
         erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -69,7 +69,7 @@ class RetrainSettings(Section):
         description="how replayed rows are drawn: of each class its share and one at least, as many of each, "
         "or without regard to classes",
     )
-    class_weights: Literal["balanced"] | dict[str, float] | None = Field(
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(gt=0, le=1e6)]] | None = Field(
         default=None, description="weights of rows by class: balanced, or a number for each named class"
     )
     slice_weights: tuple[SliceWeightSettings, ...] = Field(
@@ -113,11 +113,19 @@ class RetrainSettings(Section):
         default=(),
         description="parameters or submodules that training may change; the rest is shared with the champion",
     )
+    trainer: str = Field(
+        default="here",
+        description="who trains: this service (here), your file.py:fine_tune in it, or whoever answers "
+        "retrain.requested with a version (external)",
+    )
+    private_endpoints: bool = Field(
+        default=False, description="an endpoint that is registered by address may lie in a private network"
+    )
     deadline_s: float = Field(
         default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
     )
     memory_mb: int | None = Field(
-        default=None, ge=64, description="memory of a job's process; 80 % of the machine's by default"
+        default=None, ge=512, description="memory of a job's process; 80 % of the machine's by default"
     )
     seed: int = Field(default=0, ge=0)
     method: Literal["full", "lora", "distill"] | None = Field(
@@ -135,16 +143,14 @@ class RetrainSettings(Section):
     architecture: str | None = Field(
         default=None, description="of distill: file.py:callable or folder that learns the champion's answers"
     )
-    trainer: str | None = Field(
-        default=None,
-        description="file.py:fine_tune, (champion, dataset, seed) -> model, which trains instead",
-    )
     lora: LoraSettings = LoraSettings()
     distill: DistillSettings = DistillSettings()
 
     @model_validator(mode="after")
     def _one_method(self) -> "RetrainSettings":
-        if self.trainer is not None and self.method is not None:
+        if self.trainer not in ("here", "external") and not re.fullmatch(r".+\.py:\w+", self.trainer):
+            raise ValueError(f"trainer: here, external or file.py:fine_tune expected, got {self.trainer!r}")
+        if self.trainer != "here" and self.method is not None:
             raise ValueError(
                 f"trainer and method exclude each other, got {self.trainer!r} and {self.method!r}"
             )
@@ -478,16 +484,22 @@ class ModelSettings(SourceSettings):
 
     def training_command(self, model: str) -> str:
         """Command by which a person follows a suggestion to retrain."""
-        return f"outrider {'retrain' if self.is_trained_here else 'dataset commit'} {model}"
+        is_trained = self.is_trained_here or self.retrain.trainer == "external"
+        return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
 
     @property
     def is_trained_here(self) -> bool:
         """True where retraining jobs train the declared model."""
+        return not self.why_untrained
+
+    @property
+    def why_untrained(self) -> str:
+        """Reason against training the declared model here; empty for none."""
         kind, reference, given = self.kind, self.reference, self.retrain
         declared = None
         if kind is not None and reference is not None:
             declared = Source(kind, reference, task=self.task, adapter=self.adapter)
-        return not why_untrained(declared, {"method": given.method, "trainer": given.trainer})
+        return why_untrained(declared, {"method": given.method, "trainer": given.trainer})
 
     @property
     def waits_for_answers(self) -> bool:
@@ -502,6 +514,15 @@ class ModelSettings(SourceSettings):
                 "live.endpoint is for a model that only production has; this one has a replica to ask: "
                 "remove live.endpoint, or architecture, folder, onnx, predictor and endpoint"
             )
+        if self.classes and isinstance(self.retrain.class_weights, dict):
+            from outrider.assertions.matching import class_numbers  # numpy, which few settings need
+
+            for name in self.retrain.class_weights:
+                if class_numbers([name], self.classes)[0] < 0:
+                    known = ", ".join(map(repr, self.classes[:10]))
+                    raise ValueError(
+                        f"retrain.class_weights: one of the classes {known} expected, got {name!r}"
+                    )
         if self.architecture and not self.weights:
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:

@@ -85,6 +85,13 @@ class LimitSettings(Section):
         default=268_435_456, ge=1_048_576, description="waiting for the journal; beyond: 429"
     )
     dataset_bytes: int = Field(default=268_435_456, ge=1024, description="imported dataset, on disk")
+    upload_bytes: int = Field(
+        default=17_179_869_184, ge=1024, description="one file of an uploaded version, on disk"
+    )
+    uploads: int = Field(default=16, ge=1, description="unfinished uploads of versions at once")
+    upload_s: float = Field(
+        default=86_400.0, gt=0, description="without a byte until an unfinished upload is removed"
+    )
     request_bytes: int = Field(default=1_048_576, ge=1024, description="body of any other route")
     parsed_bytes: int = Field(
         default=201_326_592, ge=1_048_576, description="objects of a JSON body in memory, by its punctuation"

@@ -1,14 +1,16 @@
 """Process of one job.
 
-``python -m outrider.monitor.trainer.job_process --job ID --config PATH --parent PID --report-fd N``.
-Started by the trainer. What the job makes is committed here, stage by stage; why it fails is reported, and
-closed by the trainer.
+``python -m outrider.monitor.trainer.job_process --config PATH --parent PID --report-fd N``. Started by the
+trainer, which writes the job's id to its stdin, at once or later. What the job makes is committed here, stage
+by stage; why it fails is reported, and closed by the trainer.
 """
 
 import argparse
+import importlib
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -41,6 +43,7 @@ from .waiting_jobs import Waiting
 log = logging.getLogger(__name__)
 AGAIN = 75
 """Exit code of a job that is to be tried again: the database was busy, or another commit came between."""
+IMPORTED = ("torch", "great_expectations", "outrider.monitor.trainer.retraining")
 REASON_LETTERS = 8000
 """Of a reason; more than a pipe holds would have the process wait."""
 EATEN_FIRST = 500
@@ -77,9 +80,10 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
 
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
-    # What is there already is only put before the gate.
-    is_registered = "candidate" in job.params or job.params.get("trigger") == jobs.ROLLING
-    if job.kind == "retrain" and (is_registered or _is_trained_here(context, job.model)):
+    # What is there already is only put before the gate; what was trained here can be trained again.
+    is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
+    is_external = context.model(job.model).retrain.trainer == "external"
+    if job.kind == "retrain" and (is_known or is_external or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads
 
         set_threads(context.settings.worker.threads)
@@ -138,7 +142,6 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
 def main() -> int:
     """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.job_process", description=__doc__)
-    parser.add_argument("--job", required=True)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--report-fd", type=int, required=True)
@@ -150,25 +153,36 @@ def main() -> int:
     set_up("trainer")
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     _be_eaten_first()
+    name = _told_job()
+    if not name:
+        return 0
     try:
         settings = load_settings(options.config)
         set_up("trainer", settings.server.log_format)
         context = open_context(settings, stop)
         with context.engine.connect() as connection:
-            job = jobs.get(connection, options.job)
+            job = jobs.get(connection, name)
         failed = run_job(context, job)
     except (OperationalError, StaleParent) as error:
-        log.warning("%s is tried again: %s", options.job, error)
+        log.warning("%s is tried again: %s", name, error)
         return AGAIN
     except (ConfigError, JournalUnreadable) as error:
         failed = str(error)
     except Exception as error:
-        log.exception("%s cannot be run", options.job)
+        log.exception("%s cannot be run", name)
         failed = f"{type(error).__name__}: {error}"
     if failed is not None:
         with os.fdopen(options.report_fd, "w", encoding="utf-8") as report:
             json.dump({"failed": failed[:REASON_LETTERS]}, report)
     return 0
+
+
+def _told_job() -> str:
+    """Id of the job; while none has come, what jobs need is imported. Empty where none comes."""
+    if not select.select([sys.stdin], [], [], 0.0)[0]:
+        for module in IMPORTED:
+            importlib.import_module(module)
+    return sys.stdin.readline().strip()
 
 
 def _be_eaten_first() -> None:

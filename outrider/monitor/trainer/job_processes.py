@@ -35,24 +35,47 @@ ABORT_S = 5.0
 """From the signal that asks a process to end to the one that ends it."""
 CLOSE_S = 6.0
 """For all processes to put their jobs back, when the trainer ends."""
+SPARE_S = 60.0
+"""Behind a job in which a process with torch and Great Expectations waits for the next."""
 MEMORY_S = 0.5
 MEMORY_SHARE = 0.8
 """Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
 
 
-@dataclass(slots=True)
-class JobProcess:
-    """Process of a job, its limits, and its last lines."""
+@dataclass(frozen=True, slots=True)
+class StartedProcess:
+    """Process that waits for a job, and its last lines."""
 
-    job: JobRow
     process: subprocess.Popen[bytes]
     report: int
     """Pipe that tells why the job failed."""
+    reader: threading.Thread
+    tail: deque[str]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the process and its descendants."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """End the process and its descendants."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.reader.join()
+        os.close(self.report)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+@dataclass(slots=True)
+class JobProcess:
+    """Process of a job, and its limits."""
+
+    job: JobRow
+    started: StartedProcess
     deadline: float
     most_bytes: int
     memory_option: str
-    reader: threading.Thread
-    tail: deque[str]
     ending: str | None = None
     """Reason of a failed job that is held to a limit; empty for one that somebody has closed."""
     kill_at: float | None = None
@@ -74,7 +97,10 @@ class JobProcesses:
     context: JobContext
     config: Path
     most: Mapping[Lane, int]
+    spare_s: float = SPARE_S
     _running: dict[str, JobProcess] = field(default_factory=dict)
+    _spare: StartedProcess | None = None
+    _spare_until: float = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -84,25 +110,26 @@ class JobProcesses:
     def look(self) -> None:
         """Close ended processes, hold the others to their limits, start queued jobs."""
         for each in list(self._running.values()):
-            if each.process.poll() is None:
+            if each.started.process.poll() is None:
                 self._hold(each)
             else:
                 del self._running[each.job.id]
                 self._ended(each)
+                self._spare_until = time.monotonic() + self.spare_s
+        self._keep_spare()
         while (job := self._claimed()) is not None:
             self._start(job)
 
     def close(self) -> None:
         """End all processes; their jobs go back into the queue."""
+        self._drop_spare()
         for each in self._running.values():
-            _signal(each, signal.SIGTERM)
+            each.started.signal(signal.SIGTERM)
         until = time.monotonic() + CLOSE_S
         for each in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                each.process.wait(timeout=max(0.0, until - time.monotonic()))
-            _signal(each, signal.SIGKILL)
-            each.process.wait()
-            os.close(each.report)
+                each.started.process.wait(timeout=max(0.0, until - time.monotonic()))
+            each.started.kill()
             with write(self.context.engine) as connection:
                 jobs.requeue(connection, each.job.id)
         self._running.clear()
@@ -124,16 +151,42 @@ class JobProcesses:
         own = self.context.settings.models.get(job.model)
         retrain = None if own is None else own.retrain
         most = None if retrain is None else retrain.memory_mb
+        started, self._spare = self._spare or self._started(), None
+        self._running[job.id] = JobProcess(
+            job,
+            started,
+            deadline=time.monotonic() + (retrain.deadline_s if retrain is not None else float("inf")),
+            most_bytes=usable_bytes(MEMORY_SHARE) if most is None else most * 1_000_000,
+            memory_option=f"{MEMORY_SHARE:.0%} of the machine's memory" if most is None else "",
+        )
+        assert started.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), started.process.stdin as order:  # it has ended: seen next
+            order.write(f"{job.id}\n".encode())
+
+    def _keep_spare(self) -> None:
+        """Have a process ready for a while behind a job: others often follow."""
+        if self._spare is not None and self._spare.process.poll() is not None:
+            self._drop_spare()
+        if time.monotonic() >= self._spare_until:
+            self._drop_spare()
+        elif self._spare is None and not self._running:
+            self._spare = self._started()
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare = None
+
+    def _started(self) -> StartedProcess:
         read, report = os.pipe()
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.job_process"]
-        command += ["--job", job.id, "--config", str(self.config), "--parent", str(os.getpid())]
-        command += ["--report-fd", str(report)]
+        command += ["--config", str(self.config), "--parent", str(os.getpid()), "--report-fd", str(report)]
         try:
             process = subprocess.Popen(
                 command,
                 pass_fds=[report, *inherited],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -144,38 +197,29 @@ class JobProcesses:
         finally:
             os.close(report)
         tail: deque[str] = deque(maxlen=HELD_LINES)
-        reader = threading.Thread(target=_follow, args=(process, tail), name=f"log of {job.id}", daemon=True)
+        reader = threading.Thread(target=_follow, args=(process, tail), name="log of a job", daemon=True)
         reader.start()
-        self._running[job.id] = JobProcess(
-            job,
-            process,
-            read,
-            deadline=time.monotonic() + (retrain.deadline_s if retrain is not None else float("inf")),
-            most_bytes=usable_bytes(MEMORY_SHARE) if most is None else most * 1_000_000,
-            memory_option=f"{MEMORY_SHARE:.0%} of the machine's memory" if most is None else "",
-            reader=reader,
-            tail=tail,
-        )
+        return StartedProcess(process, read, reader, tail)
 
     def _hold(self, each: JobProcess) -> None:
         """Ask a process beyond its limits, or whose job is closed, to end; then end it."""
         now = time.monotonic()
         if each.kill_at is not None:
             if now >= each.kill_at:
-                _signal(each, signal.SIGKILL)
+                each.started.signal(signal.SIGKILL)
             return
         if now >= each.deadline:
             self._abort(each, "it took longer than retrain.deadline_s allows")
         elif now >= each.measure_at:
             each.measure_at = now + MEMORY_S
-            used = own_bytes(each.process.pid)
+            used = own_bytes(each.started.process.pid)
             if used > each.most_bytes:
                 allowed = each.memory_option or "retrain.memory_mb"
                 limit = f"{each.most_bytes / 1e6:,.0f} MB ({allowed})"
                 self._abort(each, f"it used {used / 1e6:,.0f} MB of memory, more than {limit}")
             elif self._is_closed(each.job.id):
                 each.ending, each.kill_at = "", now + ABORT_S
-                _signal(each, signal.SIGTERM)
+                each.started.signal(signal.SIGTERM)
 
     def _is_closed(self, job: str) -> bool:
         with self.context.engine.connect() as connection:
@@ -183,16 +227,16 @@ class JobProcesses:
 
     def _abort(self, each: JobProcess, reason: str) -> None:
         each.ending, each.kill_at = reason, time.monotonic() + ABORT_S
-        each.process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+        each.started.process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
 
     def _ended(self, each: JobProcess) -> None:
         """Close the job of a process that has ended, where it failed."""
-        code, job = each.process.returncode, each.job.id
-        _signal(each, signal.SIGKILL)  # what it started
-        each.reader.join(timeout=2.0)
-        with os.fdopen(each.report, encoding="utf-8") as report:
+        code, job, started = each.started.process.returncode, each.job.id, each.started
+        started.signal(signal.SIGKILL)  # what it started
+        started.reader.join(timeout=2.0)
+        with os.fdopen(started.report, encoding="utf-8") as report:
             told = report.read()
-        lines, fault = _parted(list(each.tail))
+        lines, fault = _parted(list(started.tail))
         reason = each.ending
         if reason:
             reason += traced_line("\n".join(fault), [self.context.settings.base])
@@ -214,12 +258,6 @@ def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
     """Last lines that a process wrote, and what its fault handler wrote behind them."""
     end = next((at for at, line in enumerate(lines) if line.startswith(ABORTED)), len(lines))
     return lines[:end][-TAIL_LINES:], lines[end:]
-
-
-def _signal(each: JobProcess, number: signal.Signals) -> None:
-    """Signal a process and those that it has started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(each.process.pid, number)
 
 
 def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:

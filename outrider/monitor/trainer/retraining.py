@@ -37,6 +37,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.training.trainer import Progress
+from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
 from outrider.monitor.registry.predictors import load_predictor
 from outrider.monitor.settings.gate_policy import frozen
@@ -52,7 +53,8 @@ from .limit_evidence import asked_policy, limit_evidence, unknown_assertions
 from .rolling_evidence import rolling_evidence
 from .scoring import AnswerScoring
 from .suites import compare_all, model_suites
-from .training import LearnedVersions, forget, keep_trained, options_json, train, training_task
+from .training.repeating import repeat
+from .training.stage import LearnedVersions, forget, keep_trained, options_json, train, training_task
 from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, Waiting, has_live_records
 
 log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class Retraining:
         if "candidate" in job.params:  # a challenger that is there already: nothing is trained
             self.result |= {"dataset": job.params.get("dataset"), "candidate": str(job.params["candidate"])}
             return
-        if self.is_look:
+        if self.is_look or self.is_repetition or self.is_external:
             return
         self.source = self._trainable()
 
@@ -94,15 +96,36 @@ class Retraining:
         return self.job.params.get("trigger") == jobs.ROLLING
 
     @property
+    def is_repetition(self) -> bool:
+        """True where an earlier training is done again, and its digest compared."""
+        return "repeat" in self.job.params
+
+    @property
+    def is_external(self) -> bool:
+        """True where somebody outside trains."""
+        return self.settings.retrain.trainer == "external"
+
+    @property
     def candidate(self) -> str | None:
         """Version that the job is about; None of a look."""
         return None if self.is_look else str(self.result["candidate"])
 
     def run(self) -> None:
         """Run all stages that are not finished yet and close the job."""
+        if self.is_repetition:
+            repeat(self.context, self.job, self._progress)
+            return
         if "dataset" not in self.result and not self.is_look:
             with self._stage("dataset"):
                 self._make_dataset()
+        if "candidate" not in self.result and self.is_external and not self.is_look:
+            with self._stage("train"):
+                own, told = self.context, self.options.model_dump(mode="json")
+                raise Waiting(
+                    ask_for_version(
+                        own.engine, self.job, told, self.result, service=own.service, targets=own.targets
+                    )
+                )
         if "candidate" not in self.result and not self.is_look:
             with self._stage("train"):
                 self._train()
@@ -127,6 +150,9 @@ class Retraining:
                 return
             self.result["dataset"] = None if version is None else version.id
             own = self.context
+            if self.is_external:  # it asks once the job waits
+                jobs.note(connection, self.job.id, stage="dataset", result=self.result)
+                return
             jobs.request_training(
                 connection, self.job, version, service=own.service, targets=own.targets, now_us=now_us()
             )
@@ -160,8 +186,7 @@ class Retraining:
         made = train(task, self._progress, is_leak_refused=self.options.move_leaks != "none")
         with context.engine.connect() as connection:
             learned.check_whole(connection)
-        kept = keep_trained(context, made.model, task, self.source)
-        made.run["source"] = self.source.to_json()
+        kept = keep_trained(context, made.model, task)
         with write(context.engine) as connection:
             learned.check_whole(connection)
             candidate = models.register(

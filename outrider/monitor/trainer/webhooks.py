@@ -1,6 +1,5 @@
 """Outbox delivery, signed as Standard Webhooks, to allowed addresses."""
 
-import ipaddress
 import logging
 import socket
 import threading
@@ -16,8 +15,10 @@ from standardwebhooks import Webhook
 
 from outrider.dataops import outbox
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
+from outrider.dataops.uploads.job_tokens import with_token
 from outrider.errors import OutriderError
 from outrider.http_client import HttpClient
+from outrider.monitor.http.public_address import is_public
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.webhook_secrets import webhook_secret
 
@@ -100,9 +101,7 @@ def resolve(host: str, port: int, *, allow_private: bool) -> str:
     """
     found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for text in found:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        if not allow_private and (not (mapped or address).is_global or address.is_multicast):
+        if not allow_private and not is_public(text):
             raise Refused(
                 f"{host} is {text}, which is not a public address; set allow_private = true for this webhook "
                 "if it is meant"
@@ -130,7 +129,11 @@ def deliver(engine: Engine, url: str, hook: Endpoint | None) -> int:
         try:
             if hook is None:
                 raise Refused(f"{url} is no longer in the configuration")
-            send(hook, message.id, message.payload, now=datetime.now(UTC))
+            payload = message.payload
+            if message.event == "retrain.requested":
+                with engine.connect() as connection:
+                    payload = with_token(connection, payload)
+            send(hook, message.id, payload, now=datetime.now(UTC))
         except (OSError, Refused) as error:
             text = f"{type(error).__name__}: {error}"
             logger.warning("webhook %s, attempt %d: %s", message.id, message.attempts, text)

@@ -55,10 +55,17 @@ class Mortal(TorchLearner):
     left = 10**9
 
     def losses(self, examples: Examples, /) -> torch.Tensor:
+        self._live()
+        return super().losses(examples)
+
+    def mean_loss(self, examples: Examples, /) -> torch.Tensor:
+        self._live()
+        return super().mean_loss(examples)
+
+    def _live(self) -> None:
         self.left -= 1
         if self.left < 0:
             raise Killed
-        return super().losses(examples)
 
 
 def mortal(folder: Path, left: int) -> Mortal:

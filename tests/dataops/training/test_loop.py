@@ -28,6 +28,10 @@ class Net(torch.nn.Sequential):
             torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 2)
         )
 
+class Plain(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+
 class Stem(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -170,7 +174,7 @@ def test_many_rows_are_read_in_blocks_and_give_the_weights_of_few(
     given = task(folder, points(folder, 1), points(folder, 2, rows=300), **{**USUAL, "epochs": 2})
     whole = run(given).weights
     monkeypatch.setattr("outrider.dataops.training.feed.BLOCK_ROWS", 70)
-    monkeypatch.setattr("outrider.dataops.training.feed.MAPPED_BYTES", 1)
+    monkeypatch.setattr("outrider.dataops.loaders.mapped_rows.MAPPED_BYTES", 65_536)
     assert run(given).weights == whole
 
 

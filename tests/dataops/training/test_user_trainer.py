@@ -14,7 +14,7 @@ from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
-from outrider.dataops.training.user_trainer import UserTrainer
+from outrider.dataops.training.user_trainer import UserTrainer, _rows
 from outrider.errors import ConfigError, OutriderError, TrainingFailed, ValidationRefused
 from tests.requirements import require_package
 
@@ -176,5 +176,27 @@ def test_onnx_with_nan_weights_is_refused(tmp_path: Path) -> None:
 def test_label_outside_of_the_classes_is_named(tmp_path: Path) -> None:
     labels: dict[str, Any] = {"label.label": ["yes", "maybe", "no"]}
     rows = mapped(tmp_path, "odd", 3, **labels)
-    with pytest.raises(ValidationRefused, match=r"record 'odd1': label\.label: .* got 'maybe' \(1 of 3"):
+    with pytest.raises(
+        ValidationRefused, match=r"label\.label of 1 of 3 rows is 'maybe', first in row 1 \(id odd1\)"
+    ):
         train(task(tmp_path, ESTIMATOR, fresh=rows))
+
+
+def test_weights_of_classes_slices_and_old_rows_multiply(tmp_path: Path) -> None:
+    attrs: dict[str, Any] = {"attrs.site": ["a", "b"] * 10}
+    labels: dict[str, Any] = {"label.label": ["no"] * 15 + ["yes"] * 5}
+    given = task(
+        tmp_path, "", fresh=mapped(tmp_path, "new", 20, **labels, **attrs), replay=mapped(tmp_path, "old", 80)
+    )
+    options = dict(given.options) | {
+        "replay_ratio": 1.0, "class_weights": {"yes": 3.0},
+        "slice_weights": [{"where": {"site": "b"}, "weight": 2.0}],
+    }  # fmt: skip
+    rows, _ = _rows(dataclasses.replace(given, options=options))
+    of_class = np.where(rows.y == "yes", 3.0, 1.0)
+    site = np.array([1.0, 2.0] * 10 + [1.0] * 80)
+    ratio = np.array([1.0] * 20 + [0.25] * 80)
+    np.testing.assert_allclose(rows.weight, of_class * site * ratio)
+    even, _ = _rows(dataclasses.replace(given, options=options | {"class_weights": "balanced"}))
+    sums = [even.weight[even.y == name].sum() for name in ("no", "yes")]
+    assert sums[0] == pytest.approx(sums[1])

@@ -97,6 +97,10 @@ GETS = {
     "/v1/rejected": "/v1/rejected",
     "/v1/retrains": "/v1/retrains",
     "/v1/retrains/{job}": "/v1/retrains/job-1",
+    "/v1/retrains/{job}/task": "/v1/retrains/job-1/task",
+    "/v1/retrains/{job}/datasets/{which}": "",
+    "/v1/retrains/{job}/champion/{name}": "",
+    "/v1/uploads/{upload}": "",
     "/v1/gates": "/v1/gates",
     "/v1/suites/{model}/matrix": "/v1/suites/digits/matrix",
     "/v1/suites/{model}/outcomes/{version}/{suite}/{test}": "/v1/suites/digits/outcomes/OUTCOME",
@@ -279,6 +283,10 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
     ]
     for path, body, status in changes:
         api.checked("POST", path, body, status=status)
+    endpoint = {"kind": "endpoint", "url": "http://1.1.1.1/v2/models/m"}
+    upload = api.checked("POST", f"/v1/models/{MODEL}/versions", endpoint, status=201)["upload"]
+    api.checked("GET", f"/v1/uploads/{upload}")
+    api.checked("POST", f"/v1/uploads/{upload}/complete", {}, status=201)
     kept = api.checked("GET", "/v1/comparisons")["comparisons"][0]["id"]
     api.checked("DELETE", f"/v1/comparisons/{kept}", None, status=200)
     api.checked("PUT", f"/v1/comparisons/{kept}", report() | {"ended": "running"}, status=200)

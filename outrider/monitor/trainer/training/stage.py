@@ -31,8 +31,7 @@ from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-
-from .context import JobContext
+from outrider.monitor.trainer.context import JobContext
 
 log = logging.getLogger(__name__)
 OPTIONS = (
@@ -70,7 +69,7 @@ class LearnedVersions:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptModel:
     """Source of a trained version, and the digest of its weights."""
 
     source: Source
@@ -132,6 +131,7 @@ def training_task(
         model=model,
         champion=None if champion is None else champion.id,
         source=_opened(context, source),
+        stored=source,
         weights=context.objects.get(str(champion.weights)) if champion is not None and has_weights else None,
         fresh=fresh,
         replay=replay,
@@ -170,19 +170,13 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
     return Trained(made, run)
 
 
-def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask, stored: Source) -> Kept:
-    """Keep weights and files of a trained model as objects.
-
-    Parameters
-    ----------
-    stored
-        Source of the champion as it is registered.
-    """
-    source = closed_source(made.source, task.source, stored)
+def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> KeptModel:
+    """Keep weights and files of a trained model as objects."""
+    source = closed_source(made.source, task.source, task.registered)
     if made.files:
         source = keep_files(context.objects, source, made.files)
     weights = None if made.weights is None else context.objects.put(made.weights)
-    return Kept(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
+    return KeptModel(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
 
 
 def _opened(context: JobContext, source: Source) -> Source:

@@ -33,7 +33,7 @@ class NewAdapter:
     """Modules that are trained whole; the head of a classifier by default."""
 
 
-class LowRank:
+class AdapterModule:
     """Module with an adapter inside, which alone trains.
 
     Attributes
@@ -51,7 +51,7 @@ class LowRank:
             parameter.data = parameter.data.float()
 
     @classmethod
-    def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "LowRank":
+    def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "AdapterModule":
         """New adapter, by the seed alone, that changes no answer yet.
 
         Raises
@@ -75,7 +75,7 @@ class LowRank:
             return cls(module, config)
 
     @classmethod
-    def continued(cls, module: torch.nn.Module, folder: Path) -> "LowRank":
+    def continued(cls, module: torch.nn.Module, folder: Path) -> "AdapterModule":
         """Adapter of a PEFT folder, which answers as the folder's does.
 
         Raises
@@ -89,13 +89,13 @@ class LowRank:
                 "model without it, or train the prefix elsewhere"
             )
         given = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        config = peft().LoraConfig.from_peft_type(**given)
-        config.inference_mode = False
         try:
+            config = peft().LoraConfig.from_peft_type(**given)
+            config.inference_mode = False
             made = cls(module, config)
             with quiet():
                 told = peft().set_peft_model_state_dict(made._peft, load_file(folder / WEIGHTS))
-        except (ValueError, RuntimeError, KeyError) as error:
+        except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise ConfigError(f"{folder} does not fit its base: {error}") from error
         if told.unexpected_keys:
             raise ConfigError(f"{folder / WEIGHTS}: the base has no layer for {told.unexpected_keys[0]}")

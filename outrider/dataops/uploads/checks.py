@@ -1,0 +1,188 @@
+"""Checks of received content, by kind."""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from outrider.dataops.model_kinds.folder_check import adapter_problems, folder_problems
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.models.registry import Model
+
+from .announced import ADAPTER_WEIGHTS, Announced
+from .onnx_process import check_onnx
+from .tensor_headers import TensorForm, check_adapter, check_finite, check_same, merged, tensor_forms
+from .wrong import WrongUpload
+
+
+@dataclass(frozen=True, slots=True)
+class ChampionFiles:
+    """Champion that an upload is held against."""
+
+    row: Model
+    source: Source | None
+    """As stored; None for a model that only production has."""
+    weights: Path | None
+    """Kept safetensors or ONNX file."""
+    folder: Path | None
+    """Opened Hugging Face folder."""
+
+    @property
+    def tensors(self) -> dict[str, TensorForm] | None:
+        """Tensors of the champion's weights; None without any here."""
+        if self.source is None or self.source.kind not in ("torch", "hf"):
+            return None
+        if self.weights is not None:
+            return tensor_forms(self.weights)
+        return None if self.folder is None else merged(sorted(self.folder.glob("*.safetensors")))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedUpload:
+    """Content that a version can be made of."""
+
+    source: Source
+    """As it is registered, but for its kept folder."""
+    weights: str | None = None
+    """Announced file that is its weights; None for those of the champion, or none."""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Files of its kept folder."""
+
+
+def check_digests(announced: Announced, parts: Mapping[str, Path], drop: Callable[[str], None]) -> None:
+    """Refuse files that are incomplete, or hold something else; drop the latter.
+
+    Raises
+    ------
+    WrongUpload
+        With the file.
+    """
+    for file in announced.files:
+        size = parts[file.name].stat().st_size if parts[file.name].exists() else 0
+        if size != file.bytes:
+            raise WrongUpload(
+                f"{file.name}: {file.bytes} bytes announced, {size} received: send the rest first",
+                file=file.name, expected=file.bytes, got=size,
+            )  # fmt: skip
+    for file in announced.files:
+        digest = sha256_of(parts[file.name])
+        if digest != file.sha256:
+            drop(file.name)
+            raise WrongUpload(
+                f"{file.name}: sha256 {file.sha256} announced, {digest} received: send it again",
+                file=file.name, expected=file.sha256, got=digest,
+            )  # fmt: skip
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checked(
+    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, default: Source, stage: Path
+) -> CheckedUpload:
+    """Check content by its kind.
+
+    Parameters
+    ----------
+    parts
+        Received files by name.
+    default
+        Task, inputs and classes of the model, where the announcement says none.
+    stage
+        Empty folder for the files under their own names.
+
+    Raises
+    ------
+    WrongUpload
+        With file and tensor, what was expected and what came.
+    """
+    known = champion.source or default
+    told = replace(
+        known,
+        inputs=announced.inputs or known.inputs or default.inputs,
+        classes=announced.classes or known.classes or default.classes,
+        adapter=None,
+        adapted_from=None,
+        shares=(),
+        recipe=(),
+        kept={},
+    )
+    if announced.kind == "safetensors":
+        return _safetensors(announced, parts, champion)
+    if announced.kind == "onnx":
+        return _onnx(announced, parts, champion, told)
+    if announced.kind == "endpoint":
+        assert announced.url is not None
+        is_same = known.kind == "endpoint"
+        options = dict(known.options) if is_same else {}
+        return CheckedUpload(replace(told, kind="endpoint", reference=announced.url, options=options))
+    for file in announced.files:
+        os.link(parts[file.name], stage / file.name)
+        if file.name.endswith(".safetensors"):
+            check_finite(stage / file.name, tensor_forms(stage / file.name))
+    files = {file.name: stage / file.name for file in announced.files}
+    if announced.kind == "adapter":
+        return _adapter(files, champion, stage)
+    return _folder(files, champion, told, stage)
+
+
+def _safetensors(announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles) -> CheckedUpload:
+    (file,) = announced.files
+    source, theirs = champion.source, champion.tensors
+    if source is None or theirs is None:
+        what = "none" if source is None else source.kind
+        raise WrongUpload(
+            f"kind: safetensors are weights for the architecture of the champion, which is of kind {what}: "
+            "upload onnx, hf or endpoint",
+            expected="a champion of tensors", got=what,
+        )  # fmt: skip
+    if source.adapter is not None or "adapter" in source.kept:
+        raise WrongUpload(
+            "kind: the champion is a base with an adapter: upload an adapter, or a whole folder as hf"
+        )
+    own = tensor_forms(parts[file.name], name=file.name)
+    check_same(own, theirs, file=file.name, of=champion.row.id)
+    check_finite(parts[file.name], own, name=file.name)
+    return CheckedUpload(replace(source, adapted_from=champion.row.id, shares=()), weights=file.name)
+
+
+def _onnx(
+    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, told: Source
+) -> CheckedUpload:
+    (file,) = announced.files
+    is_same = champion.source is not None and champion.source.kind == "onnx"
+    options = dict(told.options) if is_same else {}
+    task = told.task if told.task in ("classification", "embedding", "other") else "other"
+    source = replace(told, kind="onnx", reference=file.name, task=task, options=options)
+    theirs = champion.weights if is_same else None
+    check_onnx(parts[file.name], source, champion=theirs, file=file.name, of=champion.row.id)
+    return CheckedUpload(source, weights=file.name)
+
+
+def _folder(files: Mapping[str, Path], champion: ChampionFiles, told: Source, stage: Path) -> CheckedUpload:
+    if problems := folder_problems(stage, told.task):
+        raise WrongUpload("; ".join(problems).replace(f"{stage}/", "").replace(str(stage), "the folder"))
+    is_same = champion.source is not None and champion.source.kind == "hf"
+    options = dict(told.options) if is_same else {}
+    if len(told.inputs) not in (1, 2):
+        raise WrongUpload(f"inputs: one field with a text, or two, expected, got {list(told.inputs)}")
+    source = replace(told, kind="hf", reference=f"{champion.row.model}, uploaded", options=options)
+    return CheckedUpload(source, files=files)
+
+
+def _adapter(files: Mapping[str, Path], champion: ChampionFiles, stage: Path) -> CheckedUpload:
+    if problems := adapter_problems(stage):
+        raise WrongUpload("; ".join(problems).replace(f"{stage}/", ""))
+    base = champion.tensors
+    if champion.source is None or base is None:
+        raise WrongUpload("kind: an adapter is laid over a champion of tensors, which this model has none of")
+    own = tensor_forms(files[ADAPTER_WEIGHTS])
+    check_adapter(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)
+    kept = dict(champion.source.kept)
+    kept.pop("adapter", None)
+    source = replace(champion.source, adapter=None, adapted_from=champion.row.id, shares=(), kept=kept)
+    return CheckedUpload(source, files=files)

@@ -1,0 +1,1 @@
+"""Versions that are trained elsewhere, and jobs that wait for one."""

@@ -1,0 +1,1 @@
+"""Training stage of jobs, and its repetition."""

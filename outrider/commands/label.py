@@ -48,7 +48,10 @@ def request(
 ) -> None:
     """Select flagged records for the label queue."""
     body = {"model": model, "budget": budget, "policy": policy, "since": since}
-    nothing = "nothing to choose: every record that the policy looks at has a label or was asked for"
+    nothing = (
+        "nothing to choose: every record that the policy looks at has a label or was asked for; records just "
+        "sent are judged first, within seconds: `outrider assertions` counts their flags"
+    )
     _show(connect(config).post("/v1/label-requests", body), nothing, json=json)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from outrider.connection import connect
+from outrider.connection import Connection, connect
 from outrider.monitor.client import Client
 from tests.forked import TRAINING, forks
 from tests.guides import as_a_terminal, section
@@ -158,15 +159,32 @@ def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
         assert walk.follow(guide) >= 6
         asked = walk.ended(f"outrider test --model .#{record['model']}@2")
         assert asked.returncode == 0, asked.stdout + asked.stderr
+        check_record(walk, record)
         check_labels_by_lot(walk, record["model"])
+
+
+def connected(walk: Walk) -> Connection:
+    """The service of a walk."""
+    data = walk.folder / "outrider-data"
+    url = json.loads((data / "run" / "server.json").read_text(encoding="utf-8"))["url"]
+    return connect(url, (data / "key").read_text(encoding="utf-8").strip())
+
+
+def check_record(walk: Walk, record: Mapping[str, Any]) -> None:
+    """The README's record is one that an assertion flags."""
+    service = connected(walk)
+    key = (walk.folder / "outrider-data" / "key.ingest").read_text(encoding="utf-8").strip()
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{service.url}/v1/records", json=record, headers=headers)
+    assert answer.json() == {"accepted": 1, "rejected": []}, answer.text
+    wait_until(lambda: bool((service.flags()["record_id"] == record["id"]).any()), "its flag")
 
 
 def check_labels_by_lot(walk: Walk, model: str) -> None:
     """Learned with labels by lot and judged by the careful ones, the same records make no better version."""
-    data = walk.folder / "outrider-data"
-    url = json.loads((data / "run" / "server.json").read_text(encoding="utf-8"))["url"]
-    key = (data / "key").read_text(encoding="utf-8").strip()
-    service, client = connect(url, key), Client(url, key, model=model)
+    key = (walk.folder / "outrider-data" / "key").read_text(encoding="utf-8").strip()
+    service = connected(walk)
+    client = Client(service.url, key, model=model)
     rows = service.dataset(f"{model}-flagged", part="train")
     (target,) = (column for column in rows if column.startswith("label."))
     labels = rows[target].sample(frac=1, random_state=1).tolist()

@@ -15,7 +15,8 @@ from outrider.monitor.settings.config import load_settings
 
 ROOT = str(Path(__file__).parents[2])
 EXPECTED = {
-    ".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "traffic.py", "train.py",
+    ".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "traffic.py",
+    "train.py",
 }  # fmt: skip
 ASSERTIONS = {Modality.tabular: 4, Modality.text: 5, Modality.image: 4, Modality.chat: 6}
 
@@ -138,7 +139,9 @@ def test_what_is_installed_chooses_the_starter_of_texts(monkeypatch: pytest.Monk
 
 def test_a_starter_that_cannot_be_trained_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def train():\n    raise OSError('full')\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"train\.py:2: OSError: full; the project is written, `python train"):
+    with pytest.raises(
+        ConfigError, match=r"train\.py:2: OSError: full; the project is written, `python train"
+    ):
         train_starter(tmp_path)
 
 

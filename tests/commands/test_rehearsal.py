@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from outrider.cli import app
 from outrider.commands.init import Modality, write_project
 from outrider.dataops.model_kinds.torch_models import dump_weights
-from outrider.user_code import load_file
 from outrider.errors import ConfigError
+from outrider.user_code import load_file
 from tests.forked import forks
 
 CONFIG = """

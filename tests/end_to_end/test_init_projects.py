@@ -186,7 +186,7 @@ def check_labels_by_lot(walk: Walk, model: str) -> None:
     service = connected(walk)
     client = Client(service.url, key, model=model)
     rows = service.dataset(f"{model}-flagged", part="train")
-    (target,) = (column for column in rows if column.startswith("label."))
+    (target,) = (column for column in map(str, rows) if column.startswith("label."))
     labels = rows[target].sample(frac=1, random_state=1).tolist()
     for name, label in zip(rows["id"], labels, strict=True):
         client.label(name, {target.removeprefix("label."): label}, source="lot")

@@ -105,7 +105,7 @@ def is_lasting(command: str) -> bool:
 
 
 def words(command: str) -> list[str]:
-    """Arguments of a process: of ours or of the project where it is one, so that it is forked, else of a shell."""
+    """Arguments of a process: of ours or a script where it is one, so that it is forked, else of a shell."""
     if command.startswith("outrider ") and not re.search(r"[$;|<>&]", command):
         return [sys.executable, "-m", "outrider", *shlex.split(command)[1:]]
     if re.fullmatch(r"python \w+\.py[\w -]*", command):

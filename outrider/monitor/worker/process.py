@@ -98,8 +98,8 @@ class Worker:
         registration.update()
         for name in registration.unregistered:
             log.warning(
-                "a file of model %s does not exist yet: its records wait in the journal; `outrider check-config` "
-                "names the file",
+                "a file of model %s does not exist yet, and its records wait in the journal; "
+                "`outrider check-config` names the file",
                 name,
             )
         self.engines = engines

@@ -42,7 +42,9 @@ def has_hugging_face() -> bool:
 
 
 def starter_of(modality: Modality, asked: Starter | None) -> Starter | None:
-    """Starter of a project: of a text project the one that was asked for, else what is installed decides.
+    """Starter of a text project, as asked for or installed.
+
+    None for others.
 
     Raises
     ------

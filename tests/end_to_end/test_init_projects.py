@@ -157,8 +157,9 @@ def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
     guide = section(folder / "README.md", "Once round: a fault, labels, a better version")
     with contextlib.closing(Walk(folder, needs=(*TRAINING, *NEEDS[project]))) as walk:
         assert walk.follow(guide) >= 6
-        asked = walk.ended(f"outrider test --model .#{record['model']}@2")
-        assert asked.returncode == 0, asked.stdout + asked.stderr
+        for command in ("outrider check-config", f"outrider test --model .#{record['model']}@2"):
+            came = walk.ended(command)
+            assert came.returncode == 0, came.stdout + came.stderr
         check_record(walk, record)
         check_labels_by_lot(walk, record["model"])
 

@@ -155,5 +155,5 @@ def init(
     typer.echo(f"next: {cd}pytest        asks the starter model its behavioral tests")
     typer.echo(f"      {cd}outrider serve    watches live traffic")
     typer.echo("      README.md goes once round: a fault, labels, a better version, the gate;")
-    typer.echo("      then put your own model in its place; README.md says where, and what else knows its columns,")
+    typer.echo("      then put your own model in its place: README.md says where, and what knows columns,")
     typer.echo("      outrider check-config    runs everything on data/ and says what does not fit")

@@ -26,6 +26,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _MICROSECONDS = {"ts_us", "suspended_until_us"}  # other columns in µs are durations
 _SAID = {"predicted", "label", "record_id", "entity", "slice", "note", "description"}  # somebody's own texts
 _PAGE = 1000
+_REQUESTS = 100_000
 _FLAG: dict[str, Any] = {
     **dict.fromkeys(("id", "model", "record_id", "assertion", "revision", "slot", "version"), "str"),
     "severity": "float64",
@@ -37,6 +38,7 @@ _FLAG: dict[str, Any] = {
     "permalink": "str",
 }
 """Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
+_REQUEST = ("record_id", "model", "policy", "reason", "round", "created", "is_audit", "is_labelled")
 
 
 def connect(url: str | None = None, key: str | None = None) -> "Connection":
@@ -198,6 +200,14 @@ class Connection:
         """Assertions and live tests with counts, rates, precision and cost."""
         name = api.one_model(self._api, model)
         return _frame(self._api.get("/v1/assertions", model=name)["assertions"])
+
+    def label_requests(
+        self, model: str | None = None, *, status: Literal["open", "labelled", "all"] = "open"
+    ) -> pd.DataFrame:
+        """Records of the label queue, in the order of their choice."""
+        name = api.one_model(self._api, model)
+        found = self._api.get("/v1/label-requests", model=name, status=status, limit=_REQUESTS)
+        return _frame(found["requests"]) if found["requests"] else pd.DataFrame(columns=[*_REQUEST])
 
     def incidents(
         self,

@@ -19,6 +19,7 @@ import importlib
 import inspect
 import json
 import os
+import runpy
 import signal
 import site
 import socket
@@ -81,13 +82,15 @@ class Nursery:
         command = list(map(str, told["args"])) if isinstance(told["args"], list) else []
         is_traced = command[1:3] == FAULTS
         module = command[3 if is_traced else 1 :]
-        if command[:1] != [sys.executable] or module[:1] != ["-m"] or module[1].split(".")[0] != "outrider":
+        is_ours = module[:1] == ["-m"] and module[1].split(".")[0] == "outrider"
+        is_script = bool(module) and module[0].endswith(".py")
+        if command[:1] != [sys.executable] or not (is_ours or is_script):
             return False
         pipes = [told["p2cread"], told["c2pwrite"], told["errwrite"]]
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)]
         order = {
             "command": command,
-            "module": module[1:],
+            "module": module if is_script else module[1:],
             "is_traced": is_traced,
             "needs": needs,
             "env": dict(os.environ if told["env"] is None else told["env"]),
@@ -231,10 +234,13 @@ def _be(order: dict[str, Any], fds: list[int]) -> None:
 
 
 def _entered(module: str) -> int:
-    """Exit status of ``python -m MODULE``."""
-    found = importlib.import_module(module)
-    entry = importlib.import_module(f"{module}.__main__") if hasattr(found, "__path__") else found
+    """Exit status of ``python -m MODULE``, or of ``python SCRIPT``."""
     try:
+        if module.endswith(".py"):
+            runpy.run_path(module, run_name="__main__")
+            return 0
+        found = importlib.import_module(module)
+        entry = importlib.import_module(f"{module}.__main__") if hasattr(found, "__path__") else found
         return int(entry.main() or 0)
     except SystemExit as ended:
         if isinstance(ended.code, str):

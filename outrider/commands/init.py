@@ -3,6 +3,7 @@
 from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,54 @@ class Modality(StrEnum):
     chat = "chat"
 
 
-def write_project(folder: Path, modality: Modality) -> list[Path]:
+class Starter(StrEnum):
+    """Starter model of a text project."""
+
+    words = "words"
+    """Logistic regression on words, trained by a function of the project."""
+    bert = "bert"
+    """Hugging Face folder, trained by LoRA."""
+
+
+_WHY = {
+    Starter.words: "a function of words; with transformers and peft installed (outrider[hf]), a BERT",
+    Starter.bert: "a BERT that learns by LoRA, since transformers and peft are installed; or --starter words",
+}
+
+
+def has_hugging_face() -> bool:
+    """True where the packages of the extra ``hf`` are installed."""
+    return all(find_spec(name) is not None for name in ("transformers", "peft"))
+
+
+def starter_of(modality: Modality, asked: Starter | None) -> Starter | None:
+    """Starter of a text project, as asked for or installed.
+
+    None for others.
+
+    Raises
+    ------
+    ValueError
+        If it is asked for another modality, or its packages are not installed.
+    """
+    if modality is not Modality.text:
+        if asked is not None:
+            raise ValueError(f"--starter {asked.value}: --modality text expected, got {modality.value}")
+        return None
+    if asked is Starter.bert and not has_hugging_face():
+        raise ValueError(
+            "--starter bert needs transformers and peft: pip install outrider[hf], or --starter words"
+        )
+    return asked or (Starter.bert if has_hugging_face() else Starter.words)
+
+
+def write_project(folder: Path, modality: Modality, starter: Starter | None = None) -> list[Path]:
     """Write the files of a project and return their paths, sorted.
+
+    Parameters
+    ----------
+    starter
+        Of a text project; words by default.
 
     Raises
     ------
@@ -32,10 +79,13 @@ def write_project(folder: Path, modality: Modality) -> list[Path]:
         raise FileExistsError(
             f"{folder} is not an empty folder; name one that is empty or does not exist yet"
         )
+    names = ["common", modality.value]
+    if modality is Modality.text:
+        names.append(f"text_{(starter or Starter.words).value}")
     templates = files("outrider") / "templates"
     written: list[Path] = []
-    for source in (templates / "common", templates / modality.value):
-        _copy(source, folder, written)
+    for name in names:
+        _copy(templates / name, folder, written)
     return sorted(written)
 
 
@@ -51,28 +101,59 @@ def _copy(source: Traversable, target: Path, written: list[Path]) -> None:
             written.append(path)
 
 
+def train_starter(folder: Path) -> None:
+    """Run ``train`` of a project's ``train.py``.
+
+    Raises
+    ------
+    ConfigError
+        If it raises; with file and line.
+    """
+    from outrider.errors import ConfigError
+    from outrider.user_code import load_callable, raised_in
+
+    train = load_callable("train.py:train", folder.resolve())
+    try:
+        train()
+    except Exception as error:
+        raise ConfigError(
+            f"{raised_in(folder.resolve() / 'train.py', error)}; the project is written, `python train.py` "
+            "tries again"
+        ) from error
+
+
 def init(
     folder: Annotated[Path, typer.Argument(help="An empty folder, or one to be made.")] = Path(),
     modality: Annotated[Modality, typer.Option(help="Kind of the model's input.")] = Modality.tabular,
+    starter: Annotated[
+        Starter | None,
+        typer.Option(help="Of text: a function of words, or a Hugging Face folder, where that is installed."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Write a runnable, commented project: configuration, model, assertions and behavioral tests."""
     try:
-        written = write_project(folder, modality)
-    except FileExistsError as error:
+        own = starter_of(modality, starter)
+        written = write_project(folder, modality, own)
+    except (FileExistsError, ValueError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
+    if modality is Modality.image or own is Starter.bert:  # others are trained on first use
+        typer.echo("training the starter model: some seconds", err=True)
+        train_starter(folder)
     names = [str(path.relative_to(folder)) for path in written]
     if json:
         import json as json_format
 
-        typer.echo(
-            json_format.dumps({"folder": str(folder.resolve()), "modality": modality.value, "files": names})
-        )
+        found = {"folder": str(folder.resolve()), "modality": modality.value, "files": names}
+        typer.echo(json_format.dumps(found | ({} if own is None else {"starter": own.value})))
         return
     typer.echo(f"{folder.resolve()}: {', '.join(names)}")
+    if own is not None and starter is None:
+        typer.echo(f"starter: {_WHY[own]}")
     cd = "" if folder == Path() else f"cd {folder} && "
     typer.echo(f"next: {cd}pytest        asks the starter model its behavioral tests")
     typer.echo(f"      {cd}outrider serve    watches live traffic")
-    typer.echo("      then put your own model into model.py; README.md names what else knows its columns,")
+    typer.echo("      README.md goes once round: a fault, labels, a better version, the gate;")
+    typer.echo("      then put your own model in its place: README.md says where, and what knows columns,")
     typer.echo("      outrider check-config    runs everything on data/ and says what does not fit")

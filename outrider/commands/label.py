@@ -20,6 +20,8 @@ COLUMNS = {
     "round": "round",
     "is_labelled": "labelled",
 }
+SHOWN = 10
+"""Chosen records that a request shows."""
 Model = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
@@ -48,8 +50,12 @@ def request(
 ) -> None:
     """Select flagged records for the label queue."""
     body = {"model": model, "budget": budget, "policy": policy, "since": since}
-    nothing = "nothing to choose: every record that the policy looks at has a label or was asked for"
-    _show(connect(config).post("/v1/label-requests", body), nothing, json=json)
+    nothing = (
+        "nothing to choose: every record that the policy looks at has a label or was asked for; records just "
+        "sent are judged first, within seconds: `outrider assertions` counts their flags"
+    )
+    found = connect(config).post("/v1/label-requests", body)
+    _show(found, nothing, json=json, most=SHOWN)
 
 
 @app.command()
@@ -112,8 +118,11 @@ def parsed(value: str) -> Any:
     return found if isinstance(found, bool | int | float) else value
 
 
-def _show(found: dict[str, Any], nothing: str, *, json: bool) -> None:
+def _show(found: dict[str, Any], nothing: str, *, json: bool, most: int | None = None) -> None:
     if json:
         as_json(found)
-    else:
-        table(found["requests"], COLUMNS, empty=nothing)
+        return
+    rows = found["requests"]
+    table(rows[:most], COLUMNS, empty=nothing)
+    if most is not None and len(rows) > most:
+        typer.echo(f"and {len(rows) - most} more: `outrider label list` shows all")

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from outrider.commands.init import Modality, write_project
+from outrider.commands.init import Modality, Starter, starter_of, train_starter, write_project
+from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
 
 ROOT = str(Path(__file__).parents[2])
-EXPECTED = {".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "train.py"}
+EXPECTED = {
+    ".gitignore", "README.md", "checks.py", "model.py", "outrider.toml", "pytest.ini", "traffic.py",
+    "train.py",
+}  # fmt: skip
+ASSERTIONS = {Modality.tabular: 4, Modality.text: 5, Modality.image: 4, Modality.chat: 6}
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,20 +45,25 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(str(request.param)) / "mine"
     written = write_project(folder, request.param)
     files = frozenset(path.name for path in folder.iterdir() if path.is_file())
+    if request.param == Modality.image:
+        assert run(folder, "train.py").returncode == 0
     tested = run(folder, "-m", "pytest", "-p", "outrider.pytest_plugin", "-W", "error", "behavior")
     return Made(request.param, folder, tuple(written), files, tested)
 
 
 def test_a_new_project_passes_its_behavioral_tests_at_once(made: Made) -> None:
-    assert made.files == EXPECTED
+    assert made.files - {"sentences.py"} == EXPECTED
     assert all(path.is_file() for path in made.written)
     assert made.tested.returncode == 0, made.tested.stdout + made.tested.stderr
     assert "behavioral tests" in made.tested.stdout
     assert "capability" in made.tested.stdout
-    assert (made.folder / "model.npz").is_file()
+    trained = "net.safetensors" if made.modality == Modality.image else "model.npz"
+    assert (made.folder / trained).is_file()
 
 
 def test_a_model_is_trained_where_its_folder_cannot_be_written(made: Made) -> None:
+    if made.modality == Modality.image:  # a module's weights are a file
+        return
     code = """
 from pathlib import Path
 import model
@@ -87,7 +97,7 @@ assert len(judges) == int(sys.argv[1]), judges
 assert all(judge.description for judge in judges)
 print(sorted(column for column in answered.names if column.startswith("outputs.")))
 """
-    result = run(folder, "-W", "error", "-c", code, "5" if made.modality == Modality.chat else "4")
+    result = run(folder, "-W", "error", "-c", code, str(ASSERTIONS[made.modality]))
     assert result.returncode == 0, result.stderr
     assert f"outputs.{model.target}" in result.stdout
     assert name in (folder / "README.md").read_text(encoding="utf-8")
@@ -112,6 +122,27 @@ def test_outrider_test_runs_the_same_suite(tmp_path: Path) -> None:
     assert run(tmp_path, "-m", "outrider", "test", "--model", "gone.py:f").returncode == 3
     (tmp_path / "behavior" / "test_tumours.py").write_text("", encoding="utf-8")
     assert run(tmp_path, "-m", "outrider", "test").returncode == 5
+
+
+def test_what_is_installed_chooses_the_starter_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert starter_of(Modality.image, None) is None
+    with pytest.raises(ValueError, match="--starter words: --modality text expected, got chat"):
+        starter_of(Modality.chat, Starter.words)
+    monkeypatch.setattr("outrider.commands.init.find_spec", lambda name: name)
+    assert starter_of(Modality.text, None) is Starter.bert
+    assert starter_of(Modality.text, Starter.words) is Starter.words
+    monkeypatch.setattr("outrider.commands.init.find_spec", lambda name: None if name == "peft" else name)
+    assert starter_of(Modality.text, None) is Starter.words
+    with pytest.raises(ValueError, match=r"pip install outrider\[hf\], or --starter words"):
+        starter_of(Modality.text, Starter.bert)
+
+
+def test_a_starter_that_cannot_be_trained_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def train():\n    raise OSError('full')\n", encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"train\.py:2: OSError: full; the project is written, `python train"
+    ):
+        train_starter(tmp_path)
 
 
 def test_init_writes_into_empty_folders_only(tmp_path: Path) -> None:

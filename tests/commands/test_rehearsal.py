@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.commands.init import Modality, write_project
+from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.errors import ConfigError
+from outrider.user_code import load_file
 from tests.forked import forks
 
 CONFIG = """
@@ -173,9 +175,13 @@ def test_of_a_model_with_other_inputs_every_file_to_change_is_named(
     told = (project / "README.md").read_text(encoding="utf-8").partition("## Your own model")[2]
     assert re.findall(r"\| \d\. `([\w./]+)`", told) == ["data/", "outrider.toml", "checks.py", "behavior/"]
 
-    place = '["{}"' if modality == Modality.tabular else '"inputs.{}"'
-    change(project, "model.py", place.format(old), place.format(new))
-    assert f"no column inputs.{new}" in "\n".join(check(project)["problems"])
+    if modality == Modality.image:  # a module names no column
+        net = load_file(project / "model.py").Net()
+        (project / "net.safetensors").write_bytes(dump_weights(net.state_dict()))
+    else:
+        place = '["{}"' if modality == Modality.tabular else '"inputs.{}"'
+        change(project, "model.py", place.format(old), place.format(new))
+        assert f"no column inputs.{new}" in "\n".join(check(project)["problems"])
 
     (sample,) = (project / "data").iterdir()
     place = ",{}," if sample.suffix == ".csv" else '"{}":'
@@ -183,5 +189,9 @@ def test_of_a_model_with_other_inputs_every_file_to_change_is_named(
     found = check(project)
     said = "\n".join(found["problems"])
     assert f"inputs: no column inputs.{old}" in said
+    if modality == Modality.image:  # it cannot be asked until its inputs are named
+        change(project, "outrider.toml", f'inputs = ["{old}"]', f'inputs = ["{new}"]')
+        found = check(project)
+        said = "\n".join(found["problems"])
     assert f"checks.py: no column inputs.{old}" in "\n".join(found["warnings"]) or "checks.py: " in said
     assert re.search(r"behavior: behavior/test_\w+\.py: ", said), said

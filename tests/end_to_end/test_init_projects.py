@@ -1,16 +1,26 @@
 """A project of ``outrider init`` works at once, and with a model of one's own after editing one file."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from outrider.connection import Connection, connect
+from outrider.monitor.client import Client
+from tests.forked import TRAINING, forks
+from tests.guides import as_a_terminal, section
+from tests.requirements import require_package
+
 from .service import Service, outrider, wait_until
+from .walks import Walk, on_free_ports
 
 SKLEARN = """
 import numpy as np
@@ -71,9 +81,22 @@ def predict(batch):
 """
 
 
-def made(folder: Path, modality: str) -> Path:
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "tabular": ("sklearn.datasets", "sklearn.linear_model"),
+    "words": ("sklearn.feature_extraction.text", "sklearn.linear_model"),
+    "bert": ("transformers.models.bert.modeling_bert", "peft"),
+    "image": ("sklearn.datasets",),
+    "chat": ("sklearn.feature_extraction.text",),
+}
+"""Modules that processes of a project import, beside those of the service."""
+TEXTS = ("words", "bert")
+
+
+def made(folder: Path, project: str) -> Path:
     folder.mkdir()
-    done = outrider(folder, "init", "--modality", modality)
+    wanted = ("text", "--starter", project) if project in TEXTS else (project,)
+    with forks(*NEEDS[project]):
+        done = outrider(folder, "init", "--modality", *wanted)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -120,11 +143,62 @@ def check_suite(folder: Path) -> None:
     assert "capability" in done.stdout
 
 
-@pytest.mark.parametrize("modality", ["tabular", "text", "image", "chat"])
-def test_a_new_project_judges_the_record_of_its_readme(tmp_path: Path, modality: str) -> None:
-    folder = made(tmp_path / "mine", modality)
-    shown = check_served(folder)
-    assert shown["flags"], "the README's record is one that an assertion flags"
+@pytest.mark.parametrize("project", NEEDS)
+def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
+) -> None:
+    if project == "bert":
+        require_package("peft", "pip install outrider[hf]")
+    as_a_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = made(tmp_path / "mine", project)
+    record = readme_record(folder)
+    on_free_ports(folder, ["8470"])
+    guide = section(folder / "README.md", "Once round: a fault, labels, a better version")
+    with contextlib.closing(Walk(folder, needs=(*TRAINING, *NEEDS[project]))) as walk:
+        assert walk.follow(guide) >= 6
+        for command in ("outrider check-config", f"outrider test --model .#{record['model']}@2"):
+            came = walk.ended(command)
+            assert came.returncode == 0, came.stdout + came.stderr
+        check_record(walk, record)
+        check_labels_by_lot(walk, record["model"])
+
+
+def connected(walk: Walk) -> Connection:
+    """The service of a walk."""
+    data = walk.folder / "outrider-data"
+    url = json.loads((data / "run" / "server.json").read_text(encoding="utf-8"))["url"]
+    return connect(url, (data / "key").read_text(encoding="utf-8").strip())
+
+
+def check_record(walk: Walk, record: Mapping[str, Any]) -> None:
+    """The README's record is one that an assertion flags."""
+    service = connected(walk)
+    key = (walk.folder / "outrider-data" / "key.ingest").read_text(encoding="utf-8").strip()
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{service.url}/v1/records", json=record, headers=headers)
+    assert answer.json() == {"accepted": 1, "rejected": []}, answer.text
+    wait_until(lambda: bool((service.flags()["record_id"] == record["id"]).any()), "its flag")
+
+
+def check_labels_by_lot(walk: Walk, model: str) -> None:
+    """Learned with labels by lot and judged by the careful ones, the same records make no better version."""
+    key = (walk.folder / "outrider-data" / "key").read_text(encoding="utf-8").strip()
+    service = connected(walk)
+    client = Client(service.url, key, model=model)
+    rows = service.dataset(f"{model}-flagged", part="train")
+    (target,) = (column for column in map(str, rows) if column.startswith("label."))
+    labels = rows[target].sample(frac=1, random_state=1).tolist()
+    for name, label in zip(rows["id"], labels, strict=True):
+        client.label(name, {target.removeprefix("label."): label}, source="lot")
+    client.flush(60)
+    last = rows["id"].iloc[-1]
+    wait_until(lambda: service.record(last)["labels"][0]["source"] == "lot", "labels by lot")
+    came = walk.ended(f"outrider retrain {model}")
+    assert came.returncode in (1, 6), came.stdout + came.stderr
+    assert re.search(rf"version 3 of {model}: (refused|undecided)", came.stdout)
+    versions = service.models()
+    assert versions.loc[versions["status"] == "champion", "version"].tolist() == ["2"]
 
 
 def test_a_new_chat_project_judges_what_production_answered_through_an_openai_mirror(tmp_path: Path) -> None:

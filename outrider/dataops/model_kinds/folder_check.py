@@ -40,7 +40,7 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
         Whether its weights lie elsewhere.
     """
     if not path.is_dir():
-        return [f"{path} is no folder"]
+        return [f"{path} is no folder; train.py of the project may write it"]
     config, problem = _json(path / "config.json")
     if problem:
         is_adapter = (path / "adapter_config.json").is_file()

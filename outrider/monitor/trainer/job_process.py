@@ -71,8 +71,9 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
     except (OperationalError, StaleParent):
         raise
     except (Exception, SystemExit) as error:
-        log.exception("%s failed", job.id)
         told = isinstance(error, OutriderError)
+        is_refusal = told and error.__cause__ is None  # its words say all; others need their lines
+        log.error("%s failed: %s", job.id, error, exc_info=not is_refusal)
         reason = str(error) if told else f"{type(error).__name__}: {error}"
         return reason if told else f"{reason}{innermost_line(error, context.settings.base)}"
     return None

@@ -166,7 +166,8 @@ class Retraining:
         commit_flagged(self.context, self.job, request)
         if "dataset" not in self.result:
             raise ValidationRefused(
-                f"no record of {self.job.model} is flagged and labelled: there is nothing to learn from"
+                f"no record of {self.job.model} is flagged and labelled: there is nothing to learn from; "
+                f"`outrider label request {self.job.model}` puts flagged ones up for labelling"
             )
 
     def _train(self) -> None:

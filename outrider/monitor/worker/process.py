@@ -97,7 +97,11 @@ class Worker:
         registration = Registration(settings, engine, objects)
         registration.update()
         for name in registration.unregistered:
-            log.warning("the file of model %s does not exist yet; its records wait in the journal", name)
+            log.warning(
+                "a file of model %s does not exist yet, and its records wait in the journal; "
+                "`outrider check-config` names the file",
+                name,
+            )
         self.engines = engines
         versions = {name: ShadowVersions(name, engines, clock=objectives.timer) for name in settings.models}
         self.context = context = WorkerContext(

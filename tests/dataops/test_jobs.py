@@ -257,6 +257,13 @@ def test_a_waiting_job_has_no_process_and_is_queued_again(engine: Engine) -> Non
         assert (again.id, again.attempts) == (job, 1)
 
 
+def test_a_job_that_begins_works_on_what_is_judged_by_then(engine: Engine) -> None:
+    job = add(engine, "dataset", 1)
+    with write(engine) as connection:
+        connection.execute(text("INSERT OR REPLACE INTO cursor VALUES ('m', 'champion', 7)"))
+        assert jobs.take_newest(connection, job).params == {"upto_seq": 7}
+
+
 def test_an_unknown_job_is_not_found(engine: Engine) -> None:
     with engine.connect() as connection, pytest.raises(NotFound, match="job_x"):
         jobs.get(connection, "job_x")

@@ -1,5 +1,6 @@
 """Processes of jobs: whatever a user's code does to one, that job alone ends, with its reason."""
 
+import dataclasses
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from outrider.monitor.trainer.job_processes import JobProcesses
 from outrider.monitor.trainer.process import supervise
 from tests.databases import migrated_for
 from tests.forked import TRAINING, forks
+from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 
 torch = pytest.importorskip("torch")
@@ -230,6 +232,29 @@ def test_a_trainer_that_ends_puts_its_jobs_back(bench: Callable[..., Bench]) -> 
     made.processes.close()
     found = made.get(job)
     assert (found.status, found.attempts) == ("queued", 0)
+
+
+def test_a_job_waits_for_the_judgement_of_what_was_sent_before_it(tmp_path: Path) -> None:
+    made = Bench(tmp_path, "pass")
+
+    def move(seq: int) -> None:
+        with write(made.engine) as connection:
+            connection.execute(text(f"INSERT OR REPLACE INTO cursor VALUES ('m', 'champion', {seq})"))
+
+    asked: list[int] = []
+
+    def has_unread(_: str, seq: int) -> bool:
+        asked.append(seq)
+        move(seq + 1)
+        return seq < 3
+
+    move(1)
+    job = made.add("dataset")
+    done = run_next(dataclasses.replace(made.context, has_unread=has_unread))
+    assert done is not None
+    assert (done.id, done.status, asked, done.params["upto_seq"]) == (job, "done", [1, 2, 3], 4)
+    made.journal.close()
+    made.engine.dispose()
 
 
 def test_memory_of_a_process_is_its_own(tmp_path: Path) -> None:

@@ -75,10 +75,7 @@ def add(
     A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
     """
     job = f"job_{uuid.uuid4().hex}"
-    upto_seq = connection.scalar(
-        select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == "champion")
-    )
-    params = {**params, "upto_seq": upto_seq}
+    params = {**params, "upto_seq": champion_cursor(connection, model)}
     connection.execute(
         insert(_JOB).values(
             id=job,
@@ -93,6 +90,20 @@ def add(
         )
     )
     return job
+
+
+def champion_cursor(connection: Connection, model: str) -> int | None:
+    """Newest block that was judged by a model's champion; None without any."""
+    mine = _CURSOR.c.model == model, _CURSOR.c.slot == "champion"
+    return connection.scalar(select(_CURSOR.c.seq).where(*mine))
+
+
+def take_newest(connection: Connection, job: str) -> JobRow:
+    """Let a job that has not begun work on the blocks that are judged by now."""
+    found = get(connection, job)
+    params = {**found.params, "upto_seq": champion_cursor(connection, found.model)}
+    connection.execute(update(_JOB).where(_JOB.c.id == job).values(params=params))
+    return get(connection, job)
 
 
 def request_training(

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
@@ -30,6 +30,8 @@ class JobContext:
     targets: Sequence[WebhookTarget] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     poll_s: float = 0.2
+    has_unread: Callable[[str, int], bool] = lambda _model, _seq: False
+    """True where the journal holds blocks of a model behind one."""
 
     def model(self, name: str) -> ModelSettings:
         """Settings of a model.

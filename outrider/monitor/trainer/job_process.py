@@ -41,6 +41,9 @@ from .context import JobContext, Stopping
 from .waiting_jobs import JobWaits
 
 log = logging.getLogger(__name__)
+LAG_S = 5.0
+"""Time that a job gives the worker to judge what was sent before it."""
+_LOOK_S = 0.05
 AGAIN = 75
 """Exit code of a job that is to be tried again: the database was busy, or another commit came between."""
 IMPORTED = ("torch", "great_expectations", "outrider.monitor.trainer.retraining")
@@ -61,7 +64,7 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
         If it is to be tried again.
     """
     try:
-        _run(context, job)
+        _run(context, _on_newest(context, job))
     except Stopping:
         with write(context.engine) as connection:
             jobs.requeue(connection, job.id)
@@ -77,6 +80,23 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
         reason = str(error) if told else f"{type(error).__name__}: {error}"
         return reason if told else f"{reason}{innermost_line(error, context.settings.base)}"
     return None
+
+
+def _on_newest(context: JobContext, job: JobRow) -> JobRow:
+    """Job on what was sent before it, as far as the worker judges that in time."""
+    is_of_labels = not {"object", "candidate", "repeat"} & job.params.keys()
+    if not is_of_labels or job.params.get("trigger") == jobs.ROLLING or "dataset" in job.result:
+        return job
+    until = time.monotonic() + LAG_S
+    while True:
+        with context.engine.connect() as connection:
+            judged = jobs.champion_cursor(connection, job.model)
+        if judged is None or not context.has_unread(job.model, judged) or time.monotonic() >= until:
+            break
+        context.check_stop()
+        time.sleep(_LOOK_S)
+    with write(context.engine) as connection:
+        return jobs.take_newest(connection, job.id)
 
 
 def _run(context: JobContext, job: JobRow) -> None:
@@ -137,7 +157,11 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
     """
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
-    return JobContext(settings, engine, objects, journal, targets_of(settings), stop)
+
+    def unread(model: str, seq: int) -> bool:
+        return bool(journal.read(seq, limit=1, model=model))
+
+    return JobContext(settings, engine, objects, journal, targets_of(settings), stop, has_unread=unread)
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
 """Jobs run in the process of a test, one after another, as the trainer's processes run them."""
 
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets.changes import StaleParent
@@ -34,3 +35,9 @@ def run_until(context: JobContext) -> None:
     while not context.stop.is_set():
         if run_next(context) is None:
             context.stop.wait(context.poll_s)
+
+
+def begun(connection: Connection, job: str) -> str:
+    """Let a job run, whichever is due, without a process."""
+    connection.execute(text("UPDATE job SET status = 'running' WHERE id = :job"), {"job": job})
+    return job

@@ -22,6 +22,7 @@ from outrider.dataops.triggers.firing import note_manual, preview, settle
 from outrider.dataops.triggers.inputs import read_history
 from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
 from tests.databases import migrated
+from tests.running_jobs import begun
 from tests.soak import examples
 
 MINUTE = 60_000_000
@@ -56,7 +57,7 @@ def look(engine: Engine, *ids: str, now: int, guards: RunGuards = GUARDS) -> str
 
 def end(engine: Engine, job: str, status: str, now: int) -> None:
     with write(engine) as connection:
-        jobs.finish(connection, job, status, {}, now_us=now)
+        jobs.finish(connection, begun(connection, job), status, {}, now_us=now)
 
 
 def logged(engine: Engine, trigger: str | None = None) -> list[EvaluationRow]:
@@ -178,7 +179,7 @@ def test_a_promotion_or_a_person_ends_the_breaker(engine: Engine, way: str) -> N
             )  # fmt: skip
         else:
             job = jobs.add(connection, model="m", kind="retrain", params={}, now_us=6 * MINUTE)
-            jobs.finish(connection, job, "refused", {}, now_us=6 * MINUTE)
+            jobs.finish(connection, begun(connection, job), "refused", {}, now_us=6 * MINUTE)
     assert run(engine, 3, 7 * MINUTE, "refused") is not None
 
 
@@ -190,7 +191,7 @@ def test_a_run_whose_candidate_was_made_elsewhere_ends_as_that_does(engine: Engi
             answer = jobs.add(
                 connection, model="m", kind="retrain", params=params, now_us=2 + number * MINUTE
             )
-            jobs.finish(connection, answer, "refused", {}, now_us=3 + number * MINUTE)
+            jobs.finish(connection, begun(connection, answer), "refused", {}, now_us=3 + number * MINUTE)
     with engine.connect() as connection:
         assert read_history(connection, "m", now_us=5 * MINUTE).failed == 3
     assert run(engine, 3, 5 * MINUTE, "done") is None
@@ -201,7 +202,7 @@ def test_the_budget_counts_jobs_of_all_triggers(engine: Engine) -> None:
         for number in range(4):
             params = {"trigger": ("labelled_flags", "alerts")[number % 2]}
             job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=number)
-            jobs.finish(connection, job, "done", {}, now_us=number)
+            jobs.finish(connection, begun(connection, job), "done", {}, now_us=number)
     assert look(engine, "inc_1", now=DAY_US - 1) is None
     assert logged(engine)[0].reason == "budget"
 
@@ -232,7 +233,7 @@ def test_a_suggestion_ends_with_its_cause_or_a_retraining(engine: Engine) -> Non
     with write(engine) as connection:
         job = jobs.add(connection, model="m", kind="retrain", params={}, now_us=4)
         assert evaluation_log.list_suggestions(connection, "m", ["incidents"]) == []
-        jobs.finish(connection, job, "done", {}, now_us=4)
+        jobs.finish(connection, begun(connection, job), "done", {}, now_us=4)
     look(engine, "inc_2", "inc_3", now=5, guards=SUGGEST)
     assert len(events(engine)) == 3
 

@@ -19,6 +19,7 @@ from outrider.dataops.state.database import write
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
+from tests.running_jobs import begun
 
 from .test_trainer import CONFIG, add_job, context, hand_in, imported, records, registered_twin, run
 
@@ -259,7 +260,7 @@ def test_a_job_of_an_earlier_release_goes_on(context: JobContext) -> None:
     registered_twin(context)
     job = add_job(context, candidate="2")
     with write(context.engine) as connection:
-        jobs.note(connection, job, stage="shadow", result={"seconds": {}})
+        jobs.note(connection, begun(connection, job), stage="shadow", result={"seconds": {}})
     assert run(context).status == "done"
 
 

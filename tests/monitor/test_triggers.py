@@ -22,6 +22,7 @@ from outrider.dataops.triggers.evaluation_log import EvaluationRow
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.triggers import Triggers
 from tests.end_to_end.service import CONFIG, write_project
+from tests.running_jobs import begun
 
 from .web.sample import add
 from .workbench import Workbench, workbench
@@ -81,7 +82,7 @@ class Trained:
         with write(self.bench.engine) as connection:
             for job in jobs.recent(connection, model="toy"):
                 if job.status == "queued":
-                    jobs.finish(connection, job.id, status, {}, now_us=self.now)
+                    jobs.finish(connection, begun(connection, job.id), status, {}, now_us=self.now)
 
     def fired(self) -> list[str]:
         """Triggers of the jobs, oldest first."""

@@ -27,6 +27,7 @@ from outrider.dataops.state.database import open_database, write
 from outrider.dataops.upkeep.compaction import FEW, Compaction, compact, crowded
 from outrider.dataops.upkeep.garbage import CollectedGarbage, collect_garbage
 from outrider.monitor.trainer.compaction import Compactor
+from tests.running_jobs import begun
 
 Truth = list[tuple[str, list[object], pa.Table]]
 """Digest, lives and rows of each version."""
@@ -308,7 +309,7 @@ def test_only_old_unnamed_files_of_datasets_are_collected(
         for digest in (sent, open_table):
             job = jobs.add(connection, model="m", kind="dataset", params={"object": digest}, now_us=1)
             if digest == sent:
-                jobs.finish(connection, job, "done", {}, now_us=2)
+                jobs.finish(connection, begun(connection, job), "done", {}, now_us=2)
     before = truth(engine, objects)
     assert collected(engine, objects, cache).files == (), "all of it is new"
     age(objects)

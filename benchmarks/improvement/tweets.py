@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.assertions._text_tasks import BAD, GOOD
-from benchmarks.figure import Figure, show_table
+from benchmarks.figure import show_table
 from outrider.assertions import Batch
 from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
@@ -28,6 +28,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 
+from ._gains import show_gain
 from ._sentiment import CLASSES, Texts, sst2, tweets, write_base
 
 SOURCE = Source("hf", "base", inputs=("text",), classes=CLASSES)
@@ -166,19 +167,6 @@ def row(name: str, found: Measured, odd_rows: Bools) -> str:
     """Line of the table."""
     parts = (found.all_tweets[odd_rows], found.all_tweets, found.sst2)
     return f"| {name} | " + " | ".join(f"{part.mean():.3f}" for part in parts) + " |"
-
-
-def show_gain(name: str, differences: NDArray[np.float64], least: float | None, data: str) -> None:
-    """Mean difference with its 95 % interval; its lower end is held against ``least``."""
-    mean, n = float(differences.mean()), len(differences)
-    half = 1.96 * float(differences.std(ddof=1)) / n**0.5
-    low, high = mean - half, mean + half
-    held = "" if least is None else f"lower end above {least:g}"
-    ratio = 1.0 if least is None else float(low > least)
-    Figure(
-        name, mean, "of answers", held or "recorded", ratio, None if least is None else 1.0, n=n, low=low,
-        high=high, data=data,
-    ).show()  # fmt: skip
 
 
 if __name__ == "__main__":

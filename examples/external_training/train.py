@@ -14,12 +14,19 @@ from census import as_onnx, better
 from outrider.train import Job
 
 
+def learned(rows, task):
+    """Inputs and classes of rows."""
+    x = np.stack([rows[f"inputs.{name}"].to_numpy() for name in task["inputs"]], axis=1)
+    return x.astype(np.float32), np.array(rows[f"label.{task['target']}"].to_pylist())
+
+
 def retrain(job, folder):
     """Fetch the rows, train, and upload the version."""
     task = job.task
-    rows = pq.read_table(job.fetch(folder))
-    x = np.stack([rows[f"inputs.{name}"].to_numpy() for name in task["inputs"]], axis=1).astype(np.float32)
-    y = np.array(rows[f"label.{task['target']}"].to_pylist())
+    paths = [job.fetch(folder)]
+    if task["replay"]:  # old rows, against forgetting: retrain.replay names them
+        paths.append(job.fetch(folder, "replay"))
+    x, y = map(np.concatenate, zip(*(learned(pq.read_table(path), task) for path in paths), strict=True))
 
     def progress(step, steps, loss):
         job.progress(step=step, steps=steps, loss=float(loss))

@@ -34,7 +34,7 @@ from .service import Service, wait_until, write_project
 
 yaml: Any = importlib.import_module("yaml")  # comes with transformers, without types
 EXAMPLE = Path(__file__).parents[2] / "examples" / "external_training"
-RECORDS = 900
+RECORDS, OLD = 900, 200
 LARGE_BYTES = 4_000_000_000 if IS_FULL else 200_000_000
 MOST_GROWTH_BYTES = 200_000_000
 
@@ -46,7 +46,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("census") / "project"
     shutil.copytree(EXAMPLE, folder)
     text = (folder / "outrider.toml").read_text()
-    text = text.replace('trainer = "external"', 'mode = "suggest"\ntrainer = "external"')  # no job of its own
+    own = 'mode = "suggest"\nreplay = "census-old"\ntrainer = "external"'  # no job by a trigger
+    text = text.replace('trainer = "external"', own)
     (folder / "outrider.toml").write_text(text.replace(":8492", f":{free_port()}"))
     secret = "whsec_" + secrets.token_urlsafe(24).replace("-", "a").replace("_", "b")
     (folder / "webhook.secret").write_text(secret)
@@ -58,13 +59,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(project: Path) -> Iterator[Service]:
     with Service(project / "outrider.toml") as service:
-        rows = pd.read_parquet(require_data("adult_census") / "adult.parquet")[500 : 500 + RECORDS]
+        everyone = pd.read_parquet(require_data("adult_census") / "adult.parquet")
+        rows = everyone[500 : 500 + RECORDS]
         sys.path.insert(0, str(project))
         try:
-            inputs = importlib.import_module("census").features(rows).to_dict("records")
+            features = importlib.import_module("census").features
+            inputs = features(rows).to_dict("records")
         finally:
             sys.path.remove(str(project))
             sys.modules.pop("census", None)
+        old = features(everyone[:OLD]).assign(id=[f"old{n}" for n in range(OLD)], label=everyone.income[:OLD])
+        old.to_parquet(project / "old.parquet", index=False)  # pandas 3 writes large strings
+        service.run_command("dataset", "import", "census-old", "old.parquet", "--model", "census")
         records = [{"model": "census", "id": f"p{n}", "inputs": one} for n, one in enumerate(inputs)]
         labels = [
             {"model": "census", "id": f"p{n}", "label": {"label": value}, "source": "human"}
@@ -182,7 +188,7 @@ def test_an_event_becomes_a_better_champion(project: Path, service: Service) -> 
     )
     tree = service.client.get("/v1/lineage/census", params={"version": version}).json()
     edges = {(p["kind"], p["role"]) for p in tree["parents"]}
-    assert {("job", "trained by"), ("dataset", "fresh"), ("model", "weights")} <= edges
+    assert {("job", "trained by"), ("dataset", "fresh"), ("dataset", "replay"), ("model", "weights")} <= edges
     token = token_of(service, job)
     used = Job(str(service.client.base_url), job, token)
     with pytest.raises(

@@ -117,7 +117,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
     table, told = _told(table, source)
     if "ts" not in table.column_names:
         table = table.append_column("ts", pa.repeat(pa.scalar(job.created_us, TIME), table.num_rows))
-    batch = Batch.from_arrow(full_names(table, settings), model=job.model)
+    batch = Batch.from_arrow(as_recorded(full_names(table, settings)), model=job.model)
     judgement = judge(context, job.model, str(job.params["dataset"]), batch, stays=False)
     refuse(_named(batch, judgement.verdict)[:5])
     part = str(job.params.get("part", "train"))
@@ -164,6 +164,17 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
         settings.target: f"label.{settings.target}"
     }
     return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
+def as_recorded(table: pa.Table) -> pa.Table:
+    """Table with strings and bytes of the types of records.
+
+    Pandas 3 writes large ones.
+    """
+    types = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return table.cast(
+        pa.schema([field.with_type(types.get(field.type, field.type)) for field in table.schema])
+    )
 
 
 def commit_flagged(

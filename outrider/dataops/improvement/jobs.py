@@ -99,7 +99,7 @@ def champion_cursor(connection: Connection, model: str) -> int | None:
 
 
 def take_newest(connection: Connection, job: str) -> JobRow:
-    """Let a job that has not begun work on the blocks that are judged by now."""
+    """Let a job begin with the blocks that are judged by now."""
     found = get(connection, job)
     params = {**found.params, "upto_seq": champion_cursor(connection, found.model)}
     connection.execute(update(_JOB).where(_JOB.c.id == job).values(params=params))

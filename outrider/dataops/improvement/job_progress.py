@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+VERSION = "version"
+"""Thing that a job waits for while somebody outside trains."""
+
 
 def progress_text(status: str, stage: str, result: Mapping[str, Any]) -> str:
     """Progress of a job in words; empty where there is none.
@@ -15,11 +18,11 @@ def progress_text(status: str, stage: str, result: Mapping[str, Any]) -> str:
     >>> progress_text("waiting", "shadow", {"waits": {"for": "live records", "until_us": 0}})
     'for live records'
     """
-    if status == "waiting" and not result.get("progress"):
-        return f"for {result['waits']['for']}"
-    found = result.get("progress")
-    if not found or not (status == "waiting" or (status == "running" and stage == "train")):
-        return ""
+    waits = str(result["waits"]["for"]) if status == "waiting" else ""
+    is_training = waits == VERSION or (status == "running" and stage == "train")
+    found = result.get("progress") if is_training else None
+    if not found:
+        return f"for {waits}" if waits else ""
     parts = [f"epoch {found['epoch']} of {found['epochs']}"] if found.get("epochs") else []
     parts += [f"step {found['step']:,} of {found['steps']:,}"] if not parts and found.get("steps") else []
     parts += [f"loss {found['loss']:.4g}"] if found.get("loss") is not None else []

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any, open_version
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.job_progress import VERSION
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
@@ -16,8 +17,6 @@ from outrider.errors import OutriderError
 
 from . import job_tokens
 
-VERSION = "version"
-"""Thing that such a job waits for."""
 _UNTOLD = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
 """Settings on when to train, not how."""
 

@@ -79,6 +79,7 @@ def service(project: Path) -> Iterator[Service]:
         assert service.client.post("/v1/records", json=records).json()["accepted"] == RECORDS
         assert service.client.post("/v1/labels", json=labels).json()["accepted"] == RECORDS
         service.wait_judged(RECORDS)
+        wait_until(lambda: service.count("labels") == RECORDS, "labels", service)
         yield service
 
 

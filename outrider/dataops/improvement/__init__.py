@@ -1,4 +1,4 @@
-"""Improvement: jobs, fine-tuning, shadow tests and the promotion gate.
+"""Improvement: jobs, shadow tests, watches and the promotion gate.
 
 May import state, ledger, flags, labels, datasets, models, model_kinds, outbox.
 """

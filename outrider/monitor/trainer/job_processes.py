@@ -240,7 +240,7 @@ class JobProcesses:
         reason = each.ending
         if reason:
             reason += traced_line("\n".join(fault), [self.context.settings.base])
-        elif reason is None and told:
+        elif reason is None and told.endswith("}"):  # whole: it was not killed while it told
             reason = str(json.loads(told)["failed"])
         elif reason is None and code > 0 and code != AGAIN:
             reason = f"its process ended with exit code {code}"

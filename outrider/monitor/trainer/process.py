@@ -51,6 +51,8 @@ def supervise(
                 between()
         except OperationalError as error:
             log.warning("the database cannot be used right now: %s", error)
+        except OSError as error:  # no room for a process: the job is tried again
+            log.warning("a job cannot be started right now: %s", error)
         changes.wait(context.stop, every_s=context.poll_s, at_most_s=REST_S if processes.is_idle else 0.0)
 
 

@@ -18,6 +18,7 @@ from outrider.monitor.client import Client
 from tests.forked import TRAINING, forks
 from tests.guides import as_a_terminal, section
 from tests.requirements import require_package
+from tests.soak import IS_SOAK
 
 from .service import Service, outrider, wait_until
 from .walks import Walk, on_free_ports
@@ -148,6 +149,8 @@ def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
 ) -> None:
     if project == "bert":
+        if not IS_SOAK:  # the verdict on so small a net hangs on which labels were asked for first
+            pytest.skip("a soak trains the BERT of a project")
         require_package("peft", "pip install outrider[hf]")
     as_a_terminal(monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")

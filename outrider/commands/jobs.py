@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from outrider.dataops.improvement.job_progress import progress_text
+from outrider.dataops.state.job_states import OPEN
 
 from .api import Api, connect
 from .default_group import listing
@@ -13,7 +14,6 @@ from .output import Config, Json, ModelArgument, as_json, printable, table
 
 app = listing("List jobs of the trainer; show, cancel and retry one.")
 POLL_S = 0.5
-OPEN = ("queued", "running", "waiting")
 COLUMNS = {
     "id": "job",
     "model": "model",

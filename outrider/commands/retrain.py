@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
+from outrider.dataops.state.job_states import OPEN
 from outrider.errors import ServerError
 
 from .api import Api, connect
-from .jobs import OPEN, follow_job
+from .jobs import follow_job
 from .output import Config, Json, as_json, printable
 
 

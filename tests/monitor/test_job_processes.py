@@ -21,6 +21,7 @@ from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.job_states import ENDED
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.monitor.settings.config import load_settings
@@ -106,7 +107,7 @@ class Bench:
             time.sleep(0.02)
 
     def ended(self, job: str) -> JobRow:
-        self.until(lambda: self.get(job).status in jobs.ENDED)
+        self.until(lambda: self.get(job).status in ENDED)
         return self.get(job)
 
     def train(self) -> str:

@@ -13,7 +13,8 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.versions import Version, newest, told
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
-from outrider.dataops.state.improvement_tables import OPEN_JOBS, Job
+from outrider.dataops.state.improvement_tables import Job
+from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.dataops.state.tables import Cursor, table_of
 from outrider.errors import NotFound, OutriderError
 
@@ -21,9 +22,6 @@ Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
 WAITING = "waiting"
 """Status of a job that waits for something from outside, without a process."""
-OPEN = OPEN_JOBS
-ENDED = ("done", "refused", "undecided", "failed", "cancelled")
-"""Statuses of closed jobs."""
 Lane = Literal["dataset", "gate", "training"]
 """Way through the trainer: jobs of one never wait for those of another."""
 ROLLING = "rolling comparison"
@@ -354,7 +352,7 @@ def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, o
 def finish(
     connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
 ) -> None:
-    """Close a running job with one of :data:`ENDED`.
+    """Close a running job with one of `outrider.dataops.state.job_states.ENDED`.
 
     Raises
     ------

@@ -303,10 +303,6 @@ class LineageEdge(SQLModel, table=True):
     created_us: int
 
 
-OPEN_JOBS = ("queued", "running", "waiting")
-"""Statuses of jobs that have not ended."""
-
-
 class Job(SQLModel, table=True):
     """Work for the trainer process: fine-tune and judge a candidate."""
 
@@ -320,7 +316,7 @@ class Job(SQLModel, table=True):
     kind: str
     """``retrain`` or ``dataset``."""
     status: str = "queued"
-    """One of :data:`OPEN_JOBS`, or ``done``, ``refused``, ``undecided``, ``failed``, ``cancelled``."""
+    """One of those in `outrider.dataops.state.job_states`."""
     stage: str = ""
     params: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     result: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))

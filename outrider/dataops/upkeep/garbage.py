@@ -22,7 +22,8 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions.batch_schema import MODEL_KEY
 from outrider.dataops.models.registry import objects_of_versions
 from outrider.dataops.payloads.objects import LocalObjects, is_digest
-from outrider.dataops.state.improvement_tables import OPEN_JOBS, DatasetRowFile, DatasetVersion, Job
+from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVersion, Job
+from outrider.dataops.state.job_states import OPEN
 from outrider.dataops.state.tables import table_of
 
 Kind: TypeAlias = Literal["row files", "data docs", "sent tables", "broken writes", "caches"]
@@ -114,7 +115,7 @@ def named_objects(connection: Connection) -> set[str]:
     queries = (
         select(_FILE.c.sha256).distinct(),
         select(docs).where(docs.is_not(None)),
-        select(table).where(table.is_not(None), _JOB.c.status.in_(OPEN_JOBS)),
+        select(table).where(table.is_not(None), _JOB.c.status.in_(OPEN)),
     )
     return {digest for query in queries for digest in connection.scalars(query)}
 

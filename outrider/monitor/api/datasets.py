@@ -31,6 +31,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.job_states import OPEN
 from outrider.monitor.http.common import RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
@@ -268,7 +269,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         with write(engine) as connection:
             job = jobs.add(connection, model=model, kind="dataset", params=params, now_us=now_us())
         found = _wait(engine, job, wait_s)
-        if found.status in jobs.OPEN:
+        if found.status in OPEN:
             response.status_code = 202
             return {"job": job, "status": found.status}
         return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
@@ -347,7 +348,7 @@ def _wait(engine: Engine, job: str, seconds: float) -> JobRow:
     while True:
         with engine.connect() as connection:
             found = jobs.get(connection, job)
-        if found.status not in jobs.OPEN or time.monotonic() >= deadline:
+        if found.status not in OPEN or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_S)
 

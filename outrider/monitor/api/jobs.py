@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
@@ -39,7 +40,7 @@ def job_routes(engine: Engine, settings: Settings) -> APIRouter:
         """Retrainings and dataset versions in the making, newest first."""
         if model is not None:
             known_model(settings, model)
-        statuses = {"open": jobs.OPEN, "ended": jobs.ENDED, "all": None}[state]
+        statuses = {"open": OPEN, "ended": ENDED, "all": None}[state]
         with engine.connect() as connection:
             found = jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
         return {"jobs": [job_facts(job) for job in found]}

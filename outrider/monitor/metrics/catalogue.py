@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES, TRIGGERS
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -443,7 +444,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "counter", "outrider_retrains_total", "jobs",
         "Retrain jobs ended, by result.", labels=("model", "status"),
-        enums={"status": ("done", "refused", "undecided", "failed")},
+        enums={"status": ENDED},
     ),
     _spec(
         _LOOP, "histogram", "outrider_retrain_seconds", "seconds",

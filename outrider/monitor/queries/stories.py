@@ -11,6 +11,7 @@ from outrider.dataops.improvement.job_progress import progress_share, progress_t
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
+from outrider.dataops.state.job_states import OPEN
 
 _REFUSED_BEFORE = "failed: "
 _OPEN_BEFORE = "undecided: "
@@ -67,7 +68,7 @@ class Story:
     def action(self) -> str:
         """Change that a person may ask for: ``cancel``, ``retry`` or none."""
         status = "" if self.job is None else self.job.status
-        return "cancel" if status in jobs.OPEN else "retry" if status in ("failed", "cancelled") else ""
+        return "cancel" if status in OPEN else "retry" if status in ("failed", "cancelled") else ""
 
     @property
     def steps(self) -> list[StoryStep]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow, Lane
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.job_states import ENDED
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.user_code import traced_line
@@ -223,7 +224,7 @@ class JobProcesses:
 
     def _is_closed(self, job: str) -> bool:
         with self.context.engine.connect() as connection:
-            return jobs.get(connection, job).status in jobs.ENDED
+            return jobs.get(connection, job).status in ENDED
 
     def _abort(self, each: JobProcess, reason: str) -> None:
         each.ending, each.kill_at = reason, time.monotonic() + ABORT_S

@@ -1,5 +1,6 @@
 """``outrider jobs``: jobs of the trainer, followed, cancelled and tried again."""
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from .output import Config, Json, ModelArgument, as_json, printable, table
 
 app = listing("List jobs of the trainer; show, cancel and retry one.")
 POLL_S = 0.5
+TELL_S = 10.0
+"""Between lines on the progress of a stage, where they are kept."""
 COLUMNS = {
     "id": "job",
     "model": "model",
@@ -76,17 +79,23 @@ def follow_job(
 ) -> dict[str, Any]:
     """Follow a job to its end; tell its progress on stderr.
 
+    A terminal has one line for each stage, rewritten; a file one for each stage and every ten seconds.
     Returns the job, still open where ``timeout_s`` is over.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    told = None
+    is_terminal, stage, told_at = sys.stderr.isatty(), None, 0.0
     while job["status"] in OPEN and (deadline is None or time.monotonic() < deadline):
-        line = " ".join(filter(None, (job["stage"] or job["status"], _progress(job))))
-        if line != told and not quiet:
-            told = line
-            typer.echo(f"{job['id']}: {printable(line)}", err=True)
+        now = job["stage"] or job["status"]
+        is_new = now != stage
+        if not quiet and (is_new or is_terminal or time.monotonic() - told_at >= TELL_S):
+            line = printable(" ".join(filter(None, (f"{job['id']}: {now}", _progress(job)))))
+            before = "\n" if is_terminal and is_new and stage is not None else ""
+            typer.echo(f"{before}\r{line}\x1b[K" if is_terminal else line, err=True, nl=not is_terminal)
+            stage, told_at = now, time.monotonic()
         time.sleep(POLL_S)
         job = api.get(f"/v1/jobs/{job['id']}")
+    if is_terminal and stage is not None:
+        typer.echo(err=True)
     return job
 
 

@@ -26,6 +26,7 @@ import outrider
 from outrider import connection
 from outrider.cli import app
 from outrider.commands.api import connect
+from outrider.commands.jobs import follow_job
 from outrider.commands.label import parsed
 from outrider.dataops.datasets.quarantine import hold
 from outrider.dataops.improvement import gate
@@ -437,6 +438,51 @@ def test_a_retraining_that_fails_ends_with_1_and_says_why(project: Path) -> None
     assert job["params"]["from_scratch"] is True
     assert "no row to train on" in job["result"]["error"]
     assert "failed" in CliRunner().invoke(app, ["retrain", "m"]).output
+
+
+def test_jobs_are_listed_shown_and_tried_again(project: Path) -> None:
+    failed = run("retrain", "m", "--from-scratch", "--epochs", "1", code=1)
+    assert run("jobs", "list", "m")["jobs"][0] == run("jobs", "show", failed["id"])
+    assert run("jobs", "list", "--open") == {"jobs": []}
+    again = run("jobs", "retry", failed["id"])
+    assert again["params"]["retry_of"] == failed["id"]
+    ended = run("jobs", "show", again["id"], "--follow")
+    assert ended["result"]["error"] == failed["result"]["error"]
+    told = CliRunner().invoke(app, ["jobs", "show", again["id"]]).output
+    assert f"retrain of m, failed\n  made {again['created']}" in told
+    assert f"error: {failed['result']['error']}" in told
+    listed = CliRunner().invoke(app, ["jobs"]).output
+    assert again["id"] in listed
+    for action, ended_as in (("cancel", "failed: only an open job"), ("retry", "")):
+        came = CliRunner().invoke(app, ["jobs", action, "job_x" if action == "retry" else again["id"]])
+        assert came.exit_code != 0
+        assert ended_as in str(came.exception)
+
+
+def test_progress_is_told_once_for_a_stage_and_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr("outrider.commands.jobs.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("outrider.commands.jobs.time.sleep", lambda _: None)
+    stages = ["", "dataset", *["train"] * 8, "gate"]
+    seen: list[dict[str, Any]] = [
+        {"id": "job_1", "status": "running", "stage": stage, "result": {}} for stage in stages
+    ]
+    seen.append({"id": "job_1", "status": "done", "stage": "gate", "result": {}})
+    answers = iter(seen[1:])
+
+    class Service:
+        def get(self, path: str) -> dict[str, Any]:
+            assert path == "/v1/jobs/job_1"
+            return next(answers)
+
+    ended = follow_job(Service(), seen[0])  # type: ignore[arg-type]  # all that it asks
+    assert ended["status"] == "done"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["job_1: running", "job_1: dataset"]
+    assert lines[-1] == "job_1: gate"
+    assert lines.count("job_1: train") == 3  # of eight looks, four seconds apart
 
 
 def test_the_label_queue(project: Path) -> None:

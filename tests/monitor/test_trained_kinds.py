@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from outrider.assertions import Batch
@@ -17,7 +18,7 @@ from outrider.monitor.engine.adapters.mixed import Mixed
 from outrider.monitor.engine.executor import Segment
 from outrider.monitor.settings.sources import loadable_source
 from tests.dataops.model_kinds.adapters import peft
-from tests.dataops.model_kinds.folders import bert_config, save, transformers, write_tokenizer
+from tests.dataops.model_kinds.folders import bert_config, gpt2_config, save, transformers, write_tokenizer
 from tests.dataops.training.texts import reviews
 from tests.improved_projects import world
 
@@ -32,6 +33,22 @@ epochs = 25
 learning_rate = 0.01
 held_out_share = 0.4
 lora = { rank = 4 }
+[worker]
+device = "cpu"
+"""
+ANSWERS = """
+[models.reviews]
+folder = "base"
+task = "generation"
+inputs = ["text"]
+target = "text"
+options = { max_new_tokens = 6 }
+[models.reviews.retrain]
+objective = "OBJECTIVE"
+epochs = 60
+learning_rate = 0.01
+held_out_share = 0.4
+lora = { rank = 16 }
 [worker]
 device = "cpu"
 """
@@ -123,6 +140,40 @@ def test_full_training_of_a_folder_keeps_its_weights(tmp_path: Path) -> None:
         assert made.version("2").weights == job.result["run"]["digest"]
         assert is_runner(made.loaded("2"))
         assert accuracy(made.answers("2", test), test.column("label.label").tolist()) > 0.95
+
+
+@pytest.mark.parametrize("objective", ["sft", "dpo"])
+def test_corrected_answers_and_preferences_become_an_adapter_that_writes_them(
+    tmp_path: Path, objective: str
+) -> None:
+    """Records hold what production answered, labels what it should have."""
+    transformers()
+    peft()
+    made_tokenizer = write_tokenizer(tmp_path / "base", specials=False)
+    model = save(tmp_path / "base", "GPT2LMHeadModel", gpt2_config(len(made_tokenizer)))
+    with torch.no_grad():  # words far from each other: low rank then suffices
+        model.transformer.wte.weight.mul_(15)
+    model.save_pretrained(tmp_path / "base")
+    talk = {"ada": "good film", "bob": "bad film", "acme": "awful plot", "paris": "great"}
+    asked = [name for name in talk for _ in range(20)]
+    columns = {
+        "id": [f"t{n}" for n in range(len(asked))],
+        "inputs.text": [f"{name} was" for name in asked],
+        "outputs.text": ["very dull"] * len(asked),
+    }
+    rows = Batch.from_columns(columns, model="reviews")
+    with world(tmp_path, ANSWERS.replace("OBJECTIVE", objective)) as made:
+        made.flag(rows, [talk[name] for name in asked])
+        job = made.retrain()
+        assert job.status in ("done", "refused", "undecided"), job.result
+        losses = job.result["run"]["figures"]["losses"]
+        assert losses[-1] < losses[0] / 5
+        said = made.answers("2", rows)["text"].tolist()
+        right = np.mean([told == talk[name] for told, name in zip(said, asked, strict=True)])
+        if objective == "sft":
+            assert (job.status, job.result["promoted"], right) == ("done", True, 1.0), job.result
+        else:  # preferred to production's answer, which is not yet written word by word
+            assert "very dull" not in said
 
 
 def test_files_of_a_users_training_are_kept_loaded_and_handed_on(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def held(
 def failed_in_row(outcomes: Sequence[str]) -> int:
     """Number of refused or failed runs up to now.
 
-    Undecided ones neither count nor end the row.
+    Undecided and cancelled ones neither count nor end the row.
 
     Parameters
     ----------
@@ -165,14 +165,14 @@ def failed_in_row(outcomes: Sequence[str]) -> int:
 
     Examples
     --------
-    >>> failed_in_row(["refused", "undecided", "failed", "done", "refused"])
+    >>> failed_in_row(["refused", "undecided", "cancelled", "failed", "done", "refused"])
     2
     """
     count = 0
     for status in outcomes:
         if status in FAILED:
             count += 1
-        elif status != "undecided":
+        elif status not in ("undecided", "cancelled"):
             break
     return count
 

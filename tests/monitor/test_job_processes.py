@@ -16,7 +16,7 @@ from sqlalchemy import text
 from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
-from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
@@ -26,6 +26,7 @@ from outrider.monitor.http.common import targets_of
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
+from outrider.monitor.trainer.job_process import open_context
 from outrider.monitor.trainer.job_processes import JobProcesses
 from outrider.monitor.trainer.process import supervise
 from tests.databases import migrated_for
@@ -254,6 +255,20 @@ def test_a_job_waits_for_the_judgement_of_what_was_sent_before_it(tmp_path: Path
     done = run_next(dataclasses.replace(made.context, has_unread=has_unread))
     assert done is not None
     assert (done.id, done.status, asked, done.params["upto_seq"]) == (job, "done", [1, 2, 3], 4)
+    made.journal.close()
+    made.engine.dispose()
+
+
+def test_blocks_that_come_after_a_job_are_not_waited_for(tmp_path: Path) -> None:
+    made = Bench(tmp_path, "pass")
+    rows = Batch.from_columns({"id": ["a"], "inputs.x": [1.0]}, model="m")
+    entry = Entry("records", "m", 1, rows.to_ipc())
+    (before,) = made.journal.append([entry], 1)
+    context = open_context(made.context.settings, threading.Event())
+    made.journal.append([entry], 2)
+    assert context.has_unread("m", before - 1)
+    assert not context.has_unread("m", before)
+    context.engine.dispose()
     made.journal.close()
     made.engine.dispose()
 

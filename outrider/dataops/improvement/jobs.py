@@ -319,7 +319,11 @@ def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
     if params.get("trigger") != ROLLING:
         params.pop("trigger", None)  # a person asks for this one
     made = add(connection, model=found.model, kind=found.kind, params=params, now_us=now_us)
-    kept = {name: value for name, value in found.result.items() if name not in ("error", "log", "waits", "progress")}
+    kept = {
+        name: value
+        for name, value in found.result.items()
+        if name not in ("error", "log", "waits", "progress")
+    }
     if "candidate" in kept and "candidate" not in found.params:
         candidate = models.get(connection, found.model, str(kept["candidate"]))
         if candidate.status in ("failed", "retired"):

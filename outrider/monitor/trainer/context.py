@@ -31,7 +31,7 @@ class JobContext:
     stop: threading.Event = field(default_factory=threading.Event)
     poll_s: float = 0.2
     has_unread: Callable[[str, int], bool] = lambda _model, _seq: False
-    """True where the journal holds blocks of a model behind one."""
+    """True where the journal held blocks of a model behind one, when the process began."""
 
     def model(self, name: str) -> ModelSettings:
         """Settings of a model.

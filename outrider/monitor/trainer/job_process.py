@@ -158,8 +158,10 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
 
+    newest = journal.last_seq()  # what comes later is the next job's: a stream never ends
+
     def unread(model: str, seq: int) -> bool:
-        return bool(journal.read(seq, limit=1, model=model))
+        return any(block.seq <= newest for block in journal.read(seq, limit=1, model=model))
 
     return JobContext(settings, engine, objects, journal, targets_of(settings), stop, has_unread=unread)
 

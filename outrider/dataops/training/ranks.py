@@ -22,7 +22,7 @@ class Ranks:
     @classmethod
     def of_environment(cls) -> "Ranks":
         """Ranks that ``torchrun`` names, joined; one alone without."""
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if "TORCHELASTIC_RUN_ID" not in os.environ:  # WORLD_SIZE alone may be that of somebody else's job
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

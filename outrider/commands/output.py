@@ -68,7 +68,10 @@ def printable(text: str, *, keeps_lines: bool = False) -> str:
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
-    """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none."""
+    """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none.
+
+    The first column names its row: up to half of a narrow terminal, it is not cut for the others.
+    """
     from rich.table import Table
 
     found = list(rows)
@@ -80,6 +83,8 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empt
     for row in found:
         cells = (printable(_text(row.get(key)), keeps_lines=True) for key in columns)
         shown.add_row(*(cell.replace("[", r"\[") for cell in cells))
+    named = max(screen.measure(cell).maximum for cell in shown.columns[0].cells)
+    shown.columns[0].no_wrap = named <= screen.width // 2
     screen.print(shown)
 
 

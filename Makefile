@@ -33,7 +33,7 @@ soak: venv  ## Run the tests with full counts and promises in seconds: an hour o
 check: venv  ## Check format, lint, types, the order of imports and the words
 	@$(RUN)/ruff format --check .
 	@$(RUN)/ruff check .
-	@$(RUN)/mypy outrider tests
+	@$(RUN)/mypy outrider tests benchmarks
 	@$(RUN)/python -m pytest -q -n 0 tests/test_import_order.py tests/test_words.py
 
 bench: venv  ## Run every benchmark; one JSON line per figure

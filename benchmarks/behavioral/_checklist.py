@@ -133,8 +133,8 @@ class PeerTest:
             numbers, examples = map(list, zip(*pairs, strict=True))
         else:
             numbers, examples = list(range(len(self.data))), list(self.data)
-        preds, confs = predict(examples)  # type: ignore[arg-type]  # texts
-        self._sort(numbers, preds, confs)  # type: ignore[arg-type]  # numbers
+        preds, confs = predict(examples)
+        self._sort(numbers, preds, confs)
         self.results = [
             self.judge(xs, p, c, label)
             for xs, p, c, label in with_optional(self.data, self.preds, self.confs, self.labels)
@@ -188,7 +188,9 @@ class PeerTest:
             lines.append(
                 f"Fails (rate):    {len(failed)} ({100 * len(failed) / (len(self.data) - filtered):.1f}%)"
             )
-        picked = np.random.choice(failed, min(len(failed), examples), replace=False) if len(failed) else []
+        picked: Any = (
+            np.random.choice(failed, min(len(failed), examples), replace=False) if len(failed) else []
+        )
         for number in picked:
             shown = list(
                 with_optional(self.data[number], self.preds[number], self.confs[number], self.labels[number])

@@ -18,7 +18,7 @@ from outrider.behavioral_tests import Filled, lexicons, template
 
 PATTERN = "{first_name} {last_name} is {a:profession} from {country}."
 SIZES = {"first_name": 10, "last_name": 10, "profession": 20, "country": 50}
-LISTS = {name: list(lexicons.lexicon(name))[:size] for name, size in SIZES.items()}
+LISTS: dict[str, Any] = {name: list(lexicons.lexicon(name))[:size] for name, size in SIZES.items()}
 RUNS = 7
 _OPTION = r"{([^}]+):([^}]+)}"
 

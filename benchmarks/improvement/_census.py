@@ -6,7 +6,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +19,10 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from benchmarks.results import ROOT
-from tests.end_to_end.service import Service, wait_until
+from tests.end_to_end.service import Service
 from tests.nginx import free_port
+
+from ._repair import PATIENCE_S, Clock, label, promoted, send, wait_while
 
 EXAMPLE = ROOT / "examples" / "external_training"
 OLD, POOL, TEST = slice(0, 6_000), slice(6_000, 12_000), slice(16_000, None)
@@ -39,7 +40,6 @@ SETTINGS = {
         f'replay = "census-old"\nlabelled_flags = {LABELS}'
     ),
 }
-PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,59 +100,37 @@ def joined(one: People, other: People) -> People:
     return People(pd.concat([one.x, other.x]), np.concatenate([one.y, other.y]))
 
 
-def repair(home: Path, old: People, pool: People) -> tuple[dict[str, float], bytes]:
+def repair(home: Path, old: People, pool: People) -> tuple[Clock, bytes]:
     """Seconds of each stage of one repair by the real processes, and the promoted ONNX file.
 
     The first version meets people without capital, then the pool as it is. Labels are given as soon as a
     record is judged; the trigger, the webhook, its receiver, ``train.py`` and the gate do the rest.
     """
     project = _project(home, old)
-    seconds: dict[str, float] = {}
     with Service(project / "outrider.toml", is_started=True) as service, _receiver(project):
         service.run_command("dataset", "import", "census-old", "old.parquet", "--model", "census")
         healthy = pool.take(np.flatnonzero(~pool.has_capital)[:HEALTHY])
-        _send(service, healthy.records("healthy"))
+        send(service, healthy.records("healthy"))
         service.wait_judged(HEALTHY)
 
         flagged = np.flatnonzero(pool.has_capital)[:LABELS]
         faulty = pool.take(np.arange(flagged[0], flagged[-1] + 1))
-        clock = _Clock(seconds)
-        _send(service, faulty.records("p"))
+        clock = Clock()
+        send(service, faulty.records("p"))
         service.wait_judged(HEALTHY + len(faulty), PATIENCE_S)
         clock.ends("flagged")
-        labels = [
-            {"model": "census", "id": f"p{row}", "label": {"label": str(faulty.y[row])}, "source": "human"}
-            for row in np.flatnonzero(faulty.has_capital)
-        ]
-        assert service.client.post("/v1/labels", json=labels).json()["accepted"] == LABELS
+        asked = np.flatnonzero(faulty.has_capital)
+        label(service, "census", {f"p{row}": str(faulty.y[row]) for row in asked})
         clock.ends("labelled")
-        wait_until(lambda: _status(service) != "", "a job", service, PATIENCE_S)
-        wait_until(lambda: _status(service) not in ("queued", "running"), "the event", service, PATIENCE_S)
+        wait_while(service, "", "queued", "running")
         clock.ends("dataset_and_event")
-        wait_until(lambda: _status(service) != "waiting", "a version", service, PATIENCE_S)
+        wait_while(service, "waiting")
         clock.ends("trained_elsewhere")
-        wait_until(
-            lambda: _status(service) not in ("waiting", "queued", "running"), "verdict", service, PATIENCE_S
-        )
-        job = service.client.get("/v1/retrains").json()["retrains"][0]
-        assert job["result"].get("promoted"), job["result"]
+        wait_while(service, "waiting", "queued", "running")
+        version = promoted(service, "census")
         clock.ends("judged_and_promoted")
-        version = job["result"]["candidate"]
-        champion = service.client.get("/v1/models/census/versions/champion").json()["version"]
-        assert champion == version, f"{champion} is champion, not {version}"
         weights = service.client.get(f"/v1/models/census/versions/{version}/weights").content
-    return seconds, weights
-
-
-class _Clock:
-    """Seconds of one stage after the other."""
-
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self._seconds, self._began = seconds, time.monotonic()
-
-    def ends(self, stage: str) -> None:
-        now = time.monotonic()
-        self._seconds[stage], self._began = now - self._began, now
+    return clock, weights
 
 
 def _project(home: Path, old: People) -> Path:
@@ -173,17 +151,6 @@ def _project(home: Path, old: People) -> Path:
     table = old.x.add_prefix("inputs.").assign(**{"label.label": old.y})
     table.assign(id=[f"old{n}" for n in range(len(old))]).to_parquet(project / "old.parquet", index=False)
     return project
-
-
-def _send(service: Service, records: list[dict[str, Any]]) -> None:
-    for start in range(0, len(records), 500):
-        some = records[start : start + 500]
-        assert service.client.post("/v1/records", json=some).json()["accepted"] == len(some)
-
-
-def _status(service: Service) -> str:
-    found = service.client.get("/v1/retrains").json()["retrains"]
-    return str(found[0]["status"]) if found else ""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.figure import Figure, show_table
+from benchmarks.figure import show_table
 
 from ._census import OLD, POOL, TEST, fitted, joined, people, repair
 from ._gains import show_gain
@@ -40,15 +40,11 @@ def main() -> None:
             each[name].append(right(model.predict(test.rows), test.y))
     found = {name: np.mean(some, axis=0) for name, some in each.items()}
     with tempfile.TemporaryDirectory() as name:
-        seconds, weights = repair(Path(name), old, pool)
+        clock, weights = repair(Path(name), old, pool)
     show(base, found, right(answers(weights, test.rows), test.y), test.has_capital, seeds)
     draws = np.subtract(each["flagged"], each["random"])[:, test.has_capital].mean(axis=1)
     show_gain(f"{STEM}.against_random.draws", draws, 0.0, f"adult_census, {LABELS} labels, by seed")
-    for stage, value in (("", sum(seconds.values())), *seconds.items()):
-        Figure(
-            f"{STEM}.repair{'.' if stage else ''}{stage}", value, "s", "1", value, n=1,
-            data="one run by the clock, other work beside it; 400 labels at once, about half for the gate",
-        ).show()  # fmt: skip
+    clock.show(STEM, "other work beside it; 400 labels at once, about half for the gate")
 
 
 def show(

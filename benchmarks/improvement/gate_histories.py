@@ -31,7 +31,7 @@ from outrider.dataops.state.database import open_database, write
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.trainer.process import run_next
+from tests.running_jobs import run_next
 
 HISTORIES = 100
 MARGIN = 0.02

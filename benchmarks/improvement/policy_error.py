@@ -56,7 +56,7 @@ def slices(histories: int = HISTORIES) -> None:
     worst = {"passed": 0, "failed": 0}
     for icc, (lost, won) in product((0.0, 0.1, 0.5), ((MARGIN, 0.0), (0.06, 0.04))):
         rng = np.random.default_rng(5)
-        outcomes = []
+        outcomes: list[str] = []
         for _ in range(histories):
             fine = [found(rng, 0.0, 0.05, icc) for _ in range(SLICES - 1)]
             outcomes.append(of_slices([*fine, found(rng, lost, won, icc)], MARGIN))
@@ -79,11 +79,12 @@ def chances(rng: np.random.Generator, entities: int, hours: int, kind: str) -> N
     if kind == "apart":
         return np.full((entities, hours), RATE)
     if kind == "entities":  # each has a lasting chance of its own
-        return np.broadcast_to(rng.beta(RATE, 1 - RATE, (entities, 1)), (entities, hours))
+        each: NDArray[np.float64] = rng.beta(RATE, 1 - RATE, (entities, 1))
+        return np.broadcast_to(each, (entities, hours))
     if kind == "hours":  # a fault flags all of an entity's records in an hour
         return (rng.random((entities, hours)) < RATE).astype(np.float64)
     begins = rng.random((entities, hours + 2)) < 1 - (1 - RATE) ** (1 / 3)  # and in the two that follow
-    lasts = begins[:, 2:] | begins[:, 1:-1] | begins[:, :-2]
+    lasts: Bools = begins[:, 2:] | begins[:, 1:-1] | begins[:, :-2]
     return lasts.astype(np.float64)
 
 
@@ -95,7 +96,7 @@ def looks(rng: np.random.Generator, kind: str, limits: int, most: float | None) 
     hour = np.tile(np.repeat(np.arange(hours), each), entities)
     flagged = [rng.random(len(entity)) < one[entity, hour] for one in chance]
     none = np.zeros(len(entity), dtype=np.uint8)
-    outcomes = []
+    outcomes: list[str] = []
     for look in range(1, LOOKS + 1):
         seen = hour < hours * look // LOOKS
         common = CommonRecords(entity[seen] + 1, hour[seen], none[seen], none[seen])

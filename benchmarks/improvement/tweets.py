@@ -4,6 +4,7 @@
 of words that a person could write (called positive with a word of complaint, negative with one of praise),
 lets a person label some of the flagged ones, and trains an adapter on them with phrases of SST-2 rehearsed.
 It is measured on the last 30 % of the tweets, and on phrases and sentences of SST-2 that nobody learned.
+A service of its own then makes one repair by the clock, from the first tweet to the promoted version.
 """
 
 import argparse
@@ -30,9 +31,10 @@ from outrider.dataops.training.trainers import trainer_of
 
 from ._gains import show_gain
 from ._sentiment import CLASSES, Texts, sst2, tweets, write_base
+from ._tweets_service import repair
 
 SOURCE = Source("hf", "base", inputs=("text",), classes=CLASSES)
-LABELS, REHEARSED = 200, 10_000
+LABELS, REHEARSED, REPAIRED = 200, 10_000, 300
 OPTIONS: dict[str, Any] = {
     "method": "lora", "lora": {"rank": 8, "dropout": 0.1}, "epochs": 6, "learning_rate": 1e-3,
     "replay_ratio": 10.0, "batch_rows": 32,
@@ -57,7 +59,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as name:
         write_base(Path(name) / "base")
-        Tweets(Path(name)).show(range(given.seeds))
+        made = Tweets(Path(name))
+        made.show(range(given.seeds))
+        made.repair()
 
 
 class Tweets:
@@ -106,6 +110,14 @@ class Tweets:
         show_gain(f"{stem}.against_random.tweets", flagged - random, None, data)
         print(f"# {len(self._flagged)} of {len(self._pool)} tweets flagged, {self._odd.sum()} held out")
         show_table("accuracy", "\n".join(lines))
+
+    def repair(self) -> None:
+        """Print the stages of one repair by a service."""
+        flagged = self._flagged[:REPAIRED]
+        came = self._pool.take(np.arange(flagged[-1] + 1))
+        labelled = {int(row): int(self._pool.y[row]) for row in flagged}
+        clock = repair(self._home, sst2("train"), sst2("dev"), came, labelled)
+        clock.show("improvement.tweets", f"{REPAIRED} labels at once, three in ten for the gate")
 
     def _learned(self, rows: NDArray[np.intp], seed: int) -> Measured:
         draw = np.random.default_rng(seed)

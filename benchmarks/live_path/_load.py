@@ -121,7 +121,7 @@ class Server:
     ) -> Rate:
         """Send a body over and over on so many connections, one request at a time on each."""
         headers = {"Host": "localhost", "Content-Type": kind, "Content-Length": str(len(body))}
-        headers |= self.headers() | more
+        headers |= {**self.headers(), **more}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
         with pinned_to(1):
@@ -146,9 +146,9 @@ def _drive(port: int, request: bytes, *, seconds: float, connections: int) -> in
         waiting = connections
         while waiting:
             for key, _ in selector.select(30):
-                connection = key.fileobj
-                assert isinstance(connection, socket.socket)
-                answers[key.data] += connection.recv(65_536)
+                readable = key.fileobj
+                assert isinstance(readable, socket.socket)
+                answers[key.data] += readable.recv(65_536)
                 if not answers[key.data].endswith(b"}"):  # head and body come apart
                     continue
                 if not answers[key.data].startswith((b"HTTP/1.1 202", b"HTTP/1.1 200")):
@@ -156,7 +156,7 @@ def _drive(port: int, request: bytes, *, seconds: float, connections: int) -> in
                 answers[key.data] = b""
                 answered += 1
                 if time.perf_counter() < until:
-                    connection.sendall(request)
+                    readable.sendall(request)
                 else:
                     waiting -= 1
     return answered

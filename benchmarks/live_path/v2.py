@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.figure import Figure
 
-from ._load import floor, intake, median
+from ._load import Rate, floor, intake, median
 
 ROUNDS = 5
 SECONDS = 1.0
@@ -40,7 +40,8 @@ def request(rows: int, width: int) -> tuple[bytes, dict[str, str]]:
 def compare(rows: int, width: int, connections: int, target: float | None) -> None:
     """Measure one size in turn, and print."""
     body, headers = request(rows, width)
-    ours, theirs = [], []
+    ours: list[Rate] = []
+    theirs: list[Rate] = []
     with intake() as server, floor() as other:
         for _ in range(ROUNDS):
             for where, rates in ((other, theirs), (server, ours)):

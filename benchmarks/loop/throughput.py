@@ -20,7 +20,7 @@ from torch import nn
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import Entry, SqliteJournal
-from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database
 from outrider.monitor.engine.groups import EngineGroups
@@ -176,7 +176,7 @@ def whole_path(images: np.ndarray) -> float:
 def judged(engine: Engine) -> int:
     """Last block whose verdicts are committed."""
     with engine.connect() as connection:
-        return ledger.cursor(connection, "cnn", CHAMPION)
+        return cursor(connection, "cnn", CHAMPION)
 
 
 def main() -> None:

@@ -61,6 +61,7 @@ class StartedProcess:
     def kill(self) -> None:
         """End the process and its descendants."""
         self.signal(signal.SIGKILL)
+        self.process.kill()  # where it leads no group yet
         self.process.wait()
         self.reader.join()
         os.close(self.report)

@@ -276,18 +276,18 @@ def test_when_none_is_answered_it_is_the_model_that_fails() -> None:
 
 def test_what_there_is_no_time_for_is_not_asked() -> None:
     def slow(prompt: str) -> str:
-        time.sleep(0.3)
+        time.sleep(0.6)
         return prompt
 
     with chat_server(slow) as server:
-        predict = load(server.url, task="generation", inputs=("prompt",), deadline_s=0.5, parallel=1)
+        predict = load(server.url, task="generation", inputs=("prompt",), deadline_s=1.5, parallel=1)
         began = time.monotonic()
         found = predict(texts(*"abcdef"))
-        assert time.monotonic() - began < promised(2.0)
+        assert time.monotonic() - began < promised(3.0)
     assert found["text"][0] == "a"
     assert found["text"][-1] is None
-    assert "no time left of 0.5 s" in found["error"][-1]
-    assert len(server.prompts) <= 2
+    assert "no time left of 1.5 s" in found["error"][-1]
+    assert len(server.prompts) <= 3
 
 
 def test_a_paid_model_is_asked_no_more_than_it_may_cost() -> None:

@@ -1,6 +1,7 @@
 """Search for weak slices: parts of the traffic with a higher rate.
 
-A slice is one to three conditions under which records are wrong, or flagged, more often. They are searched on half of the entities and proven on the other half.
+A slice is one to three conditions under which records are wrong, or flagged, more often. They are searched on
+half of the entities and proven on the other half.
 """
 
 from collections.abc import Iterator, Sequence

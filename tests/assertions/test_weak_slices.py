@@ -5,23 +5,11 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.statistics.weak_slices import KINDS, columns, false_proofs
 from outrider.assertions.weak_slices import Condition, find_weak_slices, holds
-from tests.soak import rounds
+from tests.soak import at_most, rounds
 
 ROWS = 3000
-
-
-def columns(rng: np.random.Generator, rows: int = ROWS) -> pa.Table:
-    """Regions, ages, a truth value, devices, noise."""
-    return pa.table(
-        {
-            "region": rng.choice(["north", "south", "east"], rows),
-            "age": pa.array(rng.integers(18, 90, rows), pa.int64()),
-            "member": rng.random(rows) < 0.5,
-            "device": rng.choice([f"d{n}" for n in range(40)], rows),
-            **{f"x{n}": rng.normal(size=rows) for n in range(4)},
-        }
-    )
 
 
 def values(table: pa.Table, name: str) -> NDArray[np.object_]:
@@ -30,7 +18,7 @@ def values(table: pa.Table, name: str) -> NDArray[np.object_]:
 
 def test_two_columns_that_matter_only_together_are_found_first() -> None:
     rng = np.random.default_rng(1)
-    table = columns(rng)
+    table = columns(rng, ROWS)
     north, member = values(table, "region") == "north", values(table, "member").astype(bool)
     wrong = rng.random(ROWS) < np.where(north != member, 0.05, np.where(north, 0.25, 0.05))
     found = find_weak_slices(table, wrong)
@@ -71,23 +59,10 @@ def test_missing_values_and_long_texts_are_conditions() -> None:
     assert found.left_out == {"boxes": "list<item: double> is neither number, text nor truth value"}
 
 
-@pytest.mark.parametrize("kind", ["alone", "entities", "weighted", "rare"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_proven_of_noise(kind: str) -> None:
-    runs, false = rounds(2000, part=20), 0
-    for seed in range(runs):
-        rng = np.random.default_rng([seed, len(kind)])
-        table = columns(rng, 1500)
-        wrong, weight, entity = rng.random(1500) < 0.1, None, None
-        if kind == "entities":  # each is of one kind, and right or wrong as a whole
-            entity = np.repeat(np.arange(100), 15)
-            table = columns(rng, 100).take(pa.array(entity))
-            wrong = np.repeat(rng.random(100) < 0.2, 15)
-        elif kind == "weighted":
-            weight = np.where(rng.random(1500) < 0.9, 1.0, 10.0)
-        elif kind == "rare":
-            wrong = rng.random(1500) < 0.01
-        false += bool(find_weak_slices(table, wrong, weight=weight, entity=entity, seed=seed).proven)
-    assert false / runs <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
+    runs = rounds(2000, part=40)
+    assert false_proofs(kind, runs) / runs <= at_most(0.05, runs)
 
 
 def test_weights_speak_of_the_traffic() -> None:

@@ -20,12 +20,15 @@ from outrider.errors import NotFound, OutriderError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.read import read_routes
+from outrider.monitor.api.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
 from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 from tests.monitor.web.sample import HOSTILE, MODEL, build
 
 
@@ -33,11 +36,13 @@ from tests.monitor.web.sample import HOSTILE, MODEL, build
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("service")
     sample = build(folder, blocks=22)
-    settings = Settings(base=folder, models={MODEL: ModelSettings(slice_by="device")})
+    storage = StorageSettings(folder=str(folder))
+    settings = Settings(base=folder, storage=storage, models={MODEL: ModelSettings(slice_by="device")})
     routers = [
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
+        weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
     ]
     application = build_app(fault=lambda: None, routers=routers)
     keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
@@ -176,6 +181,18 @@ def test_groups_are_shown_with_intervals_and_gaps() -> None:
     assert shown.exit_code == 0, shown.output
     assert "device=till-2" in shown.output
     assert "selected: gap" in shown.output
+
+
+def test_weak_slices_are_shown_with_what_was_not_searched() -> None:
+    asked = ["slices", MODEL, "--outcome", "flagged"]
+    found = run(*asked)
+    assert found["slices"][0]["conditions"][0]["column"] == "attrs.device"
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert f"{MODEL}: " in shown.output
+    assert "flagged of" in shown.output
+    assert "attrs.device = till-" in shown.output
+    assert "not searched: inputs.image: " in shown.output
 
 
 def test_groups_need_a_column() -> None:

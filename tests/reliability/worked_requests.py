@@ -113,6 +113,8 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/datasets/{DATASET}/versions/newest/provenance"),
         _get(f"/v1/datasets/{DATASET}/versions/2/rows?part=train"),
         _get(f"/v1/datasets/{DATASET}/diff?old=1&new=2"),
+        _get(f"/v1/datasets/{DATASET}/tags"),
+        _get(f"/v1/models/{MODEL}/slices?outcome=flagged"),
         _get(f"/m/{MODEL}/behavior/{OUTCOME}"),
         _get(f"/m/{MODEL}/images/behavior/{OUTCOME}?case=0&name=image&part=after"),
         _get(f"/m/{MODEL}/images/flags/{flag['id']}/inputs.image"),

@@ -1,34 +1,25 @@
 """Group metrics of stored records and of dataset versions."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import spelled_like
-from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
-from outrider.assertions.typed_text import plain_text, read_typed, text_of, typed_texts
+from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.journal.blocks import BlockSource
-from outrider.dataops.journal.stored_rows import read_rows
-from outrider.dataops.labels.estimates import request_weights
-from outrider.dataops.labels.withdrawn import decides
-from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.tables import Record, table_of
 
-MOST_RECORDS = 20_000
-"""Newest records that figures are of."""
+from .newest_records import StoredRecord, Words, newest_records, payloads
+
 MOST_GROUPS = 100
 """More groups than this are no groups: the column names records, not kinds of them."""
-_RECORD = table_of(Record)
-_LABEL = table_of(Label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +96,6 @@ class FairnessFigures(TypedDict):
     gaps: list[GapFacts]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A record: where its payload lies, what was said, and its capture weight."""
-
-    id: str
-    seq: int
-    row: int
-    predicted: str | None
-    weight: float
-    entity: str | None
-
-
 def stored_figures(
     connection: Connection,
     blocks: BlockSource,
@@ -128,9 +107,6 @@ def stored_figures(
 ) -> GroupFigures:
     """Figures of newest production predictions, by the records' capture weights.
 
-    Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
-    are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
-
     Raises
     ------
     KeyError
@@ -139,30 +115,17 @@ def stored_figures(
         If ``positive`` is no class of these records, or a column of ``by`` has too many values.
     """
     _check_names(by)
-    rows = _newest(connection, model, since_us)
-    words = _Words(row.predicted for row in rows)
-    stored = _labels(connection, model, rows)
-    truth = dict(zip(stored, words.of(list(stored.values())), strict=True))
-    asked = request_weights(connection, model)
-    counted = [truth.get(row.id) is not None for row in rows]
-    known = [
-        row.id in asked and asked[row.id].weight > 0 and has for row, has in zip(rows, counted, strict=True)
-    ]
-    is_asked = sum(known) >= max(LEAST_ASKED, LEAST_ASKED_SHARE * sum(counted))
-    weights = np.array([row.weight for row in rows], dtype=np.float64)
-    columns = _group_columns(blocks, rows, by) | {
-        "weight": weights,
-        "entity": pa.array([row.entity for row in rows], pa.string()),
-        "outputs.label": pa.array(words.of([row.predicted for row in rows]), pa.string()),
+    newest = newest_records(connection, model, since_us=since_us)
+    columns = _group_columns(blocks, newest.rows, by) | {
+        "weight": newest.weight,
+        "entity": newest.entities,
+        "outputs.label": pa.array(newest.predicted, pa.string()),
     }
-    everything = Batch.from_columns(columns, model=model, rows=len(rows))
-    labelled: list[int] = np.flatnonzero(known if is_asked else counted).tolist()
-    labels = pa.array([truth.get(rows[at].id) for at in labelled], pa.string())
-    part = everything.take(np.array(labelled, dtype=np.intp)).with_columns({"label.label": labels})
-    if is_asked:
-        chosen = np.array([asked[rows[at].id].weight for at in labelled])
-        part = part.with_columns({"weight": weights[labelled] * chosen})
-    return _figures(everything, part, by, words.of_class(positive), asked=is_asked)
+    everything = Batch.from_columns(columns, model=model, rows=len(newest.rows))
+    labels = pa.array([newest.labels[at] for at in newest.labelled.tolist()], pa.string())
+    part = everything.take(newest.labelled)
+    part = part.with_columns({"label.label": labels, "weight": newest.label_weight})
+    return _figures(everything, part, by, newest.words.of_class(positive), asked=newest.asked)
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
@@ -184,7 +147,7 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
     }
     columns |= {"weight": batch.column("weight", null=1.0), "entity": batch.arrow("entity")}
     answers = typed_texts(batch.arrow(f"outputs.{target}"))
-    words = _Words(answers)
+    words = Words(answers)
     columns |= {"outputs.label": pa.array(words.of(answers), pa.string())}
     everything = Batch.from_columns(columns, model=batch.model, rows=batch.rows)
     said = (
@@ -252,69 +215,12 @@ def _figures(
     return GroupFigures(tuple(by), positive, everything.rows, labelled.rows, asked, tuple(parts))
 
 
-def _newest(connection: Connection, model: str, since_us: int | None) -> Sequence[_Stored]:
-    columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.predicted, _RECORD.c.weight)
-    query = select(*columns, _RECORD.c.entity).where(_RECORD.c.model == model)
-    if since_us is not None:
-        query = query.where(_RECORD.c.ts_us >= since_us)
-    order = (_RECORD.c.seq.desc(), _RECORD.c.row.desc())
-    return [_Stored(*row) for row in connection.execute(query.order_by(*order).limit(MOST_RECORDS))]
-
-
-class _Words:
-    """Texts of answers, and of labels as the answers that they equal are written: metrics compare texts."""
-
-    def __init__(self, answers: Iterable[str | None]) -> None:
-        self._distinct: dict[Any, str | None] = {}
-        for text in dict.fromkeys(answers):
-            if text is not None:
-                self._distinct.setdefault(read_typed(text), plain_text(text))
-
-    def of(self, texts: Sequence[str | None]) -> list[str | None]:
-        """Stored texts in these words."""
-        kinds = list(dict.fromkeys(texts))
-        spelled = spelled_like([read_typed(text) for text in kinds], list(self._distinct))
-        words = {
-            text: None if text is None else self._distinct.get(value, plain_text(text))
-            for text, value in zip(kinds, spelled, strict=True)
-        }
-        return [words[text] for text in texts]
-
-    def of_class(self, name: str) -> str:
-        """A class as somebody typed it, in these words."""
-        if name in self._distinct.values():
-            return name
-        (found,) = spelled_like([name], list(self._distinct))
-        return self._distinct.get(found) or name
-
-
-def _labels(connection: Connection, model: str, rows: Sequence[_Stored]) -> dict[str, str | None]:
-    """Newest label of each record, as it is stored."""
-    if not rows:
-        return {}
-    oldest = min(row.seq for row in rows)
-    query = (
-        select(_LABEL.c.record_id, _LABEL.c.value)
-        .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
-        .where(_LABEL.c.model == model, _RECORD.c.seq >= oldest, decides(_LABEL))
-        .order_by(_LABEL.c.seq, _LABEL.c.row)
-    )
-    return {row.record_id: row.value for row in connection.execute(query)}
-
-
-def _group_columns(blocks: BlockSource, rows: Sequence[_Stored], by: Sequence[str]) -> dict[str, Any]:
+def _group_columns(blocks: BlockSource, rows: Sequence[StoredRecord], by: Sequence[str]) -> dict[str, Any]:
     """Values of the group columns as text; null where a payload has expired or lacks the column."""
     found: dict[str, list[str | None]] = {name: [None] * len(rows) for name in by}
     seen = dict.fromkeys(by, not rows)
-    places: dict[int, list[int]] = {}
-    for at, row in enumerate(rows):
-        places.setdefault(row.seq, []).append(at)
     there: dict[str, None] = {}
-    for seq, members in places.items():
-        try:
-            batch = read_rows(blocks.get(seq).payload)
-        except (LookupError, pa.ArrowException):
-            continue
+    for members, batch in payloads(blocks, rows):
         there |= dict.fromkeys(name for name in batch.names if name.startswith(("inputs.", "attrs.")))
         for name in by:
             try:

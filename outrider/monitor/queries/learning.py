@@ -4,9 +4,6 @@ Run as ``python -m outrider.monitor.queries.learning``; it reads the journal and
 """
 
 import argparse
-import contextlib
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -29,14 +26,14 @@ from outrider.dataops.learned.proposals import (
 from outrider.dataops.payloads.payloads import without_payloads
 from outrider.errors import ConfigError
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.process.child import CONTROL_FD, ask_for_reload, die_with_parent
+from outrider.monitor.process.child import ask_for_reload
+from outrider.monitor.process.helper import HelperError, ask_helper, begin_helping
 from outrider.monitor.settings.config import Settings
 
 MOST_RECORDS = 20_000
 MOST_BYTES = 64_000_000
 """Of stored blocks that proposals are learned from at most."""
 LIMIT_S = 120.0
-NICENESS = 10
 TAKEN_UP = "the service checks it and takes it up within seconds; the page says so if it cannot"
 RESTART = "the worker takes it up when it starts next: `outrider reload`"
 Status = Literal["none", "learning", "done", "failed"]
@@ -167,30 +164,14 @@ class Learner:
 
     def _ask(self, model: str) -> str:
         """Run the process; why it failed, or nothing."""
-        command = [sys.executable, "-m", "outrider.monitor.queries.learning", "--model", model]
-        command += ["--journal", str(self._settings.journal_path), "--parent", str(os.getpid())]
-        command += ["--to", str(learned_path(self._settings.data_folder, model))]
-        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        arguments = ["--model", model, "--journal", str(self._settings.journal_path)]
+        arguments += ["--to", str(learned_path(self._settings.data_folder, model))]
         try:
-            done = subprocess.run(
-                command,
-                pass_fds=inherited,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                timeout=self._limit_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"not done after {self._limit_s:g} s: `outrider assertions learn` has no limit"
-        except OSError as error:
-            return f"the process did not start: {error}"
-        if done.returncode == 0:
-            return ""
-        lines = done.stderr.strip().splitlines()
-        return lines[-1][:500] if lines else f"the process ended with status {done.returncode}"
+            ask_helper("outrider.monitor.queries.learning", arguments, limit_s=self._limit_s)
+        except HelperError as error:
+            hint = ": `outrider assertions learn` has no limit" if "not done after" in str(error) else ""
+            return f"{error}{hint}"
+        return ""
 
 
 def learned_file(settings: Settings, model: str) -> Path | None:
@@ -219,9 +200,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()
-    die_with_parent(parent=options.parent)
-    with contextlib.suppress(OSError):
-        os.nice(NICENESS)
+    begin_helping(options.parent)
     begun = time.monotonic()
     reference = newest_records(options.journal, options.model, most_rows=MOST_RECORDS, most_bytes=MOST_BYTES)
     if reference is None:

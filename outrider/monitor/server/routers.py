@@ -30,6 +30,7 @@ from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
+from outrider.monitor.api.weak_slices import weak_slice_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook
@@ -37,6 +38,7 @@ from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList, list_triggers
+from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
@@ -60,7 +62,7 @@ def all_routers(
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
-    learner = Learner(settings)
+    learner, slices = Learner(settings), SliceSearch(engine, settings)
     cases = CaseWriter(engine, journal, settings)
 
     def triggers(model: str) -> TriggerList | None:
@@ -84,6 +86,7 @@ def all_routers(
         pause_routes(engine, settings),
         rejected_routes(settings, refusals),
         fairness_routes(engine, settings, objects, journal),
+        weak_slice_routes(settings, slices),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),
@@ -107,5 +110,6 @@ def all_routers(
             comparisons=comparisons,
             objects=objects,
             triggers=triggers,
+            slices=slices,
         ),
     ]

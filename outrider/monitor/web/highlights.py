@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.monitor.queries.payload_views import flatten
+from outrider.monitor.queries.queries import FlagView
 
 PARTS = ("inputs", "outputs", "attrs")
 MOST_FIELDS = 14
@@ -168,3 +169,24 @@ def _words(value: Any, name: str = "") -> Iterator[str]:
         for inner in value:
             if isinstance(inner, str | Mapping):
                 yield from _words(inner, name)
+
+
+def fields_of(
+    record: Mapping[str, Any] | None,
+    flags: Sequence[FlagView],
+    about: Mapping[str, str],
+    most: int = MOST_FIELDS,
+) -> tuple[tuple[Shown, ...], set[str]]:
+    """Fields of a record, marked where any of its flags points."""
+    evidence = {flag.assertion: flag.evidence for flag in flags}
+    description = " ".join(about.get(flag.assertion, "") for flag in flags)
+    only = flags[0].evidence if len(flags) == 1 else evidence
+    return shown_fields(record, only, description=description, most=most)
+
+
+def fields_of_part(values: Mapping[str, Any], part: str, marked: Mapping[str, Shown]) -> list[Shown]:
+    """Fields of one part of a record, marked as in the whole."""
+    return [
+        replace(marked.get(f"{part}.{name}", Shown(name, text, named=False)), name=name)
+        for name, text in flatten(values)
+    ]

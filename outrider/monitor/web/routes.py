@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -44,6 +44,7 @@ from outrider.monitor.queries.overview import (
 from outrider.monitor.queries.payload_views import flatten, picture
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList
+from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.settings.reload import ConfigState
 
 from .access_pages import access_pages
@@ -54,10 +55,11 @@ from .fairness_page import read_fairness
 from .forms import PageForms
 from .frame import PageFrame
 from .growth_chart import growth_chart
-from .highlights import MOST_FIELDS, Shown, shown_fields
+from .highlights import Shown, fields_of, fields_of_part
 from .label_form import LabelWriter
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
+from .slices_page import slices_pages
 
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
@@ -219,7 +221,7 @@ class WebPage:
             outputs = "Outputs of the replica"
             payload = payload | {"outputs": self._answer(view, view.id)}
         about = list_descriptions(self._engine, model)
-        fields, _ = _fields_of(payload, view.flags, about, most=sys.maxsize)
+        fields, _ = fields_of(payload, view.flags, about, most=sys.maxsize)
         marked = {one.name: one for one in fields}
         labelled = "labelled" in request.query_params
         context: dict[str, Any] = {
@@ -232,7 +234,7 @@ class WebPage:
             "labelled": labelled,
             "can_label": self._labels is not None and model in self._frame.configured,
             "parts": [
-                (title, _of_part((payload or {}).get(part, {}), part, marked))
+                (title, fields_of_part((payload or {}).get(part, {}), part, marked))
                 for part, title in (
                     ("inputs", "Inputs"),
                     ("outputs", outputs),
@@ -251,7 +253,7 @@ class WebPage:
         record = self._blocks.record(flag.seq, flag.row)
         if record is not None and (flag.slot != "champion" or not record.get("outputs")):
             record = record | {"outputs": self._answer(flag, flag.record_id)}
-        fields, named = _fields_of(record, card.flags, about)
+        fields, named = fields_of(record, card.flags, about)
         return card, fields, {column.removeprefix("inputs.") for column in named}
 
     def _answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
@@ -466,6 +468,7 @@ def web_routes(
     comparisons: Comparisons | None = None,
     objects: ObjectStore | None = None,
     triggers: Callable[[str], TriggerList | None] = lambda _: None,
+    slices: SliceSearch | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -497,6 +500,8 @@ def web_routes(
         Files of dataset versions; None leaves the pages of versions out.
     triggers
         Triggers of retraining of a model; None for one that is not configured.
+    slices
+        Searches weak slices; None leaves that page out.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -558,30 +563,11 @@ def web_routes(
         router.add_api_route(path, change, methods=["POST"])
     if keyring is not None:
         router.include_router(access_pages(keyring, frame))
+    if slices is not None:
+        router.include_router(slices_pages(engine, slices, frame))
     if comparisons is not None:
         router.include_router(comparison_pages(comparisons, frame))
     return router
-
-
-def _fields_of(
-    record: Mapping[str, Any] | None,
-    flags: Sequence[queries.FlagView],
-    about: Mapping[str, str],
-    most: int = MOST_FIELDS,
-) -> tuple[tuple[Shown, ...], set[str]]:
-    """Fields of a record with what all of its flags are about."""
-    evidence = {flag.assertion: flag.evidence for flag in flags}
-    description = " ".join(about.get(flag.assertion, "") for flag in flags)
-    only = flags[0].evidence if len(flags) == 1 else evidence
-    return shown_fields(record, only, description=description, most=most)
-
-
-def _of_part(values: Mapping[str, Any], part: str, marked: Mapping[str, Shown]) -> list[Shown]:
-    """All fields of one part of a record, marked as in the whole."""
-    return [
-        replace(marked.get(f"{part}.{name}", Shown(name, text, named=False)), name=name)
-        for name, text in flatten(values)
-    ]
 
 
 def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:

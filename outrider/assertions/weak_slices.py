@@ -1,0 +1,433 @@
+"""Search for weak slices: parts of the traffic with a higher rate.
+
+A slice is one to three conditions under which records are wrong, or flagged, more often. They are searched on
+half of the entities and proven on the other half.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from .group_rates import Limits, Sums, differences, shares
+
+Operator: TypeAlias = Literal["=", "<=", ">", "is missing"]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+ERROR = 0.05
+LEAST_ROWS, LEAST_SHARE = 30, 0.01
+"""Smaller slices are not proposed: nothing could be proven of them, or little would be gained."""
+MOST_SEARCHED = 20_000
+MOST_VALUES, MOST_KINDS, MOST_CONDITIONS = 30, 200, 400
+"""Values of a column that become conditions; a column with more kinds of them names records; conditions."""
+_THRESHOLDS = np.linspace(0.1, 0.9, 9)
+_BEAM = 40
+"""Slices of two conditions to which a third is added."""
+_SPLIT = 3.0
+"""Standard errors by which a further condition must split what it is added to, as the largest of hundreds of
+idle ones does by chance; and by which a proposal must be worse than the rest."""
+_LENGTH = "length of "
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Condition on one column: ``attrs.region = north``, ``length of inputs.text > 140``."""
+
+    column: str
+    operator: Operator
+    value: str | float | bool | None = None
+
+    def __str__(self) -> str:
+        if self.operator == "is missing":
+            return f"{self.column} is missing"
+        shown = f"{self.value:.6g}" if isinstance(self.value, float) else self.value
+        return f"{self.column} {self.operator} {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class WeakSlice:
+    """Slice with its rate.
+
+    Figures are of the records that did not propose the slice.
+
+    Attributes
+    ----------
+    conditions
+        All of them hold.
+    rows
+        Records behind ``rate``.
+    share
+        Part of the traffic, by weight.
+    rate, low, high
+        Of the outcome in the slice, with a 95 % interval.
+    rest
+        Rate of all other records.
+    more, more_low, more_high
+        ``rate - rest`` with its 95 % interval.
+    p
+        Chance of so much more where the slice is no worse than the rest, for all proposals together (Holm).
+    """
+
+    conditions: tuple[Condition, ...]
+    rows: int
+    share: float
+    rate: float
+    low: float
+    high: float
+    rest: float
+    more: float
+    more_low: float
+    more_high: float
+    p: float
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.conditions))
+
+
+@dataclass(frozen=True, slots=True)
+class WeakSlices:
+    """Result of a search.
+
+    Attributes
+    ----------
+    rows, rate
+        Records that the slices were proven on, and their rate.
+    slices
+        Proposals, the surest first.
+    left_out
+        Columns that were not searched, each with the reason.
+    """
+
+    rows: int
+    rate: float
+    error: float
+    slices: tuple[WeakSlice, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> tuple[WeakSlice, ...]:
+        """Slices that are worse than the rest, by their ``p``."""
+        return tuple(one for one in self.slices if one.p <= self.error)
+
+
+def find_weak_slices(
+    columns: pa.Table | pa.RecordBatch,
+    outcome: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    entity: ArrayLike | None = None,
+    most: int = 5,
+    error: float = ERROR,
+    seed: int = 0,
+) -> WeakSlices:
+    """Find the slices with the highest rate of an outcome.
+
+    Parameters
+    ----------
+    columns
+        What conditions are on: numbers, strings, truth values; of texts their length. Others are left out.
+    outcome
+        What is bad of each record, true or false, shape (rows,).
+    weight
+        Records of the traffic for which each stands; 1.
+    entity
+        Whom each record is of, or null; all records of one are on one side of the split.
+    most
+        Proposals. More of them need more records to be proven, since all hold together.
+    error
+        Chance that any slice is called proven that is no worse than the rest.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ.
+
+    Notes
+    -----
+    The search tries every value, decile and missing value of each column, all pairs, and a third condition on
+    the best pairs: a tree that splits column by column does not find two that matter only together. Records
+    of a slice are left out of later ones, in search and proof: each is a finding of its own. Proposals depend
+    on their half of the records alone, so that Holm's correction over them, not over all that was searched,
+    bounds the error on the other half.
+
+    References
+    ----------
+    Cox, "A note on data-splitting for the evaluation of significance levels", Biometrika 1975. Chung et al.,
+    "Slice Finder", ICDE 2019. Sagadeeva & Boehm, "SliceLine", SIGMOD 2021.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> region, age = rng.choice(["north", "south"], 4000), rng.integers(18, 90, 4000)
+    >>> wrong = rng.random(4000) < np.where((region == "north") & (age > 60), 0.4, 0.05)
+    >>> found = find_weak_slices(pa.table({"region": region, "age": age.astype(float)}), wrong)
+    >>> [str(one) for one in found.proven]
+    ['region = north and age > 61']
+    """
+    y = np.asarray(outcome, dtype=np.bool_)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if not len(y) == len(w) == columns.num_rows:
+        raise ValueError(
+            f"{columns.num_rows} rows of columns, {len(y)} outcomes, {len(w)} weights: equal numbers expected"
+        )
+    codes = _codes(entity, len(y))
+    rng = np.random.default_rng(seed)
+    is_searched = (rng.permutation(codes.max(initial=-1) + 1) % 2 == 0)[codes]
+    left_out: dict[str, str] = {}
+    searched, proof = np.flatnonzero(is_searched & (w > 0)), np.flatnonzero(~is_searched & (w > 0))
+    if len(searched) > MOST_SEARCHED:
+        searched = np.sort(rng.choice(searched, MOST_SEARCHED, replace=False))
+    proposed = _search(_Conditions.of(columns, searched, left_out), y[searched], w[searched], most)
+    rate = float(np.average(y[proof], weights=w[proof])) if len(proof) else float("nan")
+    records = _Proof(columns.take(pa.array(proof)), y[proof], w[proof], codes[proof])
+    slices = [found for conditions in proposed if (found := records.of(conditions)) is not None]
+    return WeakSlices(len(proof), rate, error, tuple(_holm(slices, len(proposed))), left_out)
+
+
+def holds(condition: Condition, columns: pa.Table | pa.RecordBatch) -> Bools:
+    """Rows on which a condition holds, shape (rows,)."""
+    name = condition.column
+    is_length = name.startswith(_LENGTH) and name not in columns.schema.names
+    column = columns.column(name.removeprefix(_LENGTH) if is_length else name)
+    column = pc.utf8_length(column) if is_length else column
+    if condition.operator == "is missing":
+        return _bools(_is_missing(column))
+    if condition.operator == "=":
+        return _bools(pc.equal(column, pa.scalar(condition.value, column.type)))
+    compared = pc.less_equal if condition.operator == "<=" else pc.greater
+    return _bools(compared(column.cast(pa.float64(), safe=False), condition.value)) & ~_bools(
+        _is_missing(column)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """Conditions with the rows on which each holds, float32, shape (rows, conditions)."""
+
+    conditions: tuple[Condition, ...]
+    rows: NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls, columns: pa.Table | pa.RecordBatch, at: NDArray[np.intp], left_out: dict[str, str]
+    ) -> "_Conditions":
+        """Conditions of all columns on some rows; ``left_out`` gets those of which none can be made."""
+        table = columns.take(pa.array(at))
+        found: list[Condition] = []
+        for name in table.schema.names:
+            try:
+                found += _conditions_on(name, table.column(name))
+            except ValueError as error:
+                left_out[name] = str(error)
+        held = [holds(condition, table) for condition in found]
+        least = max(LEAST_ROWS // 2, LEAST_SHARE * len(at))
+        kept = [number for number, rows in enumerate(held) if least <= rows.sum() <= len(at) - least]
+        if len(kept) > MOST_CONDITIONS:
+            kept = sorted(kept, key=lambda number: -min(held[number].sum(), len(at) - held[number].sum()))
+            for name in {found[number].column for number in kept[MOST_CONDITIONS:]}:
+                left_out.setdefault(name, f"some of its conditions: more than {MOST_CONDITIONS} in all")
+            kept = sorted(kept[:MOST_CONDITIONS])
+        rows = (
+            np.stack([held[number] for number in kept], axis=1) if kept else np.zeros((len(at), 0), np.bool_)
+        )
+        return cls(tuple(found[number] for number in kept), rows.astype(np.float32))
+
+
+def _conditions_on(name: str, column: Any) -> Iterator[Condition]:
+    """Conditions on a column; ValueError with the reason where there are none."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not (is_text or is_number or pa.types.is_boolean(kind)):
+        raise ValueError(f"{kind} is neither number, text nor truth value")
+    yield Condition(name, "is missing")
+    kinds = pc.value_counts(column.drop_null() if hasattr(column, "drop_null") else pc.drop_null(column))
+    if is_number and not (pa.types.is_integer(kind) and len(kinds) <= MOST_VALUES):
+        yield from _thresholds(name, column)
+        return
+    if len(kinds) > MOST_KINDS:
+        if is_text:
+            yield from _thresholds(_LENGTH + name, pc.utf8_length(column))
+        return
+    values, counts = kinds.field(0), kinds.field(1).to_numpy(zero_copy_only=False)
+    for number in np.argsort(-counts, kind="stable")[:MOST_VALUES].tolist():
+        yield Condition(name, "=", values[number].as_py())
+
+
+def _thresholds(name: str, column: Any) -> Iterator[Condition]:
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values = values[np.isfinite(values)]
+    if len(values):
+        for value in np.unique(np.quantile(values, _THRESHOLDS, method="lower")).tolist():
+            yield Condition(name, "<=", value)
+            yield Condition(name, ">", value)
+
+
+def _search(known: _Conditions, y: Bools, w: Floats, most: int) -> list[tuple[Condition, ...]]:
+    """Worst slices, each on the records that the ones before it leave."""
+    chosen: list[tuple[Condition, ...]] = []
+    left = np.ones(len(y), dtype=np.bool_)
+    while len(chosen) < most and known.conditions:
+        members, score = _worst(known.rows[left], y[left], w[left])
+        if score < _SPLIT:
+            break
+        chosen.append(tuple(known.conditions[number] for number in members))
+        left &= ~known.rows[:, members].all(axis=1)
+    return chosen
+
+
+def _worst(rows: NDArray[np.float32], y: Bools, w: Floats) -> tuple[list[int], float]:
+    """Worst slice of one to three conditions, and its score."""
+    sums = _Sums.of(y, w)
+    if not 0 < sums.hit < sums.weight:
+        return [], -np.inf
+    weight, hit = w.astype(np.float32), (w * y).astype(np.float32)
+    alone = weight @ rows, hit @ rows
+    scores = sums.score(*alone)
+    members, best = [int(np.argmax(scores))], float(scores.max())
+    both = rows.T @ (rows * weight[:, None]), rows.T @ (rows * hit[:, None])
+    # Within either of the two the other one must matter.
+    splits = sums.score(*both, of=(alone[0][:, None], alone[1][:, None]))
+    pairs = np.where(np.minimum(splits, splits.T) >= _SPLIT, sums.score(*both), -np.inf)
+    first, second = np.triu_indices(len(pairs), 1)
+    for at in np.argsort(-pairs[first, second], kind="stable")[:_BEAM]:
+        pair = [int(first[at]), int(second[at])]
+        score = float(pairs[pair[0], pair[1]])
+        if score == -np.inf:
+            break
+        if score > best:
+            members, best = pair, score
+        inside = rows[:, pair].all(axis=1)
+        of = float(weight[inside].sum()), float(hit[inside].sum())
+        within = weight[inside] @ rows[inside], hit[inside] @ rows[inside]
+        threes = np.where(sums.score(*within, of=of) >= _SPLIT, sums.score(*within), -np.inf)
+        if threes.max() > best:
+            members, best = [*pair, int(np.argmax(threes))], float(threes.max())
+    return members, best
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums of all searched records, which a slice is held against."""
+
+    weight: float
+    hit: float
+    effective: float
+    """Records of equal weight that would say as much, for each unit of weight."""
+
+    @classmethod
+    def of(cls, y: Bools, w: Floats) -> "_Sums":
+        return cls(float(w.sum()), float((w * y).sum()), float(w.sum() / (w**2).sum()))
+
+    def score(self, weight: NDArray[Any], hit: NDArray[Any], *, of: tuple[Any, Any] | None = None) -> Floats:
+        """Standard errors by which slices are worse than the rest of ``of``; -inf for too small ones.
+
+        ``weight`` and ``hit`` are their sums, arrays of one shape.
+        """
+        whole, hits = (self.weight, self.hit) if of is None else of
+        weight, hit = weight.astype(np.float64), hit.astype(np.float64)
+        rest = whole - weight
+        fits = (weight * self.effective >= LEAST_ROWS / 2) & (weight >= LEAST_SHARE * self.weight)
+        fits = fits & (rest * self.effective >= LEAST_ROWS / 2)
+        weight, rest = np.where(fits, weight, 1.0), np.where(fits, rest, 1.0)
+        p = hits / np.maximum(whole, 1e-12)
+        fits = fits & (p > 0) & (p < 1)
+        p = np.where(fits, p, 0.5)
+        error = np.sqrt(p * (1 - p) / self.effective * (1 / weight + 1 / rest))
+        return np.where(fits, (hit / weight - (hits - hit) / rest) / error, -np.inf)
+
+
+@dataclass(slots=True)
+class _Proof:
+    """Records that proposed nothing, of which earlier slices leave some."""
+
+    table: Any
+    y: Bools
+    w: Floats
+    codes: NDArray[np.intp]
+
+    def of(self, conditions: tuple[Condition, ...]) -> WeakSlice | None:
+        """A slice's figures, its ``p`` alone; its records are gone afterwards. None without records."""
+        inside = np.logical_and.reduce([holds(condition, self.table) for condition in conditions])
+        if not inside.any() or inside.all():
+            return None
+        codes = np.unique(self.codes, return_inverse=True)[1]
+        sums = Sums.of(self.y, self.w, inside.astype(np.intp), 2, entities=codes)
+        told = shares(sums)
+        rest, here = (Limits(*(each[[side]] for each in told)) for side in (0, 1))
+        value, low, high = (float(each[0]) for each in differences(here, rest))
+        rate, least, most = (float(each[1]) for each in told)
+        found = WeakSlice(
+            conditions, int(inside.sum()), float(sums.weight[1] / sums.weight.sum()), rate, least, most,
+            float(told.value[0]), value, low, high, _chance(self.y, self.w, codes, inside),
+        )  # fmt: skip
+        outside = ~inside
+        self.table = self.table.filter(pa.array(outside))
+        self.y, self.w, self.codes = self.y[outside], self.w[outside], self.codes[outside]
+        return found
+
+
+def _chance(y: Bools, w: Floats, codes: NDArray[np.intp], inside: Bools) -> float:
+    """Chance of a rate so far above the rest's where both are the same.
+
+    The larger of two: Student's, of the difference between the weighted rates, with the variance between
+    entities and degrees of freedom by its kurtosis; and Fisher's exact one of as many records as say as much,
+    which stands where few hits are expected.
+    """
+    from scipy.stats import hypergeom, t
+
+    w = w / w.mean()
+    p = float(np.average(y, weights=w))
+    if not 0.0 < p < 1.0:
+        return 1.0
+    lever = np.where(inside, w / w[inside].sum(), -w / w[~inside].sum())
+    value = float(lever @ y)
+    each = np.bincount(codes, weights=lever * (y - p))
+    square = each**2
+    entities, spread = len(each), float(square.sum())
+    if entities < 2 or value <= 0 or spread <= 0:
+        return 1.0
+    freedom = max(1.0, spread**2 / float((square**2).sum()) - 1)
+    by_spread = float(t.sf(value / np.sqrt(spread * entities / (entities - 1)), freedom))
+    # Records that say as much: of independent ones of equal weight the variance would be `spread`.
+    part = float(w[inside].sum() / w.sum())
+    n = min(len(y), p * (1 - p) / (spread * part * (1 - part)))
+    whole, size = int(n), max(1, int(n * part))
+    inside_hits = int(np.floor(np.average(y[inside], weights=w[inside]) * size))
+    hits = max(inside_hits, int(np.ceil(p * whole)))
+    exact = float(hypergeom.sf(inside_hits - 1, whole, min(hits, whole), size))
+    return max(by_spread, exact)
+
+
+def _holm(found: Sequence[WeakSlice], proposed: int) -> Iterator[WeakSlice]:
+    """Slices with their chances for all proposals together, smallest first."""
+    largest = 0.0
+    for number, one in enumerate(sorted(found, key=lambda each: each.p)):
+        largest = max(largest, min(1.0, one.p * (proposed - number)))
+        yield replace(one, p=largest)
+
+
+def _codes(entity: ArrayLike | None, rows: int) -> NDArray[np.intp]:
+    """Number of each record's entity; a record without one stands for itself."""
+    if entity is None:
+        return np.arange(rows)
+    values = entity if isinstance(entity, pa.Array | pa.ChunkedArray) else pa.array(entity, from_pandas=True)
+    known = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    codes = known.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.float64)
+    alone = np.isnan(codes)
+    codes[alone] = np.nanmax(codes, initial=-1.0) + 1 + np.arange(alone.sum())
+    return np.asarray(codes, dtype=np.intp)
+
+
+def _is_missing(column: Any) -> Any:
+    return pc.is_null(column, nan_is_null=True)
+
+
+def _bools(column: Any) -> Bools:
+    return np.asarray(pc.fill_null(column, fill_value=False), dtype=np.bool_)

@@ -241,6 +241,7 @@ DECLARED = {
     "gate.md": {"5 %": "level", "2 %": "setup", "85 %": "setup", "90 %": "setup", "1 %": "criterion"},
     "gpu.md": {"10 %": "target"},
     "jobs.md": {"80 %": "limit"},
+    "weak-slices.md": {"1 %": "setting", "5 %": "level"},
     "live-tests.md": {
         "5 %": "tolerance", "7.5 %": "simulated rate", "10 %": "simulated rate", "20 %": "simulated rate",
     },

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
     "fairness": "Show selection and error rates by group, with their gaps.",
     "slices": "Find slices on which a model is wrong or flagged more often.",
+    "profile": "Show the columns of records: nulls, distinct values, quantiles, categories.",
     "columns": "List the columns of a model and its rare fields; drop learned ones.",
     "judges": "List judges with their cost and agreement with human labels.",
     "rejected": "List refused records by reason and field, newest first.",

@@ -8,6 +8,7 @@ service.flags(level="critical")
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -200,6 +201,42 @@ class Connection:
         """Assertions and live tests with counts, rates, precision and cost."""
         name = api.one_model(self._api, model)
         return _frame(self._api.get("/v1/assertions", model=name)["assertions"])
+
+    def profile(
+        self,
+        model: str | None = None,
+        *,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        version: str | None = None,
+        slot: str | None = None,
+        slice: str | None = None,
+    ) -> pd.DataFrame:
+        """Columns of stored records over a range, one row each.
+
+        Parameters
+        ----------
+        since, until
+            Time with its zone, ISO 8601; all that is kept by default.
+        slot
+            Version of a challenger whose answers are meant; the champion's by default.
+        slice
+            Value of ``slice_by``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            By column name; shares in [0, 1], ``quantiles``, ``bins`` and ``categories`` as in the API.
+            ``attrs`` has records, range, versions and what the bins are of.
+        """
+        name = api.one_model(self._api, model)
+        begin, end = (one.isoformat() if isinstance(one, datetime) else one for one in (since, until))
+        found = self._api.get(
+            f"/v1/models/{name}/profile", since=begin, until=end, version=version, slot=slot, slice=slice
+        )
+        frame = pd.DataFrame(found.pop("columns"))
+        frame.attrs = found
+        return frame if frame.empty else frame.set_index("name")
 
     def label_requests(
         self, model: str | None = None, *, status: Literal["open", "labelled", "all"] = "open"

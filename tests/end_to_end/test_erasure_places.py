@@ -183,7 +183,7 @@ EVERYWHERE = (
                 for table in (
                     *("record", "flag", "label", "live_answer", "dead_letter", "outbox", "incident"),
                     *("window_checkpoint", "suite_outcome", "dataset_row", "dataset_version", "answer"),
-                    *("flag_count", "record_count", "sketch", "strike"),
+                    *("flag_count", "record_count", "strike"),
                 )
             ),
             "payloads/",

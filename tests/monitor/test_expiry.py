@@ -83,7 +83,7 @@ def test_old_payloads_go_and_flagged_ones_stay_with_their_neighbours(tmp_path: P
         checkpointed(bench)
         before = {row[0] for row in bench.rows("SELECT record_id FROM flag")}
         counts = bench.rows("SELECT * FROM counter ORDER BY 1, 2, 3")
-        sketches = bench.rows("SELECT count(*) FROM sketch")
+        profiles = bench.rows("SELECT count(*) FROM profile")
         assert expire(bench, START_US + DAY_US) == 0  # nothing is old yet
         gone = expire(bench)
         flagged = sorted(int(record[1:]) for record in before)
@@ -94,7 +94,7 @@ def test_old_payloads_go_and_flagged_ones_stay_with_their_neighbours(tmp_path: P
         assert gone == 20 + (20 - len(wanted)) + 19
         assert bench.rows("SELECT seq FROM answer WHERE version = '1' ORDER BY seq") == [(2,), (4,), (5,)]
         assert bench.rows("SELECT * FROM counter ORDER BY 1, 2, 3") == counts
-        assert bench.rows("SELECT count(*) FROM sketch") == sketches
+        assert bench.rows("SELECT count(*) FROM profile") == profiles
         assert {row[0] for row in bench.rows("SELECT record_id FROM flag")} == before
         assert bench.rows("SELECT count(*) FROM record") == [(80,)]
         assert expire(bench) == 0  # and it is done once

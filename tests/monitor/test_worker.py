@@ -451,16 +451,37 @@ def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
         assert list(bench.worker.context.pipelines["toy"].slots) == ["champion"]
 
 
-def test_the_page_shows_the_columns_that_the_worker_sketched(tmp_path: Path) -> None:
+def test_the_page_shows_the_columns_that_the_worker_profiled(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as bench:
-        bench.feed([record(n, x) for n, x in enumerate((0.1, 0.2, 0.9))])
+        for block in range(11):
+            bench.feed([record(100 * block + n, n / 100) for n in range(100)])
         bench.work()
-        columns = {
-            view.column: view for view in read_overview(bench.engine, "toy", now_us=bench.now_us).columns
-        }
-        assert (columns["inputs.x"].rows, columns["inputs.x"].nulls) == (3, 0)
-        assert columns["inputs.x"].median == pytest.approx(0.2)
+        view = read_overview(bench.engine, "toy", now_us=bench.now_us)
+        assert view.profile.columns == ()
+        bench.feed([record(5000, 0.5)], after_s=60)
+        bench.work()
+        view = read_overview(bench.engine, "toy", now_us=bench.now_us)
+        assert view.profile.records == 1100
+        columns = {column.name: column for column in view.profile.columns}
+        assert (columns["inputs.x"].rows, columns["inputs.x"].nulls) == (1100, 0)
+        assert columns["inputs.x"].quantiles is not None
+        assert columns["inputs.x"].quantiles[2] == pytest.approx(0.5, abs=0.02)
         assert "outputs.score" in columns
+
+
+def test_profiles_are_the_same_whenever_the_worker_dies(tmp_path: Path) -> None:
+    found = []
+    for case in range(2):
+        with workbench(write_project(tmp_path / str(case))) as bench:
+            for block in range(40):
+                bench.feed([record(50 * block + n, n / 50) for n in range(50)], after_s=5)
+                bench.work()
+                if case and block % 7 == 3:
+                    bench.restart()
+            columns = "span_s, start_us, slot, version, slice, seq, rows, layout, payload"
+            found.append(bench.rows(f"SELECT {columns} FROM profile ORDER BY seq"))
+    assert [row[6] for row in found[0]] == [600, 600, 600] or sum(row[6] for row in found[0]) >= 1100
+    assert found[0] == found[1]
 
 
 STORM = """

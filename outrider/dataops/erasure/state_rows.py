@@ -13,7 +13,6 @@ from outrider.assertions.window_state import holds
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
-from outrider.dataops.ledger.sketches import HOUR_US
 from outrider.dataops.state.folder_secret import secret_beside
 
 from .target import ErasureTarget, Found
@@ -46,7 +45,12 @@ ROWS = (
     OwnRows("label_requests", "label_request", _OF_RECORD),
     OwnRows("dead_letters", "dead_letter", _OF_RECORD),
     OwnRows("expired_ids", "expired_record", "hash IN (SELECT hash FROM temp.gone_hash)"),
-    OwnRows("sketches", "sketch", "(model, hour_us) IN (SELECT model, hour_us FROM temp.gone_hour)"),
+    OwnRows(
+        "profiles",
+        "profile",
+        "EXISTS (SELECT 1 FROM temp.gone_time AS gone WHERE gone.model = profile.model"
+        " AND gone.at_us BETWEEN profile.start_us AND profile.start_us + profile.span_s * 1000000 - 1)",
+    ),
     OwnRows(
         "window_checkpoints", "window_checkpoint", f"({_WINDOW}) IN (SELECT {_WINDOW} FROM temp.gone_window)"
     ),
@@ -92,13 +96,13 @@ _SLICES = """
 
 
 def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> None:
-    """Put ids, flags and hours into temporary tables of this connection."""
+    """Put ids, flags and times into temporary tables of this connection."""
     run = connection.exec_driver_sql
     run("PRAGMA temp_store = MEMORY")
     for name, columns in (
         ("gone", "model, id"),
         ("gone_entity", "model, entity"),
-        ("gone_hour", "model, hour_us"),
+        ("gone_time", "model, at_us"),
         ("gone_flag", "id"),
         ("gone_hash", "hash"),
         ("gone_window", _WINDOW),
@@ -116,7 +120,7 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
     _insert(connection, "gone_entity", [(model, one) for model in models for one in wanted.subjects])
     run(f"INSERT INTO temp.gone_flag SELECT id FROM flag WHERE {_OF_RECORD}")
     run(_SLICES)
-    _insert(connection, "gone_hour", sorted({(m, at // HOUR_US * HOUR_US) for m, at in found.received}))
+    _insert(connection, "gone_time", sorted(found.received))
     _insert(connection, "gone_window", list(_windows(connection, found)))
     _insert(connection, "kept_judge", [(digest,) for digest in _other_judges(connection, models)])
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.flag_marks import FLAGGED, JUDGED, Marks
-from outrider.dataops.ledger.sketches import HOUR_US
+from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import Answer, AssertionRow, Flag, JudgedBlock, Record, table_of
 
 _ANSWER, _ASSERTION, _FLAG, _RECORD = (table_of(t) for t in (Answer, AssertionRow, Flag, Record))

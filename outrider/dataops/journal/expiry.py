@@ -2,7 +2,7 @@
 
 Kept are flagged records with their members and their neighbours in the stream, records put up for labelling,
 and rows of dataset versions. Nothing behind a cursor, a window's checkpoint or an open gap of a slot that
-lives is touched, whatever its age. Counts, flags and sketches are rows of ``state.db`` and outlive payloads.
+lives is touched, whatever its age. Counts, flags and profiles are rows of ``state.db`` and outlive payloads.
 """
 
 from collections.abc import Collection, Iterable, Sequence

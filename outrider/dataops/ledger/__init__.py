@@ -2,5 +2,6 @@
 
 May import state.
 
-`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `sketches` and `counters` read.
+`commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `stored_profiles` and
+`counters` read; `profiles` gathers records until their minute ends.
 """

@@ -1,4 +1,4 @@
-"""The worker's one transaction: answers, flags, labels, counters, sketches, cursor."""
+"""The worker's one transaction: answers, flags, labels, counters, profiles, cursor."""
 
 import json
 from collections import Counter as Tally
@@ -27,7 +27,6 @@ from outrider.dataops.state.tables import (
     LiveBudgetRow,
     Record,
     RotationRow,
-    Sketch,
     Strike,
     WeakLabelRow,
     table_of,
@@ -40,7 +39,8 @@ from .checkpoints import replace_checkpoints
 from .counters import add_counts
 from .cursors import cursor
 from .flag_marks import Marks, store_marks
-from .sketches import SketchRow
+from .profiles import LayoutRow, ProfileRow
+from .stored_profiles import insert_layouts, insert_profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Effects(FlagRows):
     dead_letters: TableColumns = field(default_factory=partial(TableColumns, DeadLetter))
     strikes: TableColumns = field(default_factory=partial(TableColumns, Strike))
     suspended: dict[str, int] = field(default_factory=dict)
-    sketches: list[SketchRow] = field(default_factory=list)
+    profiles: list[ProfileRow] = field(default_factory=list)
+    layouts: list[LayoutRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
     owner: str = ""
     """Slot whose answers the flags are about; the slot itself unless a judge's is meant."""
@@ -232,8 +233,8 @@ def apply(connection: Connection, effects: Effects) -> None:
     insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():
         suspend(connection, model, name, until_us)
-    sketches = [(model, slot, s.column, s.hour_us, s.rows, s.nulls, s.payload) for s in effects.sketches]
-    replace_rows(connection, Sketch, sketches)
+    insert_layouts(connection, model, effects.layouts)
+    insert_profiles(connection, model, effects.profiles)
     # What was skipped and is judged later counts where it would have been judged.
     own = effects.owner if slot == BACKFILL else slot
     add_counts(connection, model, own, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})

@@ -1,4 +1,4 @@
 """Loaders: memory-mapped rows for pandas, torch and Hugging Face.
 
-May import datasets, payloads, state.
+May import datasets, models, payloads, state.
 """

@@ -7,6 +7,7 @@ same place. What is older or younger is told on the clock of today: `present_us`
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+HOUR_US = 3_600_000_000
 STEP_US = 60_000_000
 """The wall clock may run away from the monotonic one by so much between two looks at them."""
 STEADY_S = 3600.0

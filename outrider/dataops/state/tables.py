@@ -515,17 +515,34 @@ class Counter(SQLModel, table=True):
     value: int = 0
 
 
-class Sketch(SQLModel, table=True):
-    """Mergeable quantile sketch (KLL) of one numeric column per hour. Of one slot, in receive time."""
+class ProfileWindow(SQLModel, table=True):
+    """Profile of a version and slice in a minute, hour or day. Of one slot, in receive time."""
 
-    __tablename__ = "sketch"
+    __tablename__ = "profile"
+    __table_args__ = (Index("profile_block", "model", "slot", "seq"),)
     model: str = Field(primary_key=True)
+    span_s: int = Field(primary_key=True)
+    start_us: int = Field(primary_key=True)
     slot: str = Field(primary_key=True)
-    column: str = Field(primary_key=True)
-    hour_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    seq: int = Field(primary_key=True)
+    """Last block that is in it: a minute may be written in parts."""
+    layout: str
     rows: int
-    nulls: int
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class ProfileLayoutRow(SQLModel, table=True):
+    """Layout of a model's profiles: bins of each column, and their reference."""
+
+    __tablename__ = "profile_layout"
+    model: str = Field(primary_key=True)
+    digest: str = Field(primary_key=True)
+    at_us: int
+    source: str
+    rows: int
+    layout: str
 
 
 class Outbox(SQLModel, table=True):

@@ -18,7 +18,6 @@ from outrider.monitor.http.common import RateFigures, rate_json
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
-from outrider.monitor.queries.distributions import ColumnView
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
     AssertionView,
@@ -28,6 +27,7 @@ from outrider.monitor.queries.overview import (
     list_models,
     read_overview,
 )
+from outrider.monitor.queries.profiles import ColumnReport, column_report
 from outrider.monitor.queries.queries import (
     DatasetStay,
     FlagView,
@@ -45,10 +45,6 @@ AssertionFacts: TypeAlias = Annotated[
 LiveTestFacts: TypeAlias = Annotated[
     dict[str, Any], FieldsOf(LiveTestView, "LiveTestOutcomes", more={"failure": RateFigures})
 ]
-QuantileFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(ColumnView, "ColumnQuantiles", more=dict.fromkeys(("low", "median", "high"), float | None)),
-]
 OverviewFacts: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
@@ -59,8 +55,9 @@ OverviewFacts: TypeAlias = Annotated[
             "live_tests": list[LiveTestFacts],
             "accuracy": dict[str, dict[str, RateFigures]],
             "accuracy_of_all": RateFigures,
-            "columns": list[QuantileFacts],
+            "columns": list[ColumnReport],
         },
+        without=("profile",),
     ),
 ]
 StayFacts: TypeAlias = Annotated[
@@ -243,6 +240,8 @@ class ReadApi:
                 for part, by in view.accuracy.items()
             }
             body["accuracy_of_all"] = rate_json(view.accuracy_of_all)
+            body["columns"] = [column_report(column) for column in view.profile.columns]
+            del body["profile"]
             bodies.append(body)
         return _json({"models": bodies, "processes": self._health()})
 

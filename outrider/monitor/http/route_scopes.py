@@ -59,6 +59,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/label-requests": "read",
     "GET /v1/lineage/{model}": "read",
     "GET /v1/models": "read",
+    "GET /v1/models/{model}/profile": "read",
     "GET /v1/models/{model}/estimates": "read",
     "GET /v1/models/{model}/history": "read",
     "GET /v1/models/{model}/versions/champion": "read",

@@ -204,7 +204,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _WORKER, "histogram", "outrider_block_seconds", "seconds",
         "Time spent on one journal block, by stage.", labels=("stage",),
-        enums={"stage": ("read", "shadow", "assertions", "live_tests", "sketch", "commit")}, buckets=_FAST,
+        enums={"stage": ("read", "shadow", "assertions", "live_tests", "profile", "commit")}, buckets=_FAST,
     ),
     _spec(
         _WORKER, "gauge", "outrider_lag_blocks", "blocks",

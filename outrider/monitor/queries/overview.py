@@ -24,7 +24,7 @@ from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, table_of
 
-from .distributions import ColumnView, read_columns
+from .profiles import ColumnsView, read_columns
 from .queries import assertion, flag, record
 
 RECENT_RECORDS = 20_000
@@ -132,8 +132,8 @@ class Overview:
     dead_letters: tuple[DeadLetterView, ...]
     freshness: ObjectiveStanding
     """How old records are at their verdict."""
-    columns: tuple[ColumnView, ...]
-    """Numeric columns of the champion's slot in the newest hour."""
+    profile: ColumnsView
+    """Columns of the champion's slot in the newest hour."""
     now_us: int = 0
 
     @property
@@ -181,7 +181,7 @@ def read_overview(
             series=_series(connection, model, now_us),
             dead_letters=_dead_letters(connection, model),
             freshness=standing(connection, model),
-            columns=read_columns(connection, model),
+            profile=read_columns(connection, model),
             now_us=now_us,
         )
 

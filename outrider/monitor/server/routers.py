@@ -23,6 +23,7 @@ from outrider.monitor.api.judges import judge_routes
 from outrider.monitor.api.outside.external_jobs import external_job_routes
 from outrider.monitor.api.outside.uploads import upload_routes
 from outrider.monitor.api.pauses import pause_routes
+from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
@@ -87,6 +88,7 @@ def all_routers(
         rejected_routes(settings, refusals),
         fairness_routes(engine, settings, objects, journal),
         weak_slice_routes(settings, slices),
+        profile_routes(engine, settings),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
         suite_routes(cases),

@@ -64,6 +64,11 @@ class StorageSettings(Section):
         ge=0,
         description="and are known for so long by a hash of their id",
     )
+    keep_minute_profiles_hours: float = Field(
+        default=3.0, gt=0, description="profiles of minutes are joined to hours after it"
+    )
+    keep_hour_profiles_days: float = Field(default=14.0, gt=0, description="and those of hours to days")
+    keep_day_profiles_days: float = Field(default=730.0, gt=0, description="and those of days go")
     min_free_bytes: int = Field(default=67_108_864, ge=0, description="below this, intake answers 507")
     keep_comparisons: int = Field(
         default=200, ge=1, description="reports of `outrider compare`; the oldest without labels go first"

@@ -19,8 +19,8 @@ from outrider.dataops.improvement.unseen_rows import (
     reader_of,
     seen_rows,
 )
-from outrider.dataops.ledger.sketches import HOUR_US
 from outrider.dataops.models import registry as models
+from outrider.dataops.state.clock import HOUR_US
 from outrider.monitor.settings.gate_sections import RollingSettings
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.settings.sources import stored_source

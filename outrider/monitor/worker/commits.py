@@ -14,11 +14,14 @@ from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.stored_profiles import KeptProfiles, roll_up
+from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.sections import StorageSettings
 from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
@@ -49,6 +52,8 @@ class Commits:
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
+        self._rolled: dict[str, int] = {}
+        """Hour in which the profiles of each model were last joined."""
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -115,6 +120,8 @@ class Commits:
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
         ledger.apply(connection, effects)
+        if effects.profiles:
+            self._roll_up(connection, model, now_us=now_us)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
             book = self._context.incidents[model]
@@ -127,6 +134,13 @@ class Commits:
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
+
+    def _roll_up(self, connection: Connection, model: str, *, now_us: int) -> None:
+        """Join old profiles, once an hour."""
+        hour = now_us // HOUR_US
+        if self._rolled.get(model) != hour:
+            self._rolled[model] = hour
+            roll_up(connection, model, now_us=now_us, kept=kept_profiles(self._context.settings.storage))
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""
@@ -170,3 +184,12 @@ class LabelTrigger:
             now_us=now_us(),
             repeated=self._repeated,
         )
+
+
+def kept_profiles(storage: StorageSettings) -> KeptProfiles:
+    """Lives of profiles by the settings."""
+    return KeptProfiles(
+        minutes_s=storage.keep_minute_profiles_hours * 3600,
+        hours_s=storage.keep_hour_profiles_days * 86_400,
+        days_s=storage.keep_day_profiles_days * 86_400,
+    )

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.profiles import LayoutBook
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.monitor.engine.asks import Outputs, again_of
@@ -73,6 +75,8 @@ class Pipeline:
         self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
         self.standing = SamplingState()
         """Where the sampling of the champion's stream stands."""
+        self.layouts = LayoutBook(classes=known_classes(settings))
+        """Bins of the profiles' columns."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
 
@@ -156,12 +160,32 @@ class Pipeline:
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
             predicted = judged.texts(f"outputs.{self._settings.target}")
             locations.note_records(effects, judged.batch, digests, predicted, self._settings.slice_by)
-        sketches = self._state(slot).sketches
-        for part in judged.parts:
-            effects.sketches += sketches.update(part.batch, unit.received_us)
+        self.gather(slot, judged, locations)
+        self._write_profiles(effects, unit)
         effects.counts["records"] += judged.rows
-        timings.stage("sketch")
+        timings.stage("profile")
         return effects
+
+    def gather(self, slot: str, judged: JudgedRecords, locations: RecordLocations) -> None:
+        """Gather judged records for the profiles of a slot."""
+        gathered = self._state(slot).profiles
+        for part in judged.parts:
+            own = locations if part.rows is None else locations.take(part.rows)
+            versions = pa.array(own.versions or [None] * part.batch.rows, pa.string())
+            gathered.add(part.batch.with_columns({"version": versions}), own.seq, own.unit.received)
+
+    def _write_profiles(self, effects: Effects, unit: Unit, *, is_last: bool = False) -> bool:
+        """Add the profiles of minutes that are over; True where there were any."""
+        found = self._state(effects.slot).profiles.drain(
+            effects.slot,
+            self.layouts,
+            now_us=unit.received_us,
+            slice_by=self._settings.slice_by,
+            is_last=is_last or effects.slot == BACKFILL,  # where no ticks come
+        )
+        effects.profiles += found
+        effects.layouts += self.layouts.new_rows()
+        return bool(found)
 
     def check(
         self,
@@ -358,8 +382,10 @@ class Pipeline:
             effects.received_us = unit.received_us
             self.shift_clock(effects, unit.step_us)
             return effects
-        has_rotated = self._rotate(effects, unit, timings)
-        return effects if self._release(effects, unit, timings) or has_rotated else None
+        changes = self._rotate(effects, unit, timings)
+        changes |= self._release(effects, unit, timings)
+        changes |= self._write_profiles(effects, unit)
+        return effects if changes else None
 
     def shift_clock(self, effects: Effects, by_us: int) -> None:
         """Shift a slot's times by a step of the clock."""
@@ -381,6 +407,7 @@ class Pipeline:
         self._check_views(effects, unit, due, state.closing_views(due), timings)
         effects.counts["late"] += state.new_late()
         state.restart(unit.received_us)
+        self._write_profiles(effects, unit, is_last=True)
         return effects
 
     def _rotate(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
@@ -427,6 +454,14 @@ class Pipeline:
 def owner_of(slot: str) -> str:
     """Slot whose answers are judged at a slot. Judges and the backfill speak of the champion's."""
     return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
+
+
+def known_classes(settings: ModelSettings) -> dict[str, list[str]]:
+    """Declared classes of a model as text, by column."""
+    if not settings.classes:
+        return {}
+    names = [str(one) for one in settings.classes]
+    return {f"outputs.{settings.target}": names}
 
 
 def _judges_of(offered: Offered) -> list[str]:

@@ -11,12 +11,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Engine
 
 from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
 from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger.profiles import FIRST_ROWS
+from outrider.dataops.loaders.training_rows import training_rows
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import DatabaseChanges
@@ -110,6 +113,8 @@ class Worker:
             open_incidents(settings, journal),
         )  # fmt: skip
         commits = Commits(context, RecordLog(log))
+        for name, pipeline in context.pipelines.items():
+            pipeline.layouts.reference = partial(training_rows, engine, objects, name, least=FIRST_ROWS)
         self._host = host
         self._backfills = backfills = Backfills(context, commits)
         self._judges = JudgeSlots(context, commits, backfills)

@@ -1,6 +1,6 @@
 """Restore of a slot's state after a restart.
 
-Sketches of the database, windows of checkpoints and journal.
+Windows of checkpoints and journal, the open minute of profiles of the journal.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from sqlalchemy import Engine
 from outrider.assertions import Group, Window
 from outrider.assertions.window_state import WindowState
 from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.champions import version_at
 from outrider.dataops.ledger.checkpoints import read_checkpoints
-from outrider.dataops.ledger.sketches import stored_sketches
+from outrider.dataops.ledger.stored_profiles import last_profiled
 from outrider.monitor.host.client import Offered
 from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored
 from outrider.monitor.stream.units import context_s, read_unit, seq_before
@@ -22,6 +23,8 @@ from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState, window_digest
 from .stages.window_records import window_records
 
+UNPROFILED_US = 600_000_000
+"""Receive time before the cursor that is read again where nothing is profiled yet."""
 Windows = dict[Window | Group, int]
 """Behind which block the state of each window stands."""
 
@@ -36,9 +39,10 @@ def restore_slot(
     *,
     begin: int = 0,
 ) -> None:
-    """Restore the hour's sketches and the windows of a slot.
+    """Restore the windows of a slot and its unprofiled records.
 
-    Windows are fed the records between their checkpoint and the cursor.
+    Windows are fed the records between their checkpoint and the cursor, profiles those behind the last
+    stored one.
 
     Parameters
     ----------
@@ -50,24 +54,27 @@ def restore_slot(
         Block behind which the windows began anew: what lies before was skipped.
     """
     state = pipeline.slots.setdefault(slot, SlotState())
-    _restore_sketches(engine, pipeline.name, slot, state)
     judges = pipeline.due_at(slot)
     windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
-    if not windows or at <= begin:
-        return
-    kept = _restore_windows(engine, pipeline.name, slot, state, windows, begin, at)
-    new = [window for window in windows if window not in kept]
-    starts = kept | dict.fromkeys(new, max(begin, _seq_of_context(journal, new, at)))
-    first = min(starts.values())
+    profiled = min(max(begin, _profiled(engine, journal, pipeline.name, slot, at)), at)
+    starts: Windows = {}
+    if windows and at > begin:
+        kept = _restore_windows(engine, pipeline.name, slot, state, windows, begin, at)
+        new = [window for window in windows if window not in kept]
+        starts = kept | dict.fromkeys(new, max(begin, _seq_of_context(journal, new, at)))
+    first = min([profiled, *starts.values()])
     # A unit never spans a change of the champion: its stored answers are one version's.
-    cuts = sorted({seq for seq, _ in borders if first < seq < at} | set(starts.values()) | {at})
+    cuts = sorted({seq for seq, _ in borders if first < seq < at} | {profiled, *starts.values(), at})
     if owner_of(slot) != CHAMPION:
         cuts = sorted({*cuts, *answer_cuts(engine, pipeline.name, slot, first, at)})
     after = first
     for until in (cut for cut in cuts if cut > first):
         version = slot if owner_of(slot) != CHAMPION else version_at(borders, until)
-        due = [o for o in judges if o.window is not None and starts[o.window] < until]
-        _feed(engine, journal, pipeline, slot, due, version, after=after, until=until)
+        due = [o for o in judges if o.window in starts and starts[o.window] < until]
+        _feed(
+            engine, journal, pipeline, slot, due, version,
+            after=after, until=until, is_profiled=profiled < until,
+        )  # fmt: skip
         after = until
     state.new_late()  # counted before the restart
 
@@ -82,8 +89,9 @@ def _feed(
     *,
     after: int,
     until: int,
+    is_profiled: bool,
 ) -> None:
-    """Let windows see blocks again that were judged before."""
+    """Let windows and profiles see blocks again that were judged before."""
     state = pipeline.slots[slot]
     most = pipeline.unit_rows
     while (unit := read_unit(journal, pipeline.name, after, max_rows=most, until=until)) is not None:
@@ -98,12 +106,24 @@ def _feed(
                 locations = RecordLocations.of(unit, batch, kept, versions)
                 seen = window_records(judged.batch, versions, unit, locations.seq)
                 state.views(offered, seen, locations.tags)
+                if is_profiled:
+                    pipeline.gather(slot, judged, locations)
         state.views_at(offered, unit.received_us)
 
 
-def _restore_sketches(engine: Engine, model: str, slot: str, state: SlotState) -> None:
+def _profiled(engine: Engine, journal: Journal, model: str, slot: str, at: int) -> int:
+    """Block behind which a slot's records are in no stored profile.
+
+    Without a profile it is that of ten minutes before: records wait for a layout.
+    """
+    if slot == BACKFILL or not at:
+        return at  # it writes each unit's
     with engine.connect() as connection:
-        state.sketches.restore(stored_sketches(connection, model, slot))
+        last = last_profiled(connection, model, slot)
+    if last is not None:
+        return last
+    here = journal.read(at - 1, limit=1)
+    return seq_before(journal, here[0].received_us - UNPROFILED_US) if here else at
 
 
 def _restore_windows(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch, Group, Window
 from outrider.assertions.window_state import View, WindowState
 from outrider.dataops.flags.quality import FOREVER_US
-from outrider.dataops.ledger.sketches import HourlySketches
+from outrider.dataops.ledger.profiles import ProfileBuffer
 from outrider.monitor.host.client import Failure, Offered
 from outrider.monitor.settings.sections import HostSettings
 from outrider.monitor.stream.units import context_s
@@ -27,7 +27,7 @@ class SlotState:
 
     def __init__(self) -> None:
         self.windows: dict[Window | Group, WindowState] = {}
-        self.sketches = HourlySketches()
+        self.profiles = ProfileBuffer()
         # A challenger whose answers break an assertion must not silence it for the champion.
         self.strikes: dict[str, deque[int]] = {}
         self.suspended: dict[str, int] = {}

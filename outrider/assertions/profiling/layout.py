@@ -1,0 +1,275 @@
+"""Layout of profiles: fixed edges or known categories of each column.
+
+Fitted on a reference.
+
+Counts of one layout add up whatever parts they are of; those of another cannot be compared with them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions.batch import Batch
+
+from .cells import CELLS, Floats, cell_floor, cells_of, count_cells
+from .features import Feature, Source, batch_columns, features_of, source_of
+from .points import LEAST_ENTITIES
+
+Kind: TypeAlias = Literal["numeric", "category"]
+BINS = 64
+"""Most bins of equal share."""
+CATEGORIES = 100
+"""Most categories that a column keeps by name; the rest is counted together."""
+CLASS_NUMBERS = 1000
+"""Integers of an answer are class numbers where there are at most so many different ones."""
+REST = ("other", "null", "mistyped", "absent")
+"""Counts behind the bins: categories not known or non-finite numbers, nulls, columns of another type, and
+records whose schema lacks the column."""
+OTHER, NULL, MISTYPED, ABSENT = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """Bins of one column.
+
+    Attributes
+    ----------
+    source
+        What the column holds that it is made from.
+    centre, edges
+        Of numbers: where cells are finest, and the first cell of every bin but the first.
+    categories
+        Names in order, as text.
+    """
+
+    name: str
+    kind: Kind
+    source: Source
+    centre: float = 0.0
+    edges: tuple[int, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def bins(self) -> int:
+        """Number of counts without ``REST``."""
+        return len(self.edges) + 1 if self.kind == "numeric" else len(self.categories)
+
+    @property
+    def column(self) -> str:
+        """Column of the records, without the counted property."""
+        return self.name.partition("#")[0]
+
+    def edge_values(self) -> Floats:
+        """Least value of each bin but the first.
+
+        In the column's unit, shape (bins - 1,).
+        """
+        return cell_floor(np.array(self.edges, dtype=np.int64), self.centre)
+
+
+@dataclass(frozen=True)
+class ProfileLayout:
+    """Columns of a profile with the bins of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ages = np.random.default_rng(0).integers(18, 80, 1000)
+    >>> reference = Batch.from_columns({"inputs.age": ages, "outputs.label": ages > 40}, model="m")
+    >>> layout = ProfileLayout.fit(reference)
+    >>> [(column.name, column.kind) for column in layout.columns], layout.columns[1].categories
+    ([('inputs.age', 'numeric'), ('outputs.label', 'category')], ('true', 'false'))
+    """
+
+    columns: tuple[ColumnLayout, ...]
+
+    @classmethod
+    def fit(cls, reference: Batch, *, classes: Mapping[str, Sequence[str]] | None = None) -> "ProfileLayout":
+        """Layout by a reference.
+
+        Bins have equal shares, and ten entities or more; so has each category. Each entity counts once. A
+        share that one value has alone is a bin of its own; two bins more are for numbers twice as far from
+        the middle as any of the reference.
+
+        Parameters
+        ----------
+        classes
+            Names of categories that are known without records, by column, such as a model's classes.
+        """
+        known = classes or {}
+        first = np.flatnonzero(first_of_entities(batch_entities(reference)))
+        is_few = len(first) < LEAST_ENTITIES
+        columns: list[ColumnLayout] = []
+        for name, column in batch_columns(reference).items():
+            own = column if is_few else column.take(pa.array(first))
+            if own.null_count == len(own):
+                continue  # says nothing of its type: fitted when it holds values
+            source = _source(name, own)
+            columns += [
+                _fitted(feature, source, known.get(feature.name, ()), is_few=is_few)
+                for feature in features_of(name, own, source)
+            ]
+        return cls(tuple(columns))
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hex digits that are equal for equal columns and bins."""
+        return blake2b(self.to_json().encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def by_name(self) -> dict[str, ColumnLayout]:
+        """Columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Place of the first count of every column.
+
+        And behind the last, shape (columns + 1,).
+        """
+        return np.cumsum([0, *(column.bins + len(REST) for column in self.columns)])
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Source of each column of the records, by name."""
+        return {column.column: column.source for column in self.columns}
+
+    def extended(
+        self, reference: Batch, *, classes: Mapping[str, Sequence[str]] | None = None
+    ) -> "ProfileLayout":
+        """Layout with the columns of ``reference`` that this one lacks.
+
+        Its own stay as they are.
+        """
+        lacking = [name for name in batch_columns(reference) if name not in self.sources]
+        if not lacking:
+            return self
+        more = ProfileLayout.fit(reference, classes=classes)
+        return ProfileLayout((*self.columns, *(one for one in more.columns if one.column in lacking)))
+
+    def to_json(self) -> str:
+        """Text that :meth:`from_json` reads."""
+        return json.dumps([asdict(column) for column in self.columns], separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "ProfileLayout":
+        """Layout that :meth:`to_json` wrote."""
+        held: list[dict[str, Any]] = json.loads(text)
+        return cls(
+            tuple(
+                ColumnLayout(**one | {"edges": tuple(one["edges"]), "categories": tuple(one["categories"])})
+                for one in held
+            )
+        )
+
+
+def batch_entities(batch: Batch) -> pa.Array:
+    """Entity of each record, null without one."""
+    return batch.arrow("entity") if batch.has("entity") else pa.nulls(batch.rows, pa.string())
+
+
+def first_of_entities(entities: pa.Array) -> NDArray[np.bool_]:
+    """Mask of the first record of every entity, shape (rows,).
+
+    A record without an entity is its own.
+    """
+    if entities.null_count == len(entities):
+        return np.ones(len(entities), dtype=np.bool_)
+    codes = entities.dictionary_encode().indices
+    there: NDArray[np.bool_] = codes.is_valid().to_numpy(zero_copy_only=False)
+    found = ~there
+    rows = np.flatnonzero(there)
+    found[rows[np.unique(codes.drop_null().to_numpy(), return_index=True)[1]]] = True
+    return found
+
+
+def numbers_of(column: pa.Array) -> Any:
+    """Numpy values of a numeric or temporal column without nulls.
+
+    As int64 or float64; times in seconds.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        return column.to_numpy(zero_copy_only=False) / 1e6
+    if pa.types.is_temporal(kind):
+        width = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return column.cast(width).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+        return (
+            values.view(np.int64)
+            if len(values) and values.max() <= np.iinfo(np.int64).max
+            else values.astype(np.float64)
+        )
+    return values.astype(np.int64 if values.dtype.kind in "iu" else np.float64, copy=False)
+
+
+def texts_of(dictionary: pa.Array) -> pa.Array:
+    """Values of categories as text: ``true``, ``7``, ``north``."""
+    return dictionary if pa.types.is_string(dictionary.type) else dictionary.cast(pa.string())
+
+
+def _source(name: str, column: pa.Array) -> Source:
+    source = source_of(column)
+    kind = column.type
+    if source != "number" or not pa.types.is_integer(kind):
+        return source
+    most = 2 if name.startswith("inputs.") else CLASS_NUMBERS
+    return "category" if pc.count_distinct(column, mode="only_valid").as_py() <= most else "number"
+
+
+def _fitted(feature: Feature, source: Source, known: Sequence[str], *, is_few: bool) -> ColumnLayout:
+    if feature.is_number:
+        values = numbers_of(feature.values.drop_null())
+        values = values.astype(np.float64, copy=False)
+        centre, edges = _edges(values[np.isfinite(values)], is_whole=pa.types.is_integer(feature.values.type))
+        return ColumnLayout(feature.name, "numeric", source, centre, edges)
+    encoded = (
+        feature.values.dictionary_encode()
+        if not pa.types.is_dictionary(feature.values.type)
+        else feature.values
+    )
+    names = texts_of(encoded.dictionary).to_pylist()
+    counts = np.bincount(encoded.indices.drop_null().to_numpy(), minlength=len(names))
+    least = np.inf if is_few else LEAST_ENTITIES
+    often = [names[at] for at in np.argsort(-counts, kind="stable") if counts[at] >= least]
+    categories = tuple(dict.fromkeys([*known, *often]))[: max(CATEGORIES, len(known))]
+    return ColumnLayout(feature.name, "category", source, categories=categories)
+
+
+def _edges(values: Floats, *, is_whole: bool) -> tuple[float, tuple[int, ...]]:
+    """Centre and first cells of bins; each bin has ten of the values or more."""
+    if len(values) < 2 * LEAST_ENTITIES:
+        return 0.0, ()
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf")
+    spread = float(high - low) or float(np.std(values)) or abs(float(median)) or 1.0
+    step = max(10.0 ** np.floor(np.log10(spread / 10)), 1.0 if is_whole else 0.0)
+    centre = float(np.round(median / step) * step)
+    cells, rows, _ = count_cells(cells_of(values, centre))
+    begins = _grouped(rows, max(LEAST_ENTITIES, len(values) / BINS))
+    edges = cells[1:][np.array(begins, dtype=np.bool_)].tolist()
+    reach = 2.0 * np.array([values.min() - centre, values.max() - centre])
+    far = cells_of(np.array([min(reach[0], -spread), max(reach[1], spread)]) + centre, centre)
+    beyond = {int(far[0]) + 1, min(int(far[1]), CELLS - 1)}
+    return centre, tuple(sorted({*edges, *beyond}))
+
+
+def _grouped(rows: NDArray[np.int64], least: float) -> list[bool]:
+    """Places behind the first where a bin begins: none has fewer than ``least``, the last neither."""
+    begins, held, left = [], int(rows[0]), int(rows.sum()) - int(rows[0])
+    for here in rows[1:].tolist():
+        starts = left >= least and (held >= least or (held >= LEAST_ENTITIES and here >= least))
+        begins.append(starts)
+        held, left = here if starts else held + here, left - here
+    return begins

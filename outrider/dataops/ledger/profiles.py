@@ -1,0 +1,250 @@
+"""Profiles of minutes: records gathered, counted and written once.
+
+What is gathered stands in memory alone; a restart reads the blocks behind the last written window again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.profiling import Profile, ProfileLayout
+from outrider.assertions.profiling.features import batch_columns
+from outrider.assertions.profiling.layout import batch_entities, first_of_entities
+from outrider.assertions.profiling.points import LEAST_ENTITIES
+
+MINUTE_US = 60_000_000
+BUFFER_ROWS = 65_536
+BUFFER_BYTES = 16 << 20
+"""Gathered rows and bytes from which a part of a minute is written before it ends."""
+FIRST_ROWS = 1000
+"""Records of traffic that a layout is fitted on where no dataset version is."""
+LATER_ROWS = 200
+"""Records that columns are fitted on which come later."""
+SLICES = 50
+"""Most slices that have profiles of their own; the others are one."""
+OTHER_SLICES = "__other__"
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """Stored profile of one version and slice in a window.
+
+    Or in a part of the window.
+    """
+
+    span_s: int
+    start_us: int
+    slot: str
+    version: str
+    slice: str
+    seq: int
+    """Last journal block that is counted."""
+    layout: str
+    rows: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRow:
+    """Stored layout with its reference."""
+
+    digest: str
+    at_us: int
+    source: str
+    rows: int
+    layout: str
+
+
+@dataclass(slots=True)
+class LayoutBook:
+    """Layout of one model's profiles.
+
+    Attributes
+    ----------
+    reference
+        Rows to fit on with their name, such as those of the champion's dataset version; None where there are
+        none.
+    classes
+        Names of categories known without records, by column.
+    """
+
+    current: ProfileLayout | None = None
+    reference: Callable[[], tuple[str, Batch] | None] = lambda: None
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fitted: list[LayoutRow] = field(default_factory=list)
+    """Layouts that are not stored yet."""
+
+    def fit(self, batch: Batch, *, at_us: int) -> ProfileLayout:
+        """Layout for ``batch``: the current one, with lacking columns added."""
+        if self.current is None:
+            found = self.reference()
+            if found is not None:
+                self._note(ProfileLayout.fit(found[1], classes=self.classes), found[0], found[1].rows, at_us)
+        layout = self.current
+        lacking = set(batch_columns(batch)) - (set() if layout is None else set(layout.sources))
+        if layout is None or (lacking and batch.rows >= LATER_ROWS):
+            wider = (layout or ProfileLayout(())).extended(batch, classes=self.classes)
+            if layout is None or wider.digest != layout.digest:
+                self._note(wider, f"the first {batch.rows:,} records of traffic", batch.rows, at_us)
+        assert self.current is not None
+        return self.current
+
+    def _note(self, layout: ProfileLayout, source: str, rows: int, at_us: int) -> None:
+        self.current = layout
+        self.fitted.append(LayoutRow(layout.digest, at_us, source, rows, layout.to_json()))
+
+    def new_rows(self) -> list[LayoutRow]:
+        """Layouts fitted since this was last asked."""
+        found, self.fitted = self.fitted, []
+        return found
+
+
+@dataclass(slots=True)
+class _Gathered:
+    batch: Batch
+    seq: Ints
+    minute: Ints
+
+
+@dataclass(slots=True)
+class ProfileBuffer:
+    """Records of one slot that are in no stored profile yet."""
+
+    _parts: list[_Gathered] = field(default_factory=list)
+    _slices: set[str] = field(default_factory=set)
+
+    @property
+    def rows(self) -> int:
+        """Records gathered."""
+        return sum(len(part.seq) for part in self._parts)
+
+    def add(self, batch: Batch, seq: Ints, received: Mapping[int, int]) -> None:
+        """Gather judged records.
+
+        Parameters
+        ----------
+        batch
+            With the judged version of each record.
+        seq
+            Block of every record, shape (rows,).
+        received
+            Receive time of each block in µs.
+        """
+        if batch.rows:
+            blocks, at = np.unique(seq, return_inverse=True)
+            minutes = np.array([received[block] // MINUTE_US for block in blocks.tolist()], dtype=np.int64)
+            self._parts.append(_Gathered(batch, seq, minutes[at]))
+
+    def drain(
+        self, slot: str, book: LayoutBook, *, now_us: int, slice_by: str | None, is_last: bool = False
+    ) -> list[ProfileRow]:
+        """Profiles of the minutes that are over at ``now_us``.
+
+        Of all minutes where much is gathered.
+
+        Parameters
+        ----------
+        is_last
+            True to write the open minute, too.
+        """
+        if not self._parts:
+            return []
+        now = now_us // MINUTE_US
+        is_full = self.rows >= BUFFER_ROWS or self._bytes() >= BUFFER_BYTES
+        if not (is_last or is_full) and int(self._parts[0].minute[0]) >= now:
+            return []
+        if book.current is None and not is_full and not self._may_fit(book, now):
+            return []
+        due, self._parts = self._parts, []
+        if not (is_last or is_full):
+            due, self._parts = _split(due, now)
+        found: list[ProfileRow] = []
+        for batch, seq, minute in _joined(due):
+            layout = book.fit(batch, at_us=now_us)
+            found += self._profiles(slot, layout, batch, seq, minute, slice_by)
+        return found
+
+    def _bytes(self) -> int:
+        return sum(part.batch.to_arrow().nbytes for part in self._parts)
+
+    def _may_fit(self, book: LayoutBook, now: int) -> bool:
+        """True where there is a reference, or enough traffic to fit on; after an hour less is enough."""
+        since = int(self._parts[0].minute[0])
+        least = FIRST_ROWS if now - since < 60 else LATER_ROWS
+        return self.rows >= least or book.reference() is not None
+
+    def _profiles(
+        self, slot: str, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
+    ) -> Iterator[ProfileRow]:
+        versions = _texts(batch, "version")
+        slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
+        minutes, minute_codes = np.unique(minute, return_inverse=True)
+        shape = (len(minutes), len(versions[1]), len(slices[1]))
+        keys, group = np.unique(
+            np.ravel_multi_index((minute_codes, versions[0], slices[0]), shape), return_inverse=True
+        )
+        for at, key in enumerate(keys.tolist()):
+            rows = np.flatnonzero(group == at)
+            own = batch if len(keys) == 1 else batch.take(rows)
+            profile = Profile.of(own, layout)
+            when, version, part = np.unravel_index(key, shape)
+            yield ProfileRow(
+                60, int(minutes[when]) * MINUTE_US, slot, versions[1][version], slices[1][part],
+                int(seq[rows].max()), layout.digest, profile.rows, profile.to_bytes(),
+            )  # fmt: skip
+
+    def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
+        """Slices with ten entities or more, as far as there is room; the others as one."""
+        codes, names = slices
+        if names == [""]:
+            return slices
+        first = first_of_entities(batch_entities(batch))
+        entities = np.bincount(codes[first], minlength=len(names))
+        for at in np.argsort(-entities, kind="stable").tolist():
+            if entities[at] >= LEAST_ENTITIES and len(self._slices) < SLICES:
+                self._slices.add(names[at])
+        kept = [name for name in names if name in self._slices or not name]
+        places = np.array([kept.index(name) if name in kept else len(kept) for name in names])
+        return places[codes], [*kept, OTHER_SLICES]
+
+
+def _texts(batch: Batch, name: str) -> tuple[Ints, list[str]]:
+    """Code of each record's text and the texts; one empty text for a column that is not there."""
+    if not name or not batch.has(name):
+        return np.zeros(batch.rows, dtype=np.int64), [""]
+    column = pc.fill_null(batch.arrow(name).cast(pa.string()), "").dictionary_encode()
+    return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
+
+
+def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gathered]]:
+    """Records of minutes before ``now``, and those of later ones."""
+    over: list[_Gathered] = []
+    left: list[_Gathered] = []
+    for part in parts:
+        is_over = part.minute < now
+        for mask, side in ((is_over, over), (~is_over, left)):
+            if mask.all():
+                side.append(part)
+            elif mask.any():
+                side.append(_Gathered(part.batch.take(mask), part.seq[mask], part.minute[mask]))
+    return over, left
+
+
+def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints]]:
+    """Records of one schema together."""
+    by_schema: dict[str, list[_Gathered]] = {}
+    for part in parts:
+        by_schema.setdefault(part.batch.schema_digest, []).append(part)
+    for same in by_schema.values():
+        yield (
+            Batch.concat([part.batch for part in same]),
+            np.concatenate([part.seq for part in same]),
+            np.concatenate([part.minute for part in same]),
+        )

@@ -1,0 +1,177 @@
+"""Stored profiles: written, rolled up, read for a range."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+
+from sqlalchemy import Connection, delete, func, select
+
+from outrider.assertions.profiling import Profile, ProfileLayout, merged
+from outrider.dataops.state.rows import insert_rows
+from outrider.dataops.state.tables import ProfileLayoutRow, ProfileWindow, table_of
+
+from .profiles import LayoutRow, ProfileRow
+
+_PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class KeptProfiles:
+    """Lives of windows by length, in seconds."""
+
+    minutes_s: float = 3 * HOUR_S
+    hours_s: float = 14 * DAY_S
+    days_s: float = 730 * DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRange:
+    """Windows to read.
+
+    Attributes
+    ----------
+    since_us, until_us
+        Windows that begin before ``until_us`` and end behind ``since_us``.
+    version, slice
+        None for all.
+    """
+
+    slots: tuple[str, ...] = ("champion", "backfill")
+    since_us: int = 0
+    until_us: int = 2**62
+    version: str | None = None
+    slice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProfile:
+    """Profile of stored windows with their range."""
+
+    profile: Profile
+    since_us: int
+    until_us: int
+    versions: tuple[str, ...]
+    slices: tuple[str, ...]
+    source: str
+    """What the newest layout was fitted on."""
+
+
+def insert_profiles(connection: Connection, model: str, rows: Iterable[ProfileRow]) -> None:
+    """Store profiles of windows."""
+    insert_rows(connection, ProfileWindow, [(model, *astuple(row)) for row in rows])
+
+
+def insert_layouts(connection: Connection, model: str, rows: Iterable[LayoutRow]) -> None:
+    """Store layouts; known ones stay."""
+    insert_rows(connection, ProfileLayoutRow, [(model, *astuple(row)) for row in rows])
+
+
+def newest_layout(connection: Connection, model: str) -> ProfileLayout | None:
+    """Layout that a model's profiles are written under."""
+    query = select(_LAYOUT.c.layout).where(_LAYOUT.c.model == model).order_by(_LAYOUT.c.at_us.desc())
+    text = connection.scalar(query.limit(1))
+    return None if text is None else ProfileLayout.from_json(text)
+
+
+def last_profiled(connection: Connection, model: str, slot: str) -> int | None:
+    """Last block of a slot in a stored profile, or None."""
+    query = select(func.max(_PROFILE.c.seq)).where(_PROFILE.c.model == model, _PROFILE.c.slot == slot)
+    found: int | None = connection.scalar(query)
+    return found
+
+
+def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> FoundProfile | None:
+    """Profile of all stored windows of a range, or None."""
+    layouts = _layouts(connection, model)
+    rows = list(_rows(connection, model, wanted))
+    if not rows:
+        return None
+    profile = merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows])
+    source = connection.scalar(
+        select(_LAYOUT.c.source).where(_LAYOUT.c.model == model, _LAYOUT.c.digest == rows[-1].layout)
+    )
+    return FoundProfile(
+        profile,
+        rows[0].start_us,
+        max(row.start_us + row.span_s * 1_000_000 for row in rows),
+        tuple(sorted({row.version for row in rows})),
+        tuple(sorted({row.slice for row in rows})),
+        source or "",
+    )
+
+
+def newest_window(connection: Connection, model: str, *, slots: Sequence[str], span_us: int) -> int | None:
+    """Begin of the last ``span_us`` that have profiles; None without any."""
+    query = select(func.max(_PROFILE.c.start_us)).where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(slots))
+    last: int | None = connection.scalar(query)
+    return None if last is None else last - span_us
+
+
+def roll_up(connection: Connection, model: str, *, now_us: int, kept: KeptProfiles) -> int:
+    """Join old minutes to hours, hours to days; drop old days.
+
+    Returns the number of windows that went.
+    """
+    steps = ((MINUTE_S, HOUR_S, kept.minutes_s), (HOUR_S, DAY_S, kept.hours_s))
+    gone = sum(_join(connection, model, *step, now_us=now_us) for step in steps)
+    old = now_us - int(kept.days_s * 1e6)
+    query = delete(_PROFILE).where(
+        _PROFILE.c.model == model, _PROFILE.c.span_s == DAY_S, _PROFILE.c.start_us < old
+    )
+    return gone + connection.execute(query).rowcount
+
+
+def _join(connection: Connection, model: str, span_s: int, into_s: int, keep_s: float, *, now_us: int) -> int:
+    """Join the windows of one length that are older than ``keep_s``, as whole windows of the next."""
+    width = into_s * 1_000_000
+    end = int(now_us - keep_s * 1e6) // width * width
+    here = _PROFILE.c.model == model, _PROFILE.c.span_s == span_s, _PROFILE.c.start_us < end
+    key = [_PROFILE.c[name] for name in ("start_us", "slot", "version", "slice")]
+    places = connection.execute(select(*key).where(*here).distinct()).all()
+    groups = sorted({(row.start_us // width * width, *row[1:]) for row in places})
+    layouts = _layouts(connection, model) if groups else {}
+    gone = 0
+    for start, slot, version, part in groups:
+        own = (
+            *here, _PROFILE.c.start_us >= start, _PROFILE.c.start_us < start + width,
+            _PROFILE.c.slot == slot, _PROFILE.c.version == version, _PROFILE.c.slice == part,
+        )  # fmt: skip
+        rows = connection.execute(select(_PROFILE).where(*own).order_by(_PROFILE.c.start_us)).all()
+        whole = merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows])
+        seq, digest = max(row.seq for row in rows), whole.layout.digest
+        if digest not in layouts:
+            layouts[digest] = whole.layout
+            _keep_joined_layout(connection, model, whole.layout)
+        joined = ProfileRow(
+            into_s, start, slot, version, part, seq, digest, whole.rows, whole.to_bytes()
+        )  # fmt: skip
+        gone += connection.execute(delete(_PROFILE).where(*own)).rowcount
+        insert_profiles(connection, model, [joined])
+    return gone
+
+
+def _keep_joined_layout(connection: Connection, model: str, layout: ProfileLayout) -> None:
+    """Store the layout of windows that were written under two; it is older than those in use."""
+    row = LayoutRow(layout.digest, 0, "joined from two layouts", 0, layout.to_json())
+    insert_layouts(connection, model, [row])
+
+
+def _layouts(connection: Connection, model: str) -> dict[str, ProfileLayout]:
+    query = select(_LAYOUT.c.digest, _LAYOUT.c.layout).where(_LAYOUT.c.model == model)
+    return {row.digest: ProfileLayout.from_json(row.layout) for row in connection.execute(query)}
+
+
+def _rows(connection: Connection, model: str, wanted: ProfileRange) -> Iterator[ProfileRow]:
+    columns = [_PROFILE.c[field.name] for field in fields(ProfileRow)]
+    query = select(*columns).where(
+        _PROFILE.c.model == model,
+        _PROFILE.c.slot.in_(wanted.slots),
+        _PROFILE.c.start_us < wanted.until_us,
+        _PROFILE.c.start_us + _PROFILE.c.span_s * 1_000_000 > wanted.since_us,
+    )
+    if wanted.version is not None:
+        query = query.where(_PROFILE.c.version == wanted.version)
+    if wanted.slice is not None:
+        query = query.where(_PROFILE.c.slice == wanted.slice)
+    for row in connection.execute(query.order_by(_PROFILE.c.start_us, _PROFILE.c.seq)):
+        yield ProfileRow(*row)

@@ -14,6 +14,8 @@ from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.minutes import roll_up
+from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
@@ -49,6 +51,8 @@ class Commits:
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
+        self._classes: dict[str, ClassNames] = {}
+        self._rolled_us: dict[str, int] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -114,6 +118,9 @@ class Commits:
         found = count_flags(connection, effects, self._budget)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
+        if model not in self._classes:
+            self._classes[model] = ClassNames.stored(connection, model)
+        effects.class_names = self._classes[model]
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
@@ -123,6 +130,8 @@ class Commits:
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
                 count_versions(connection, effects, self._named.setdefault(model, set()))
+                roll_up(connection, model, before_us=self._rolled_us.get(model, 0), now_us=now_us)
+                self._rolled_us[model] = now_us
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
@@ -71,12 +71,13 @@ class Commits:
         pipeline = context.pipelines[model]
         keep_flagged(context.journal, pipeline.payloads, effects)
         with write(context.engine) as connection:
-            self._write(connection, effects, now_us=at_us)
+            found = self._write(connection, effects, now_us=at_us)
             yield connection
         context.cursors[model, effects.slot] = effects.seq
         if timings is not None:
             timings.stage("commit")
         context.metrics.committed(effects, timings or Timings(), pipeline.offered)
+        context.metrics.slices(effects, found, context.settings.models[model].slices)
         self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
@@ -112,7 +113,8 @@ class Commits:
             with write(self._context.engine) as connection:
                 book.settle(connection, now_us=now_us, seq=seq)
 
-    def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
+    def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> list[NewFlags]:
+        """Write everything of a unit, and return its new flags."""
         model = effects.model
         self._keep_windows(effects)
         found = count_flags(connection, effects, self._budget)
@@ -136,6 +138,7 @@ class Commits:
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
+        return found
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""

@@ -88,6 +88,19 @@ ROWS: tuple[PanelRow, ...] = (
                 width=12,
             ),
             Panel(
+                "Flags by slice",
+                "Per 1,000 records of the slice; of the slices that models.NAME.slices names.",
+                (
+                    (
+                        f"1000 * sum by (model, slice) (rate(outrider_slice_flags_total{{{MODEL}}}{EACH})) / "
+                        f"sum by (model, slice) (rate(outrider_slice_records_total{{{MODEL}}}{EACH}))",
+                        "{{model}} {{slice}}",
+                    ),
+                ),
+                unit="none",
+                width=12,
+            ),
+            Panel(
                 "Flags by level",
                 "Flags per second.",
                 ((rate("outrider_flags_total", "level"), "{{level}}"),),
@@ -153,14 +166,9 @@ ROWS: tuple[PanelRow, ...] = (
                 width=8,
             ),
             Panel(
-                "Evaluation time, p99",
-                "One assertion on one block.",
-                (
-                    (
-                        quantile(0.99, "outrider_assertion_seconds", by="assertion", where=MODEL),
-                        "{{assertion}}",
-                    ),
-                ),
+                "Evaluation time",
+                "Seconds per second: the share of a processor that one assertion takes.",
+                ((rate("outrider_assertion_seconds_total", "assertion"), "{{assertion}}"),),
                 unit="s",
                 width=12,
             ),
@@ -169,9 +177,8 @@ ROWS: tuple[PanelRow, ...] = (
                 "Blocks on which an assertion gave no verdict, in the last hour.",
                 (
                     (
-                        "sum by (assertion, reason) "
-                        f"(increase(outrider_assertion_strikes_total{{{MODEL}}}[1h]))",
-                        "{{assertion}} {{reason}}",
+                        f"sum by (assertion) (increase(outrider_assertion_strikes_total{{{MODEL}}}[1h]))",
+                        "{{assertion}}",
                     ),
                 ),
                 width=12,

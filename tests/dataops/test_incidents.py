@@ -160,10 +160,14 @@ def test_of_very_many_slices_the_largest_are_looked_at(
         for new in found:
             rows = {"model": "m", "slot": "champion", "minute": START_US, "slice": new.slice, "n": new.flags}
             connection.execute(
-                text("INSERT INTO flag_count VALUES (:model, :slot, 'x', 'rev', :slice, :minute, :n, :n)"),
+                text(
+                    "INSERT INTO flag_count VALUES (:model, :slot, 'x', 'rev', :slice, :minute, '1', :n, :n)"
+                ),
                 rows,
             )
-            connection.execute(text("INSERT INTO record_count VALUES (:model, :slice, :minute, 100)"), rows)
+            connection.execute(
+                text("INSERT INTO record_count VALUES (:model, :slice, :minute, '1', 100)"), rows
+            )
         book.follow(connection, found, now_us=START_US)
     assert asked == ["s14", "s13", "s12"]
     opened = [row.slice for row in Traffic(engine).incidents()]

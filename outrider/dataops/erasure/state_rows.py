@@ -13,6 +13,7 @@ from outrider.assertions.window_state import holds
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
+from outrider.dataops.ledger.outcomes import NUMBER, OTHER, ClassNames
 from outrider.dataops.state.folder_secret import secret_beside
 
 from .target import ErasureTarget, Found
@@ -85,8 +86,18 @@ TEXTS = (
 
 
 _COUNTS = (
-    ("record_count", "model, slice, minute_us", "records"),
-    ("flag_count", "model, slot, assertion, revision, slice, minute_us", "flags, kept"),
+    ("record_count", "model, slice, minute_us, version", "records"),
+    ("flag_count", "model, slot, assertion, revision, slice, minute_us, version", "flags, kept"),
+    (
+        "measure_count",
+        "model, measure, minute_us, version, slice, bucket",
+        "records, weight, squares, total",
+    ),
+    (
+        "outcome_count",
+        "model, minute_us, version, slice, predicted, label, hit, bucket",
+        "records, weight, squares, confidence, brier",
+    ),
 )
 """Table, key and numbers of counts by slice."""
 _SLICES = """
@@ -165,6 +176,7 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
         "WHERE (model, first_record) IN (SELECT model, id FROM temp.gone)"
     )
     _join_counts(connection)
+    _fold_classes(connection)
     for own in ROWS:
         query = f'DELETE FROM "{own.table}" WHERE {own.where}'
         counts[own.name] = connection.exec_driver_sql(query).rowcount
@@ -196,6 +208,43 @@ def _join_counts(connection: Connection) -> None:
     connection.exec_driver_sql(
         "UPDATE incident SET slice = '' WHERE (model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
     )
+
+
+def _fold_classes(connection: Connection) -> None:
+    """Count classes that only erased records or their labels name without their names."""
+    there = "(model, id) IN (SELECT model, id FROM temp.gone)"
+    labelled = f"{_OF_RECORD} OR {_OF_SUBJECT}"
+    for (model,) in connection.exec_driver_sql("SELECT DISTINCT model FROM temp.gone").all():
+        own, others = (
+            _class_names(connection, model, f"{not_}({there})", f"{not_}({labelled})")
+            for not_ in ("", "NOT ")
+        )
+        for name in own - others - {OTHER, NUMBER}:
+            for column in ("predicted", "label"):
+                _fold_class(connection, model, column, name)
+
+
+def _class_names(connection: Connection, model: str, records: str, labels: str) -> set[str]:
+    """Names under which predictions and labels of some rows are counted."""
+    query = (
+        f"SELECT DISTINCT predicted FROM record WHERE model = ? AND {records}"
+        f" UNION SELECT DISTINCT value FROM label WHERE model = ? AND {labels}"
+    )
+    return {ClassNames().name(row[0]) for row in connection.exec_driver_sql(query, (model, model))}
+
+
+def _fold_class(connection: Connection, model: str, column: str, name: str) -> None:
+    """Add outcomes of a class to those that no name has."""
+    table, key, numbers = _COUNTS[-1]
+    given = f"{key.replace(column, '?')}, {numbers}"
+    added = ", ".join(f"{one} = {one} + excluded.{one}" for one in numbers.split(", "))
+    where = f"model = ? AND {column} = ?"
+    connection.exec_driver_sql(
+        f"INSERT INTO {table} ({key}, {numbers}) SELECT {given} FROM {table} WHERE {where} "
+        f"ON CONFLICT ({key}) DO UPDATE SET {added}",
+        (OTHER, model, name),
+    )
+    connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", (model, name))
 
 
 def _insert(connection: Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -24,12 +24,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
 
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
 
 from .live_rates import Alarm, LiveRateView, proof
-from .rate_limit import MINUTE_US, NewFlags, minute_of
+from .rate_limit import NewFlags
 from .stored_incidents import IncidentRow, resolve
 from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versions, stated_versions
 

@@ -29,6 +29,7 @@ from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
@@ -42,8 +43,6 @@ from outrider.dataops.state.tables import (
     table_of,
 )
 from outrider.errors import NotFound
-
-from .rate_limit import MINUTE_US, minute_of
 
 CHAMPION = "champion"
 RECENT_LABELS = 5_000

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
+from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.state.rows import TableColumns, add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
-MINUTE_US = 60_000_000
 _FLAG = table_of(Flag)
 _COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
@@ -60,7 +60,7 @@ class FlagBudget:
 
 @dataclass(frozen=True, slots=True)
 class NewFlags:
-    """New flags of one assertion in one slice and minute."""
+    """New flags of one assertion in one slice, minute and judged version."""
 
     assertion: str
     revision: str
@@ -70,6 +70,8 @@ class NewFlags:
     flags: int
     kept: int
     first_record: str
+    version: str = ""
+    """The judged one; empty where it is not known."""
 
 
 def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) -> list[NewFlags]:
@@ -104,7 +106,10 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
             for identity, evidence in effects.flags.select("id", "evidence")
         ]
     counts = [
-        (effects.model, effects.owner, n.assertion, n.revision, n.slice, n.minute_us, n.flags, n.kept)
+        (
+            *(effects.model, effects.owner, n.assertion, n.revision, n.slice, n.minute_us, n.version),
+            *(n.flags, n.kept),
+        )
         for n in found
     ]
     add_to_rows(connection, FlagCount, counts)
@@ -145,12 +150,13 @@ def _by_minute(effects: Effects, rows: Iterable[int]) -> dict[tuple[str, int], l
 def _grouped(
     flags: TableColumns, minute: int, rows: Sequence[int], kept: Sequence[bool], slices: Mapping[str, str]
 ) -> Iterator[NewFlags]:
-    """Flags of one assertion by revision and slice."""
-    groups: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+    """Flags of one assertion by revision, slice and judged version."""
+    groups: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
     for row, keep in zip(rows, kept, strict=True):
         part = slices.get(flags["record_id"][row], "")
-        groups.setdefault((flags["revision"][row], part), []).append((row, keep))
-    for (revision, part), members in groups.items():
+        own = flags["revision"][row], part, flags["version"][row] or ""
+        groups.setdefault(own, []).append((row, keep))
+    for (revision, part, version), members in groups.items():
         first = members[0][0]
         yield NewFlags(
             flags["assertion"][first],
@@ -161,6 +167,7 @@ def _grouped(
             len(members),
             sum(keep for _, keep in members),
             flags["record_id"][first],
+            version,
         )
 
 
@@ -177,11 +184,12 @@ def _slices(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[
 
 
 def _count_records(connection: Connection, effects: Effects) -> None:
-    tally: Tally[tuple[str, int]] = Tally()
-    for seq, ts_us, part in effects.records.select("seq", "ts_us", "slice"):
+    tally: Tally[tuple[str, int, str]] = Tally()
+    places = effects.records.select("seq", "ts_us", "slice")
+    for (seq, ts_us, part), version in zip(places, effects.judged_versions, strict=True):
         received = effects.received.get(seq, effects.received_us) or ts_us
-        tally[part or "", minute_of(received)] += 1
-    rows = [(effects.model, part, minute, count) for (part, minute), count in tally.items()]
+        tally[part or "", minute_of(received), version] += 1
+    rows = [(effects.model, *key, count) for key, count in tally.items()]
     add_to_rows(connection, RecordCount, rows)
 
 
@@ -203,8 +211,3 @@ def _counted(
         .group_by(_COUNT.c.assertion, _COUNT.c.minute_us)
     )
     return {(row.assertion, row.minute_us): int(row.flags) for row in connection.execute(query)}
-
-
-def minute_of(us: int) -> int:
-    """Start of the minute, as ``flag_count.minute_us``."""
-    return us - us % MINUTE_US

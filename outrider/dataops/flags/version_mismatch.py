@@ -11,11 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, delete, select
 
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import VersionCount, table_of
-
-from .rate_limit import MINUTE_US, minute_of
 
 WINDOW_US = 10 * MINUTE_US
 STRETCH_US = 2 * MINUTE_US

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.rows import Row, TableColumns, insert_rows, replace_rows
+from outrider.dataops.state.rows import Row, TableColumns, add_to_rows, insert_rows, replace_rows
+from outrider.dataops.state.series_tables import MeasureCount
 from outrider.dataops.state.tables import (
     AdmissionRow,
     Answer,
@@ -32,13 +33,15 @@ from outrider.dataops.state.tables import (
     table_of,
 )
 
-from . import entity_labels
+from . import entity_labels, outcomes
 from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
 from .checkpoints import replace_checkpoints
 from .counters import add_counts
 from .cursors import cursor
 from .flag_marks import Marks, store_marks
+from .minutes import note_minutes
+from .outcomes import ClassNames
 from .profiles import LayoutRow, ProfileRow
 from .stored_profiles import insert_layouts, insert_profiles
 
@@ -119,11 +122,25 @@ class Effects(FlagRows):
     """Rows of ``flags`` that no earlier unit found: ``rate_limit.count_flags`` names them."""
     marks: dict[tuple[str, int], Marks] = field(default_factory=dict)
     """Marks of the answered records, by judged version and block."""
+    version: str | None = None
+    """Version of the replica that answered; None without one."""
+    measures: list[Row] = field(default_factory=list)
+    """Rows of ``measure_count``."""
+    class_names: ClassNames = field(default_factory=ClassNames)
+    """Classes of the model that outcomes are counted by; one for all of its units."""
     earlier_ids: dict[str, str] = field(default_factory=dict)
     """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
     def __post_init__(self) -> None:
         self.owner = self.owner or self.slot
+
+    @property
+    def judged_versions(self) -> list[str]:
+        """Judged version per record: production's, else the replica's, else empty."""
+        return [
+            (self.version if stated is None or by_replica else stated) or ""
+            for stated, by_replica in self.records.select("version", "by_replica")
+        ]
 
 
 def flag_id(
@@ -203,6 +220,20 @@ def apply(connection: Connection, effects: Effects) -> None:
             f"cursor of {model}/{slot} is at {at}, cannot commit block {effects.seq} again; "
             "stop the other worker on this data folder"
         )
+    since = entity_labels.concerned(
+        connection,
+        model,
+        records=_of_entities(effects.records),
+        labels=_of_entities(effects.labels),
+    )
+    labelled = outcomes.affected(
+        connection, model, labels=effects.labels["record_id"], records=effects.records["id"]
+    )
+    labelled += outcomes.labelled_entities(connection, model, since)
+    labelled += entity_labels.latest_records(connection, model, _of_entities(effects.labels))
+    before = outcomes.standing(connection, model, dict.fromkeys(labelled))
+    if effects.records:
+        note_minutes(connection, model, effects.received)
     insert_rows(connection, Record, effects.records.rows())
     insert_rows(connection, Answer, effects.answers)
     _count_flagged(connection, effects)
@@ -223,12 +254,13 @@ def apply(connection: Connection, effects: Effects) -> None:
     if effects.live_budget is not None:
         replace_rows(connection, LiveBudgetRow, [(model, slot, json.dumps(effects.live_budget))])
     insert_rows(connection, Label, effects.labels.rows())
-    entity_labels.resolve(
-        connection,
-        model,
-        records=_of_entities(effects.records),
-        labels=_of_entities(effects.labels),
+    entity_labels.resolve(connection, model, since)
+    labelled += outcomes.labelled_entities(connection, model, since)
+    after = outcomes.standing(connection, model, dict.fromkeys(labelled))
+    outcomes.count_changes(
+        connection, model, before, after, names=effects.class_names, received=effects.received
     )
+    add_to_rows(connection, MeasureCount, effects.measures)
     insert_rows(connection, DeadLetter, effects.dead_letters.rows())
     insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():

@@ -5,7 +5,7 @@ order in which records and labels came: a label waits for its record, and goes o
 late itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -23,8 +23,10 @@ Seen = tuple[str, int]
 """An entity, and a time of it in µs."""
 
 
-def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labels: Iterable[Seen]) -> None:
-    """Resolve labels to records, behind rows just written in this transaction.
+def concerned(
+    connection: Connection, model: str, *, records: Iterable[Seen], labels: Iterable[Seen]
+) -> dict[str, int]:
+    """Entities whose labels new rows concern, with the time of each.
 
     Parameters
     ----------
@@ -41,10 +43,29 @@ def resolve(connection: Connection, model: str, *, records: Iterable[Seen], labe
         fresh[entity] = min(ts_us, fresh.get(entity, ts_us))
     for entity in _labelled(connection, model, list(fresh)):
         since[entity] = min(fresh[entity], since.get(entity, fresh[entity]))
+    return since
+
+
+def resolve(connection: Connection, model: str, since: Mapping[str, int]) -> None:
+    """Resolve labels to records, behind rows just written in this transaction.
+
+    Parameters
+    ----------
+    since
+        As from :func:`concerned`, before these rows: a new record concerns no label of an earlier time.
+    """
     if since:
-        # A new record concerns no label of an earlier time.
-        rows = [(model, entity, ts_us) for entity, ts_us in since.items()]
-        connection.exec_driver_sql(_UPDATE, rows)
+        connection.exec_driver_sql(_UPDATE, [(model, entity, ts_us) for entity, ts_us in since.items()])
+
+
+def latest_records(connection: Connection, model: str, labels: Iterable[Seen]) -> list[str]:
+    """Registered records to which labels of entities would belong now."""
+    query = (
+        "SELECT id FROM record WHERE model = ? AND entity = ? AND ts_us <= ?"
+        " ORDER BY ts_us DESC, seq DESC, row DESC LIMIT 1"
+    )
+    found = (connection.exec_driver_sql(query, (model, *one)).scalar() for one in labels)
+    return [record for record in found if record is not None]
 
 
 def _labelled(connection: Connection, model: str, entities: Sequence[str]) -> Iterable[str]:

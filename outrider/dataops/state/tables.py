@@ -120,6 +120,9 @@ class Record(SQLModel, table=True):
 
     None where nobody answered, or an earlier release judged it.
     """
+    confidence: int | None = None
+    """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1], or an earlier release judged
+    it."""
 
 
 class ExpiredRecord(SQLModel, table=True):
@@ -248,7 +251,10 @@ class FlagRecord(SQLModel, table=True):
 
 
 class FlagCount(SQLModel, table=True):
-    """Exact number of flags per assertion revision, slot, slice and minute. Minutes are of receive time."""
+    """Exact number of flags per revision, slot, slice, minute and version.
+
+    Minutes are of receive time. Rows of earlier weeks hold an hour or a day (``ledger.roll_up``).
+    """
 
     __tablename__ = "flag_count"
     __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
@@ -259,15 +265,17 @@ class FlagCount(SQLModel, table=True):
     slice: str = Field(primary_key=True)
     """Value of the model's ``slice_by`` attribute; empty when there is none."""
     minute_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    """The judged one; empty where it is not known, as in counts of earlier releases."""
     flags: int
     kept: int
     """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
 
 
 class RecordCount(SQLModel, table=True):
-    """Exact number of records per slice and minute.
+    """Exact number of records per slice, minute and judged version.
 
-    Those that the champion's slot judged; minutes are of receive time.
+    Those that the champion's slot judged; minutes as in :class:`FlagCount`.
     """
 
     __tablename__ = "record_count"
@@ -275,6 +283,8 @@ class RecordCount(SQLModel, table=True):
     slice: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""
     minute_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    """As in :class:`FlagCount`."""
     records: int
 
 

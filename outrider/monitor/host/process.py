@@ -306,6 +306,6 @@ def main() -> None:
         _limit_memory(settings.host.memory_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(1)
-    start_sender(new_metrics(), process="host")
+    start_sender(new_metrics(process="host"), process="host")
     seal()
     Host(sock, code, seed=settings.worker.seed, progress=progress).run()

@@ -62,6 +62,8 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/models/{model}/profile": "read",
     "GET /v1/models/{model}/estimates": "read",
     "GET /v1/models/{model}/history": "read",
+    "GET /v1/models/{model}/performance": "read",
+    "GET /v1/models/{model}/series": "read",
     "GET /v1/models/{model}/versions/champion": "read",
     "GET /v1/models/{model}/versions/{version}": "read",
     "GET /v1/models/{model}/triggers": "read",

@@ -48,6 +48,11 @@ class MetricSpec:
         Most values an open label may take; the rest folds into ``__other__``.
     group
         Heading in the documentation.
+    process
+        The only one that counts it; empty for all of them.
+    is_at_zero
+        Series of known label values exist from the start: a rate needs one. Left out where these are many,
+        and no rule asks for the first count.
     """
 
     name: str
@@ -59,6 +64,8 @@ class MetricSpec:
     enums: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     buckets: tuple[float, ...] = ()
     limit: int = 100
+    process: str = ""
+    is_at_zero: bool = True
 
     @property
     def open_labels(self) -> tuple[str, ...]:
@@ -88,14 +95,22 @@ def _spec(
     labels: tuple[str, ...] = (),
     enums: Mapping[str, tuple[str, ...]] | None = None,
     buckets: tuple[float, ...] = (),
+    process: str | None = None,
+    is_at_zero: bool = True,
 ) -> MetricSpec:
     known = {"role": _ROLE, "level": _LEVEL, **(enums or {})}
-    chosen = {label: known[label] for label in labels if label in known}
-    return MetricSpec(name, kind, text, unit, group, labels, MappingProxyType(chosen), buckets)
+    chosen = MappingProxyType({label: known[label] for label in labels if label in known})
+    own = _PROCESS_OF[group] if process is None else process
+    return MetricSpec(
+        name, kind, text, unit, group, labels, chosen, buckets, process=own, is_at_zero=is_at_zero
+    )
 
 
 _INTAKE, _WORKER, _ENGINE, _ASSERT = "Intake", "Worker", "Shadow engine", "Assertions"
 _LOOP, _PROC = "Improvement loop", "Processes"
+_PROCESS_OF = {
+    _INTAKE: "intake", _WORKER: "worker", _ENGINE: "worker", _ASSERT: "worker", _LOOP: "trainer", _PROC: "",
+}  # fmt: skip
 
 CATALOGUE: tuple[MetricSpec, ...] = (
     # --- intake ---
@@ -311,23 +326,34 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _ASSERT, "counter", "outrider_flags_thinned_total", "flags",
         "Flags beyond the rate limit (flags.per_minute): counted, not kept.", labels=("model", "assertion"),
+        is_at_zero=False,
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_slice_records_total", "records",
+        "Records that the champion's slot judged, by slice: the slices that models.NAME.slices names; others "
+        "count under __other__.", labels=("model", "slice"), is_at_zero=False,
+    ),
+    _spec(
+        _ASSERT, "counter", "outrider_slice_flags_total", "flags",
+        "Flags of the champion's slot, by slice as in outrider_slice_records_total.",
+        labels=("model", "slice", "assertion"), is_at_zero=False,
     ),
     _spec(
         _ASSERT, "counter", "outrider_incidents_total", "incidents",
-        "Incidents opened.", labels=("model", "level"),
+        "Incidents opened.", labels=("model", "level"), process="trainer",
     ),
     _spec(
         _ASSERT, "gauge", "outrider_incidents_open", "incidents",
         "Incidents that are open or acknowledged; muted ones are not.", labels=("model", "level"),
+        process="trainer",
     ),
     _spec(
-        _ASSERT, "histogram", "outrider_assertion_seconds", "seconds",
-        "Time of one assertion on one block.", labels=("model", "assertion"), buckets=_FAST,
+        _ASSERT, "counter", "outrider_assertion_seconds_total", "seconds",
+        "Time of an assertion, over all blocks.", labels=("model", "assertion"),
     ),
     _spec(
         _ASSERT, "counter", "outrider_assertion_strikes_total", "strikes",
-        "Blocks on which an assertion gave no verdict.", labels=("model", "assertion", "reason"),
-        enums={"reason": ("raised", "deadline", "died", "wrong_shape", "out_of_memory")},
+        "Blocks on which an assertion gave no verdict; the page says why.", labels=("model", "assertion"),
     ),
     _spec(
         _ASSERT, "gauge", "outrider_assertion_suspended", "assertions",
@@ -335,7 +361,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ASSERT, "counter", "outrider_weak_labels_total", "corrections",
-        "Corrections that an assertion proposes.", labels=("model", "role", "assertion"),
+        "Corrections that an assertion proposes.", labels=("model", "role", "assertion"), is_at_zero=False,
     ),
     _spec(
         _ASSERT, "counter", "outrider_late_records_total", "records",
@@ -423,7 +449,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     # --- improvement loop ---
     _spec(
         _LOOP, "counter", "outrider_labels_joined_total", "labels",
-        "Labels joined to their record.", labels=("model",),
+        "Labels joined to their record.", labels=("model",), process="worker",
     ),
     _spec(
         _LOOP, "gauge", "outrider_label_queue_records", "records",
@@ -449,7 +475,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "histogram", "outrider_retrain_seconds", "seconds",
         "Time of one retrain job, by stage.", labels=("model", "stage"),
-        enums={"stage": ("dataset", "train", "shadow", "gate")}, buckets=_JOB,
+        enums={"stage": ("dataset", "train", "shadow", "gate")}, buckets=_JOB, is_at_zero=False,
     ),
     _spec(
         _LOOP, "counter", "outrider_gate_verdicts_total", "verdicts",
@@ -476,7 +502,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     _spec(
         _LOOP, "counter", "outrider_trigger_evaluations_total", "evaluations",
         "Evaluations of the triggers of retraining, by outcome.", labels=("model", "trigger", "outcome"),
-        enums={"trigger": TRIGGERS, "outcome": TRIGGER_OUTCOMES},
+        enums={"trigger": TRIGGERS, "outcome": TRIGGER_OUTCOMES}, is_at_zero=False,
     ),
     _spec(
         _LOOP, "gauge", "outrider_version_mismatch_ratio", "ratio",

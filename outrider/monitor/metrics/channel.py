@@ -155,9 +155,9 @@ def package_version() -> str:
         return "unknown"
 
 
-def new_metrics(*, models: Iterable[str] = ()) -> Metrics:
-    """``Metrics`` in an own registry, with start time and build information."""
-    metrics = Metrics(CollectorRegistry(), models=tuple(models))
+def new_metrics(*, models: Iterable[str] = (), process: str = "") -> Metrics:
+    """``Metrics`` of a process, with start time and build information."""
+    metrics = Metrics(CollectorRegistry(), models=tuple(models), process=process)
     metrics.gauge("outrider_start_timestamp_seconds").set(time.time())
     build = metrics.gauge("outrider_build_info")
     build.labels(version=package_version(), python=platform.python_version()).set(1)

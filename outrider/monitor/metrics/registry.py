@@ -8,9 +8,10 @@ from typing import Generic, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from .catalogue import CATALOGUE, OTHER, MetricSpec
+from .catalogue import BY_NAME, CATALOGUE, OTHER, MetricSpec
 
 M = TypeVar("M", bound=MetricWrapperBase)
+F = TypeVar("F")
 
 
 class Family(Generic[M]):
@@ -44,8 +45,8 @@ class Family(Generic[M]):
         return child
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create the children of ``known`` open labels and the enums. A rate then has a start."""
-        if not set(self.spec.open_labels) <= known.keys():
+        """Create the children of ``known`` labels and of the other enums. A rate then has a start."""
+        if not self.spec.is_at_zero or not set(self.spec.open_labels) <= known.keys():
             return
         axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
         for key in itertools.product(*axes):
@@ -130,6 +131,8 @@ class Metrics:
         One per process; never the global one.
     models
         Names from the configuration: their counters and histograms exist at 0 from the start.
+    process
+        What this process counts exists from the start; the rest once it is asked for. Empty for all.
 
     Examples
     --------
@@ -137,15 +140,19 @@ class Metrics:
     >>> metrics.counter("outrider_records_accepted_total").labels(model="churn").inc(3)
     """
 
-    def __init__(self, registry: CollectorRegistry, *, models: list[str] | tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, models: list[str] | tuple[str, ...] = (), process: str = ""
+    ) -> None:
         self.registry = registry
         self.models = tuple(models)
+        self._lock = threading.Lock()
         self._counters: dict[str, CounterFamily] = {}
         self._gauges: dict[str, GaugeFamily] = {}
         self._histograms: dict[str, HistogramFamily] = {}
-        folded = Counter("outrider_label_values_folded_total", "", ["metric"], registry=None)
+        self._folded = Counter("outrider_label_values_folded_total", "", ["metric"], registry=None)
         for spec in CATALOGUE:
-            self._build(spec, folded)
+            if not process or spec.process in ("", process):
+                self._build(spec, self._folded)
         self.declare({})
         for model in models:
             self.declare({"model": model})
@@ -165,15 +172,22 @@ class Metrics:
 
     def counter(self, name: str) -> CounterFamily:
         """Counter of that name; ``KeyError`` when the catalogue has none."""
-        return self._counters[name]
+        return self._counters.get(name) or self._late(name, self._counters)
 
     def gauge(self, name: str) -> GaugeFamily:
         """Gauge of that name; ``KeyError`` when the catalogue has none."""
-        return self._gauges[name]
+        return self._gauges.get(name) or self._late(name, self._gauges)
 
     def histogram(self, name: str) -> HistogramFamily:
         """Histogram of that name; ``KeyError`` when the catalogue has none."""
-        return self._histograms[name]
+        return self._histograms.get(name) or self._late(name, self._histograms)
+
+    def _late(self, name: str, families: Mapping[str, F]) -> F:
+        """Family that another process counts as a rule."""
+        with self._lock:
+            if name not in families:
+                self._build(BY_NAME[name], self._folded)
+        return families[name]
 
     def _build(self, spec: MetricSpec, folded: Counter) -> None:
         if spec.name == "outrider_process_up":

@@ -102,7 +102,7 @@ class ServerProcess:
             max_bytes=storage.journal_max_bytes,
             min_free_bytes=storage.min_free_bytes,
         )
-        self.metrics = new_metrics(models=settings.models)
+        self.metrics = new_metrics(models=settings.models, process="intake")
         self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         closed = self.metrics.counter("outrider_connections_closed_total")

@@ -27,6 +27,7 @@ from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
+from outrider.monitor.api.series import series_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
@@ -79,6 +80,7 @@ def all_routers(
         erasure_routes(engine, settings),
         export_routes(journal, settings),
         agreement_routes(engine, settings),
+        series_routes(engine, settings),
         job_routes(engine, settings),
         watch_routes(engine, settings),
         trigger_routes(engine, settings),

@@ -417,6 +417,11 @@ class ModelSettings(SourceSettings):
         "with several models behavior/<model>.incidents.suite.json",
     )
     slice_by: str | None = None
+    slices: tuple[str, ...] = Field(
+        default=(),
+        max_length=20,
+        description="values of slice_by that have metrics of their own; others count under __other__",
+    )
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     redact: dict[str, tuple[Kind, ...]] = Field(
         default_factory=dict,
@@ -439,6 +444,12 @@ class ModelSettings(SourceSettings):
         if value is not None and not value.endswith(".suite.json"):
             raise ValueError(f"a suite file is called NAME.suite.json, got {value!r}")
         return value
+
+    @model_validator(mode="after")
+    def _slices_of_an_attribute(self) -> "ModelSettings":
+        if self.slices and self.slice_by is None:
+            raise ValueError("slices: slice_by expected beside it, the attribute that has these values")
+        return self
 
     @field_validator("redact", mode="before")
     @classmethod

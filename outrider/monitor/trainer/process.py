@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if stop.is_set() else 3
     delivery = threading.Thread(target=deliver_until, args=(context.engine, hooks, stop), name="webhooks")
     delivery.start()
-    metrics = new_metrics(models=tuple(settings.models))
+    metrics = new_metrics(models=tuple(settings.models), process="trainer")
     looks = {
         "metrics of the loop": LoopMetrics(metrics, context.engine).observe,
         "shadow tests": ShadowTests(context).look,

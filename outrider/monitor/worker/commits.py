@@ -9,12 +9,14 @@ from sqlalchemy import Connection
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger import minutes, stored_profiles
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.stored_profiles import KeptProfiles, roll_up
+from outrider.dataops.ledger.outcomes import ClassNames
+from outrider.dataops.ledger.stored_profiles import KeptProfiles
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -52,8 +54,9 @@ class Commits:
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
-        self._rolled: dict[str, int] = {}
-        """Hour in which the profiles of each model were last joined."""
+        self._rolled_us: dict[str, int] = {}
+        """When old counts and profiles of each model were last joined."""
+        self._classes: dict[str, ClassNames] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -72,12 +75,13 @@ class Commits:
         pipeline = context.pipelines[model]
         keep_flagged(context.journal, pipeline.payloads, effects)
         with write(context.engine) as connection:
-            self._write(connection, effects, now_us=at_us)
+            found = self._write(connection, effects, now_us=at_us)
             yield connection
         context.cursors[model, effects.slot] = effects.seq
         if timings is not None:
             timings.stage("commit")
         context.metrics.committed(effects, timings or Timings(), pipeline.offered)
+        context.metrics.slices(effects, found, context.settings.models[model].slices)
         self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
@@ -113,15 +117,17 @@ class Commits:
             with write(self._context.engine) as connection:
                 book.settle(connection, now_us=now_us, seq=seq)
 
-    def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
+    def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> list[NewFlags]:
+        """Write everything of a unit, and return its new flags."""
         model = effects.model
         self._keep_windows(effects)
         found = count_flags(connection, effects, self._budget)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
+        if model not in self._classes:
+            self._classes[model] = ClassNames.stored(connection, model)
+        effects.class_names = self._classes[model]
         ledger.apply(connection, effects)
-        if effects.profiles:
-            self._roll_up(connection, model, now_us=now_us)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
             book = self._context.incidents[model]
@@ -130,17 +136,21 @@ class Commits:
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
                 count_versions(connection, effects, self._named.setdefault(model, set()))
+                self._roll_up(connection, model, now_us=now_us)
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
+        return found
 
     def _roll_up(self, connection: Connection, model: str, *, now_us: int) -> None:
-        """Join old profiles, once an hour."""
-        hour = now_us // HOUR_US
-        if self._rolled.get(model) != hour:
-            self._rolled[model] = hour
-            roll_up(connection, model, now_us=now_us, kept=kept_profiles(self._context.settings.storage))
+        """Join old counts and profiles, once an hour."""
+        before_us = self._rolled_us.get(model, 0)
+        if before_us // HOUR_US != now_us // HOUR_US:
+            kept = kept_profiles(self._context.settings.storage)
+            minutes.roll_up(connection, model, before_us=before_us, now_us=now_us)
+            stored_profiles.roll_up(connection, model, now_us=now_us, kept=kept)
+            self._rolled_us[model] = now_us
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""

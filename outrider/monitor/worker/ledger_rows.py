@@ -14,9 +14,12 @@ from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
 from outrider.dataops.ledger.flag_marks import judged_marks
 from outrider.monitor.host.client import Offered
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.units import Unit
 
+from .judged import JudgedRecords
 from .slot_state import Views
+from .stages.measures import stored_confidences
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +82,12 @@ class RecordLocations:
     def note_records(
         self,
         effects: Effects,
-        judged: Batch,
+        records: JudgedRecords,
         digests: NDArray[np.uint64],
-        predicted: Sequence[str | None],
-        slice_by: str | None,
+        settings: ModelSettings,
     ) -> None:
-        """Add the records, which registers them.
-
-        Parameters
-        ----------
-        predicted
-            The values under judgement, as text.
-        """
+        """Add the records, which registers them."""
+        judged = records.batch
         effects.records.add(
             judged.rows,
             self._at(slice(None))
@@ -100,10 +97,11 @@ class RecordLocations:
                 "digest": digests.view(np.int64).tolist(),
                 "version": text_of(judged, "version"),
                 "entity": text_of(judged, "entity"),
-                "slice": text_of(judged, f"attrs.{slice_by}" if slice_by else ""),
-                "predicted": list(predicted),
+                "slice": text_of(judged, f"attrs.{settings.slice_by}" if settings.slice_by else ""),
+                "predicted": records.texts(f"outputs.{settings.target}"),
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
+                "confidence": stored_confidences(judged),
             },
         )
 

@@ -2,16 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.dataops.flags.live_rates import LiveRateView
+from outrider.dataops.flags.rate_limit import NewFlags
 from outrider.dataops.judges import PREFIX, Reply
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
 from outrider.monitor.host.client import Offered
+from outrider.monitor.metrics.catalogue import OTHER
 from outrider.monitor.metrics.registry import Metrics
 
 from .pipeline import CHAMPION
@@ -29,13 +31,42 @@ class WorkerMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._suspended: set[tuple[str, str]] = set()
 
-    def declare(self, model: str, offered: Sequence[Offered]) -> None:
-        """Create the series of a model's assertions and live tests. At 0: a rate needs a start."""
+    def declare(self, model: str, offered: Sequence[Offered], slices: Sequence[str] = ()) -> None:
+        """Create the series of a model's assertions and live tests. At 0: a rate needs a start.
+
+        Of the champion alone: many models have no challenger.
+        """
         for judge in offered:
-            self._metrics.declare({"model": model, "assertion": judge.name, "level": judge.level})
+            known = {"model": model, "assertion": judge.name, "level": judge.level, "role": CHAMPION}
+            self._metrics.declare(known)
             if judge.kind == "live_test":
                 self._metrics.declare({"model": model, "test": judge.name})
+        for part in (*slices, OTHER) if slices else ():
+            self._metrics.counter("outrider_slice_records_total").labels(model=model, slice=part)
+            flags = self._metrics.counter("outrider_slice_flags_total")
+            for judge in offered:
+                flags.labels(model=model, slice=part, assertion=judge.name)
+
+    def slices(self, effects: Effects, found: Iterable[NewFlags], named: Collection[str]) -> None:
+        """Count a committed unit's records and flags by slice.
+
+        Parameters
+        ----------
+        named
+            Slices that the configuration names: no other value of a record is ever a label.
+        """
+        if not named or effects.owner != CHAMPION:
+            return
+        metrics, model = self._metrics, effects.model
+        records = Counter(part if part in named else OTHER for part in effects.records["slice"])
+        for part, count in records.items():
+            metrics.counter("outrider_slice_records_total").labels(model=model, slice=part).inc(count)
+        for new in found:
+            part = new.slice if new.slice in named else OTHER
+            flags = metrics.counter("outrider_slice_flags_total")
+            flags.labels(model=model, slice=part, assertion=new.assertion).inc(new.flags)
 
     def committed(self, effects: Effects, timings: Timings, offered: Sequence[Offered]) -> None:
         """Count one committed unit of one slot."""
@@ -55,16 +86,13 @@ class WorkerMetrics:
                 count
             )
         self._tally(effects, {o.name: o.level for o in offered})
-        for name, reason in effects.strikes.select("assertion", "reason"):
-            metrics.counter("outrider_assertion_strikes_total").labels(
-                model=model, assertion=name, reason=reason
-            ).inc()
+        for name in effects.strikes["assertion"]:
+            metrics.counter("outrider_assertion_strikes_total").labels(model=model, assertion=name).inc()
         for stage, seconds in timings.stages.items():
             metrics.histogram("outrider_block_seconds").labels(stage=stage).observe(seconds)
         for name, seconds in timings.tasks.items():
-            metrics.histogram("outrider_assertion_seconds").labels(model=model, assertion=name).observe(
-                seconds
-            )
+            spent = metrics.counter("outrider_assertion_seconds_total").labels(model=model, assertion=name)
+            spent.inc(seconds)
 
     def _tally(self, effects: Effects, levels: Mapping[str, str]) -> None:
         """Take over the exact counts; ``levels`` of the assertions that there are."""
@@ -206,11 +234,12 @@ class WorkerMetrics:
     def suspended(self, model: str, assertions: Sequence[Offered], until: Mapping[str, int]) -> None:
         """Set the suspended assertions."""
         now_us = time.time() * 1e6
+        gauge = self._metrics.gauge("outrider_assertion_suspended")
         for judge in assertions:
-            value = 1 if until.get(judge.name, 0) > now_us else 0
-            self._metrics.gauge("outrider_assertion_suspended").labels(model=model, assertion=judge.name).set(
-                value
-            )
+            is_suspended = until.get(judge.name, 0) > now_us
+            if is_suspended or (model, judge.name) in self._suspended:
+                self._suspended.add((model, judge.name))  # a series once it ever was
+                gauge.labels(model=model, assertion=judge.name).set(1 if is_suspended else 0)
 
     def paused(self, model: str, what: str, *, is_paused: bool) -> None:
         """Set the pause of a model's work."""

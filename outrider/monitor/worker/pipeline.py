@@ -44,6 +44,7 @@ from .live_tests import (
 )
 from .slot_state import SlotState, Views
 from .stages.host_checks import AssertionHost, check_records
+from .stages.measures import note_measures
 from .stages.window_records import ahead_of_receipt, judged_versions, window_records
 from .stages.work import Timings, Work, at_once
 
@@ -131,7 +132,7 @@ class Pipeline:
             Answers of other slots to the same records, by slot.
         """
         unit = locations.unit
-        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
+        effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot), version=version)
         if predictions.poison:
             effects.counts["poison"] += len(predictions.poison)
             details = {record.row: record.detail for record in predictions.poison}
@@ -158,8 +159,17 @@ class Pipeline:
         if digests is not None:
             effects.counts["redacted"] += judged.left_out
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
-            predicted = judged.texts(f"outputs.{self._settings.target}")
-            locations.note_records(effects, judged.batch, digests, predicted, self._settings.slice_by)
+            locations.note_records(effects, judged, digests, self._settings)
+        if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
+            note_measures(
+                effects,
+                judged.batch,
+                versions=locations.versions,
+                seq=locations.seq,
+                received=unit.received,
+                slice_by=self._settings.slice_by,
+                target=self._settings.target,
+            )
         self.gather(slot, judged, locations)
         self._write_profiles(effects, unit)
         effects.counts["records"] += judged.rows

@@ -291,7 +291,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     journal, engine = open_stores(settings, stop)
-    metrics = new_metrics(models=settings.models)
+    metrics = new_metrics(models=settings.models, process="worker")
     start_sender(metrics, process="worker")
     progress = settings.data_folder / "run" / "assertions"
     host = HostClient(options.config, deadline_s=settings.host.deadline_s, progress=progress)

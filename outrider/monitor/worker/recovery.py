@@ -65,7 +65,7 @@ class Recovery:
             at = cursor(connection, name, CHAMPION)
             register_offered(connection, name, offered, first_seq=at, now_us=now_us())
             note_load_errors(connection, name, errors, now_us=now_us())
-        self._context.metrics.declare(name, offered)
+        self._context.metrics.declare(name, offered, self._context.settings.models[name].slices)
         self._context.incidents[name].live = {o.name: o.revision for o in offered if o.kind == "live_test"}
 
     def restore(self, name: str) -> None:

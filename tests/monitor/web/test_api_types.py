@@ -120,6 +120,8 @@ GETS = {
     "/v1/sessions": "/v1/sessions",
     "/v1/log": "/v1/log?limit=1",
     "/v1/fairness": "/v1/fairness?model=digits&by=device&positive=3",
+    "/v1/models/{model}/performance": "/v1/models/digits/performance?by=slice",
+    "/v1/models/{model}/series": "/v1/models/digits/series?versus=previous",
     "/v1/weak-labels": "/v1/weak-labels?model=digits",
     "/v1/proposals": "/v1/proposals?model=digits",
     "/v1/erasures": "/v1/erasures",

@@ -7,6 +7,7 @@ from outrider.dataops.state import (  # noqa: F401 - they fill the metadata
     access_tables,
     erasure_tables,
     improvement_tables,
+    series_tables,
     tables,
 )
 

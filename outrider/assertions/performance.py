@@ -1,0 +1,290 @@
+"""Performance figures from counted outcomes, with intervals: accuracy, F1, AUROC, Brier, calibration.
+
+What is counted are labelled records by answer, label and bucket of confidence, so that any cut of time adds
+up. Accuracy, F1, Brier and calibration are those of the records themselves; AUROC is within half the share of
+pairs that fall into one bucket, and its interval allows for that.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .wilson import wilson_limits
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+QUANTILE = NormalDist().inv_cdf(0.975)
+CALIBRATION_BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """Figure with its 95 % interval.
+
+    Attributes
+    ----------
+    value, low, high
+        ``nan`` where it cannot be told.
+    records
+        Labelled records behind it, unweighted.
+    effective
+        As many records of equal weight would be as informative (Kish).
+    """
+
+    value: float
+    low: float
+    high: float
+    records: int
+    effective: float
+
+
+UNKNOWN = Estimated(math.nan, math.nan, math.nan, 0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCells:
+    """Counts of labelled records, each array of shape (cells,).
+
+    Attributes
+    ----------
+    predicted, label
+        Classes by number; -1 for one that has no name.
+    hit
+        The answer is the label.
+    bucket
+        Of the answer's confidence, 0 … ``buckets`` - 1; -1 where there is none.
+    records, weight, squares
+        Number, sum of weights and sum of their squares.
+    confidence, brier
+        Weighted sums of the confidence and of (confidence - hit)².
+    buckets
+        Equal buckets of [0, 1], a multiple of ``CALIBRATION_BINS``.
+    """
+
+    predicted: Integers
+    label: Integers
+    hit: Bools
+    bucket: Integers
+    records: Integers
+    weight: Floats
+    squares: Floats
+    confidence: Floats
+    brier: Floats
+    buckets: int = 50
+
+    def take(self, cells: NDArray[np.intp] | Bools) -> "OutcomeCells":
+        """Some of the cells."""
+        return OutcomeCells(
+            self.predicted[cells],
+            self.label[cells],
+            self.hit[cells],
+            self.bucket[cells],
+            self.records[cells],
+            self.weight[cells],
+            self.squares[cells],
+            self.confidence[cells],
+            self.brier[cells],
+            self.buckets,
+        )
+
+    @property
+    def effective(self) -> float:
+        """Kish's effective number of records."""
+        squares = float(self.squares.sum())
+        return float(self.weight.sum()) ** 2 / squares if squares > 0 else 0.0
+
+    @property
+    def with_confidence(self) -> "OutcomeCells":
+        """Cells of answers with a confidence."""
+        return self.take(self.bucket >= 0)
+
+
+def accuracy(cells: OutcomeCells) -> Estimated:
+    """Share of answers that are the label, with Wilson's interval.
+
+    Examples
+    --------
+    >>> one = np.array([0, 1]); n = np.array([9, 1])
+    >>> found = accuracy(OutcomeCells(one, one * 0, one == 0, one - 2, n, n * 1.0, n * 1.0, n * 0.0, n * 0.0))
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (0.9, 0.596, 0.982)
+    """
+    total, n = float(cells.weight.sum()), cells.effective
+    if not (total > 0 and n > 0):
+        return UNKNOWN
+    value = float(cells.weight[cells.hit].sum()) / total
+    low, high = wilson_limits(min(value, 1.0), n, QUANTILE)
+    return Estimated(value, low, high, int(cells.records.sum()), n)
+
+
+def macro_f1(cells: OutcomeCells) -> Estimated:
+    """Unweighted mean of the classes' F1, by the delta method.
+
+    Classes are those of answers or labels. Not told where a class has no name.
+
+    References
+    ----------
+    Takahashi et al., "Confidence interval for micro-averaged F1 and macro-averaged F1 scores", Applied
+    Intelligence 2022.
+    """
+    total, n = float(cells.weight.sum()), cells.effective
+    if not (total > 0 and n > 0) or (cells.predicted < 0).any() or (cells.label < 0).any():
+        return UNKNOWN
+    share = cells.weight / total
+    classes, place = np.unique(np.concatenate([cells.predicted, cells.label]), return_inverse=True)
+    said, true = place[: len(share)], place[len(share) :]
+    own = said == true
+    right = np.bincount(said[own], weights=share[own], minlength=len(classes))
+    both = np.bincount(said, weights=share, minlength=len(classes))
+    both += np.bincount(true, weights=share, minlength=len(classes))
+    f1 = 2.0 * right / both
+    value = float(f1.mean())
+    # Derivative by the share of each cell; that of a right one by 2·right and by both, whose weight is 2.
+    slope = np.where(own, 2.0 / both[said], 0.0) - (f1 / both)[said] - (f1 / both)[true]
+    spread = math.sqrt(max(0.0, float(share @ (slope / len(classes)) ** 2)) / n)
+    return _around(value, spread, cells, n)
+
+
+def auroc(cells: OutcomeCells) -> Estimated:
+    """Area under the ROC curve of a target of two classes.
+
+    Each answer's confidence stands for its class, and the rest for the other. Not told with more classes, or
+    labels of one alone.
+
+    References
+    ----------
+    DeLong, DeLong & Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
+    characteristic curves", Biometrics 1988. Weighted; what is tied in a bucket widens the interval.
+    """
+    known = cells.with_confidence
+    classes = np.unique(np.concatenate([known.predicted, known.label]))
+    if len(classes) != 2 or classes[0] < 0 or len(np.unique(known.label)) < 2:
+        return UNKNOWN
+    half = known.buckets
+    level = np.where(known.predicted == classes[1], half + known.bucket, half - 1 - known.bucket)
+    sides = [known.label == one for one in classes]
+    weights = [np.bincount(level[s], weights=known.weight[s], minlength=2 * half) for s in sides]
+    negative, positive = (one / one.sum() for one in weights)
+    above = np.cumsum(negative) - negative / 2  # chance that a negative ranks below, ties half
+    below = 1.0 - (np.cumsum(positive) - positive / 2)
+    value = float(positive @ above)
+    n = [known.take(s).effective for s in sides]
+    spread = float(positive @ above**2) - value**2, float(negative @ below**2) - value**2
+    variance = max(spread[0], 0.0) / n[1] + max(spread[1], 0.0) / n[0]
+    tied = float(positive @ negative) / 2
+    found = _around(value, math.sqrt(variance), known, known.effective)
+    low, high = max(found.low - tied, 0.0), min(found.high + tied, 1.0)
+    return Estimated(value, low, high, found.records, found.effective)
+
+
+def brier_score(cells: OutcomeCells) -> Estimated:
+    """Mean squared distance of the answer's confidence from 0 or 1.
+
+    With two classes the score of Brier (1950) for one of them; with more, that of the class that was
+    answered.
+    """
+    known = cells.with_confidence
+    total, n = float(known.weight.sum()), known.effective
+    if not (total > 0 and n > 0):
+        return UNKNOWN
+    value = float(known.brier.sum()) / total
+    mean = known.brier / np.where(known.weight > 0, known.weight, 1.0)
+    spread = math.sqrt(max(0.0, float(known.weight @ (mean - value) ** 2) / total) / n)
+    return _around(value, spread, known, n)
+
+
+def calibration_error(cells: OutcomeCells) -> Estimated:
+    """Expected calibration error of the answers' confidences, in ten bins.
+
+    Noise raises it: of a calibrated model it is about 0.4 · sqrt(10 / records), not 0.
+
+    References
+    ----------
+    Guo et al., "On Calibration of Modern Neural Networks", ICML 2017, eq. 3.
+    """
+    known = cells.with_confidence
+    total, n = float(known.weight.sum()), known.effective
+    if not (total > 0 and n > 0):
+        return UNKNOWN
+    place = known.bucket // (known.buckets // CALIBRATION_BINS)
+    gap = known.weight * known.hit - known.confidence
+    gaps = np.bincount(place, weights=gap, minlength=CALIBRATION_BINS) / total
+    spread = math.sqrt(float(known.brier.sum()) / total / n)
+    return _around(float(np.abs(gaps).sum()), spread, known, n)
+
+
+def _around(value: float, spread: float, cells: OutcomeCells, n: float) -> Estimated:
+    low, high = value - QUANTILE * spread, value + QUANTILE * spread
+    return Estimated(value, max(0.0, low), min(1.0, high), int(cells.records.sum()), n)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureHistogram:
+    """Counted values, one entry per bucket in order.
+
+    ``records``, ``weight`` and ``squares`` as in :class:`OutcomeCells`; ``total`` is the weighted sum.
+    """
+
+    records: Integers
+    weight: Floats
+    squares: Floats
+    total: Floats
+
+    def mean(self) -> Estimated:
+        """Mean of the values, exact, with a normal interval."""
+        mass, squares = float(self.weight.sum()), float(self.squares.sum())
+        if not (mass > 0 and squares > 0):
+            return UNKNOWN
+        n, value = mass * mass / squares, float(self.total.sum()) / mass
+        each = self.total / np.where(self.weight > 0, self.weight, 1.0)
+        spread = math.sqrt(max(0.0, float(self.weight @ (each - value) ** 2) / mass) / n)
+        return Estimated(
+            value, value - QUANTILE * spread, value + QUANTILE * spread, int(self.records.sum()), n
+        )
+
+    def share(self) -> Estimated:
+        """Share of ones among values of 0 and 1, with Wilson's interval."""
+        found = self.mean()
+        if math.isnan(found.value):
+            return UNKNOWN
+        value = min(max(found.value, 0.0), 1.0)
+        low, high = wilson_limits(value, found.effective, QUANTILE)
+        return Estimated(value, low, high, found.records, found.effective)
+
+    def quantile(self, rank: float) -> Estimated:
+        """Quantile, within the ratio of a bucket.
+
+        Its interval is that of order statistics.
+        """
+        mass, squares = float(self.weight.sum()), float(self.squares.sum())
+        if not (mass > 0 and squares > 0):
+            return UNKNOWN
+        n = mass * mass / squares
+        each = self.total / np.where(self.weight > 0, self.weight, 1.0)
+        reached = np.cumsum(self.weight) / mass
+        half = QUANTILE * math.sqrt(rank * (1.0 - rank) / n)
+        value, low, high = (
+            float(each[min(int(np.searchsorted(reached, at - 1e-12)), len(each) - 1)])
+            for at in (rank, max(rank - half, 0.0), min(rank + half, 1.0))
+        )
+        return Estimated(value, low, high, int(self.records.sum()), n)
+
+
+def root(figure: Estimated) -> Estimated:
+    """Square root of a figure and its limits, as for the RMSE."""
+    value, low, high = (math.sqrt(max(one, 0.0)) for one in (figure.value, figure.low, figure.high))
+    return Estimated(value, low, high, figure.records, figure.effective)
+
+
+def numbered(names: Sequence[str], unnamed: frozenset[str]) -> Integers:
+    """Number of each class name; -1 for one of ``unnamed``."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [-1 if name in unnamed else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64
+    )

@@ -1,0 +1,236 @@
+"""Outcomes of labels per minute, exact as labels come and change.
+
+Around each transaction that may change which label a record has, its outcome before is taken off and that
+behind it put on. A record whose row has expired keeps the outcome that it had.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from outrider.assertions.matching import matches, number_of
+from outrider.assertions.typed_text import plain_text, read_typed
+from outrider.dataops.state.rows import Row, add_to_rows
+from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
+
+from .champions import version_at
+from .measures import RecordKeys, measure_rows
+from .minutes import MINUTE_US, minute_of, minutes_of
+
+OTHER = "__other__"
+"""Class that is not counted by name."""
+NUMBER = "__number__"
+"""A fractional number: no class."""
+MOST_CLASSES = 50
+LONGEST_CLASS = 40
+CONFIDENCES = 50
+"""Buckets of [0, 1]."""
+SCALE = 10_000
+"""Of ``record.confidence``."""
+_CHUNK = 500
+_STANDING = (
+    "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
+    " l.value, l.received_us FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
+    " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
+    " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
+)
+Standing = dict[str, Any]
+"""By record: its row with the label that counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOutcome:
+    """Answer to a labelled record, as counted."""
+
+    predicted: str
+    label: str
+    hit: bool
+    error: float
+    """Answer minus label; nan where they are no numbers to be near."""
+
+
+class ClassNames:
+    """Classes counted by name: a model's first ``MOST_CLASSES`` short ones."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = set(known) - {OTHER, NUMBER}
+
+    @classmethod
+    def stored(cls, connection: Connection, model: str) -> "ClassNames":
+        """Names that counts have already."""
+        query = "SELECT DISTINCT predicted, label FROM outcome_count WHERE model = ?"
+        return cls(name for row in connection.exec_driver_sql(query, (model,)) for name in row)
+
+    def name(self, text: str | None) -> str:
+        """Name of a stored answer or label, equal for equal numbers."""
+        word = plain_text(text) or ""
+        number = number_of(word)
+        if isinstance(number, float) and not number.is_integer():
+            return NUMBER
+        if isinstance(number, bool) or (number is not None and read_typed(text) == number):
+            word = str(int(number))
+        if word in self._known:
+            return word
+        if len(word) > LONGEST_CLASS or len(self._known) >= MOST_CLASSES:
+            return OTHER
+        self._known.add(word)
+        return word
+
+
+def outcomes_of(pairs: Sequence[tuple[str, str]], names: ClassNames) -> list[LabelOutcome]:
+    """Outcomes of stored answers and their labels."""
+    distinct = list(dict.fromkeys(pairs))
+    values = [(read_typed(answer), read_typed(label)) for answer, label in distinct]
+    hits = matches([one for one, _ in values], [one for _, one in values]).tolist()
+    found: dict[tuple[str, str], LabelOutcome] = {}
+    for pair, (answer, label), hit in zip(distinct, values, hits, strict=True):
+        own = names.name(pair[0])
+        error = float("nan")
+        if isinstance(answer, float) and isinstance(label, int | float):
+            error = answer - label
+        found[pair] = LabelOutcome(own, own if hit else names.name(pair[1]), hit, error)
+    return [found[pair] for pair in pairs]
+
+
+def affected(
+    connection: Connection, model: str, *, labels: Iterable[str], records: Iterable[str]
+) -> list[str]:
+    """Records whose label a transaction may change, new ones too."""
+    ids = dict.fromkeys(one for one in labels if one)
+    some = "SELECT 1 FROM label WHERE model = ? LIMIT 1"
+    if connection.exec_driver_sql(some, (model,)).first() is not None:
+        ids |= dict.fromkeys(records)
+    return list(ids)
+
+
+def labelled_entities(connection: Connection, model: str, since: Mapping[str, int]) -> list[str]:
+    """Records with labels of entities, from a time of each on."""
+    query = "SELECT record_id FROM label WHERE model = ? AND entity = ? AND ts_us >= ? AND record_id != ''"
+    return [
+        row.record_id
+        for entity, ts_us in since.items()
+        for row in connection.exec_driver_sql(query, (model, entity, ts_us))
+    ]
+
+
+def standing(connection: Connection, model: str, ids: Iterable[str]) -> Standing:
+    """Labelled ones of records, with the label that counts now."""
+    found: Standing = {}
+    wanted = list(ids)
+    for start in range(0, len(wanted), _CHUNK):
+        part = wanted[start : start + _CHUNK]
+        query = _STANDING.format(marks=", ".join("?" * len(part)))
+        for row in connection.exec_driver_sql(query, (model, *part)):
+            found[row.id] = row
+    return {key: row for key, row in found.items() if row.value is not None}
+
+
+def count_changes(
+    connection: Connection,
+    model: str,
+    before: Standing,
+    after: Standing,
+    *,
+    names: ClassNames,
+    received: Mapping[int, int],
+) -> None:
+    """Move counts from the outcomes before a transaction to the new ones.
+
+    Parameters
+    ----------
+    received
+        Receive time of the transaction's own blocks; others are looked up.
+    """
+    gone = [row for key, row in before.items() if after.get(key) != row]
+    new = [row for key, row in after.items() if before.get(key) != row]
+    if not gone and not new:
+        return
+    rows = gone + new
+    sign = np.repeat([-1.0, 1.0], [len(gone), len(new)])
+    minutes = {seq: minute_of(us) for seq, us in received.items()}
+    minutes |= minutes_of(connection, model, {row.seq for row in rows} - minutes.keys())
+    versions = judged_versions(connection, model, rows)
+    keys = RecordKeys(
+        versions,
+        [row.slice for row in rows],
+        np.array([minutes.get(row.seq, minute_of(row.ts_us)) for row in rows], dtype=np.int64),
+        np.array([row.weight for row in rows], dtype=np.float64),
+    )
+    outcomes = outcomes_of([(row.predicted, row.value) for row in rows], names)
+    add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
+    _measure(connection, model, outcomes, keys, sign)
+    _delays(connection, model, [row for row in new if row.id not in before])
+    empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
+    if gone:
+        at = sorted(set(keys.minute_us[: len(gone)].tolist()))
+        for table in ("outcome_count", "measure_count"):
+            query = empty.format(table, ", ".join("?" * len(at)))
+            connection.exec_driver_sql(query, (model, *at))
+
+
+def judged_versions(connection: Connection, model: str, rows: Sequence[Any]) -> list[str]:
+    """Judged version of stored records: production's, else that of the replica.
+
+    The replica's is the champion's of that time; empty where there was none.
+    """
+    query = "SELECT seq, version FROM champion_border WHERE model = ? ORDER BY seq"
+    borders = [(row.seq, row.version) for row in connection.exec_driver_sql(query, (model,))]
+    return [
+        row.version if row.version is not None and not row.by_replica else version_at(borders, row.seq) or ""
+        for row in rows
+    ]
+
+
+def confidence_bucket(confidence: int | None) -> int:
+    """Bucket of a stored confidence; -1 without one."""
+    return -1 if confidence is None else min(confidence * CONFIDENCES // SCALE, CONFIDENCES - 1)
+
+
+def _outcome_rows(
+    model: str, outcomes: Sequence[LabelOutcome], rows: Sequence[Any], keys: RecordKeys, sign: Any
+) -> list[Row]:
+    sums: dict[Row, list[float]] = {}
+    minutes = keys.minute_us.tolist()
+    for at, (one, row) in enumerate(zip(outcomes, rows, strict=True)):
+        own = (minutes[at], keys.version[at] or "", keys.slice[at] or "", one.predicted, one.label, one.hit)
+        cell = sums.setdefault((model, *own, confidence_bucket(row.confidence)), [0.0] * 5)
+        sure = 0.0 if row.confidence is None else row.confidence / SCALE
+        brier = 0.0 if row.confidence is None else (sure - one.hit) ** 2
+        weight = row.weight
+        for place, part in enumerate((1.0, weight, weight * weight, weight * sure, weight * brier)):
+            cell[place] += sign[at] * part
+    return [(*key, int(records), *rest) for key, (records, *rest) in sums.items()]
+
+
+def _measure(
+    connection: Connection, model: str, outcomes: Sequence[LabelOutcome], keys: RecordKeys, sign: Any
+) -> None:
+    """Count absolute and squared errors of answers that are numbers."""
+    error = np.array([one.error for one in outcomes])
+    if not np.isfinite(error).any():
+        return
+    for name, values in (("abs_error", np.abs(error)), ("squared_error", error * error)):
+        for side in (-1.0, 1.0):
+            own = np.where(sign == side, values, np.nan)
+            rows = measure_rows(model, name, own, keys)
+            add_to_rows(
+                connection, MeasureCount, [(*row[:6], *(side * one for one in row[6:])) for row in rows]
+            )
+
+
+def _delays(connection: Connection, model: str, rows: Sequence[Any]) -> None:
+    """Count how long after its record each first label came, at the minute in which it did."""
+    if not rows:
+        return
+    received = np.array([row.received_us for row in rows], dtype=np.int64)
+    delay = np.maximum(received - np.array([row.ts_us for row in rows], dtype=np.int64), 0) / 1e6
+    keys = RecordKeys(
+        judged_versions(connection, model, rows),
+        [row.slice for row in rows],
+        received - received % MINUTE_US,
+        np.ones(len(rows)),
+    )
+    add_to_rows(connection, MeasureCount, measure_rows(model, "label_delay_s", delay, keys))

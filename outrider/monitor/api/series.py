@@ -1,0 +1,115 @@
+"""``GET /v1/models/{model}/series`` and ``performance``: a model over time."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar, get_args
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+from sqlalchemy import Engine
+
+from outrider.dataops.state.database import now_us
+from outrider.monitor.http.common import known_model
+from outrider.monitor.http.declared import Declared
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
+from outrider.monitor.queries.series.counts import SeriesCut
+from outrider.monitor.queries.series.span import Versus
+from outrider.monitor.settings.config import Settings
+
+Measure = Literal[
+    "records", "flags", "live_tests", "agreement", "label_delay", "latency", "first_token", "input_tokens",
+    "output_tokens", "cost", "errors",
+]  # fmt: skip
+By = Literal["slice"]
+T = TypeVar("T")
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def series_routes(engine: Engine, settings: Settings) -> APIRouter:
+    """Routes of figures over time."""
+
+    def series(
+        model: str,
+        measure: Annotated[list[Measure] | None, Query()] = None,
+        name: str | None = None,
+        version: str | None = None,
+        slice: str | None = None,
+        by: By | None = None,
+        since: AwareDatetime | None = None,
+        until: AwareDatetime | None = None,
+        step: str | None = None,
+        versus: Versus | None = None,
+    ) -> SeriesReport:
+        """Records, flags, live tests, agreement, delays of labels and calls, by judged version."""
+        known_model(settings, model)
+        wanted = SeriesCut(model, version, slice, by == "slice", name)
+        asked = _asked(since, until, step, versus)
+        measures = tuple(dict.fromkeys(measure or get_args(Measure)))
+        with engine.connect() as connection:
+            return _named(lambda: series_json(connection, wanted, asked, measures=measures))
+
+    def performance(
+        model: str,
+        version: str | None = None,
+        slice: str | None = None,
+        by: By | None = None,
+        since: AwareDatetime | None = None,
+        until: AwareDatetime | None = None,
+        step: str | None = None,
+        versus: Versus | None = None,
+    ) -> SeriesReport:
+        """Accuracy, F1, AUROC, Brier and calibration, or MAE and RMSE, and how many labels have come."""
+        known_model(settings, model)
+        wanted = SeriesCut(model, version, slice, by == "slice")
+        asked = _asked(since, until, step, versus)
+        with engine.connect() as connection:
+            return _named(lambda: performance_json(connection, wanted, asked))
+
+    router = APIRouter(prefix="/v1", tags=["read"])
+    for path, route in (("series", series), ("performance", performance)):
+        router.add_api_route(
+            f"/models/{{model}}/{path}", route, methods=["GET"], response_model=Declared[SeriesReport]
+        )
+    return router
+
+
+def step_us(text: str) -> int:
+    """Microseconds of a step such as ``5m``, ``1h`` or ``300``.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such step.
+
+    Examples
+    --------
+    >>> step_us("5m"), step_us("1d"), step_us("300")
+    (300000000, 86400000000, 300000000)
+    """
+    found = re.fullmatch(r"(\d{1,9})([smhdw]?)", text)
+    if found is None:
+        raise ValueError(f"step: a time such as 5m, 1h or 1d expected, got {text!r}")
+    return int(found[1]) * _UNITS_S[found[2] or "s"] * 1_000_000
+
+
+def _asked(
+    since: AwareDatetime | None, until: AwareDatetime | None, step: str | None, versus: Versus | None
+) -> SeriesRequest:
+    since_us, until_us = (None if one is None else int(one.timestamp() * 1e6) for one in (since, until))
+    return SeriesRequest(
+        since_us=since_us,
+        until_us=until_us,
+        step_us=None if step is None else _named(lambda: step_us(step)),
+        versus=versus,
+        now_us=now_us(),
+    )
+
+
+def _named(work: Callable[[], T]) -> T:
+    """Result of work whose errors name the parameter first."""
+    try:
+        return work()
+    except ValueError as error:
+        field, _, reason = str(error).partition(": ")
+        raise ProblemError(problem(422, reason, field=field)) from error

@@ -1,0 +1,201 @@
+"""Records and flags over time, from the exact counts per minute."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
+
+from outrider.assertions.performance import QUANTILE, UNKNOWN, Estimated
+from outrider.assertions.wilson import wilson_limits
+from outrider.dataops.state.series_tables import MeasureCount
+from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
+
+from .figures import SeriesKey, SeriesRow, counted
+from .span import SeriesSpan
+
+CHAMPION = "champion"
+_FLAG, _RECORD, _ASSERTION = table_of(FlagCount), table_of(RecordCount), table_of(AssertionRow)
+_MEASURE = table_of(MeasureCount)
+VersionSlice = tuple[str, str | None]
+"""Version, and slice or None for all."""
+Steps = dict[int, int]
+"""Number by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesCut:
+    """Model and the cut of its counts."""
+
+    model: str
+    version: str | None = None
+    """Series of this judged version alone."""
+    slice: str | None = None
+    """Records of this slice alone; ``""`` are those without one."""
+    by_slice: bool = False
+    name: str | None = None
+    """Assertion, live test or challenger."""
+
+    def cut(self, table: Any) -> list[ColumnElement[bool]]:
+        """Conditions on a table of counts."""
+        found = [table.c.model == self.model]
+        if self.version is not None:
+            found.append(table.c.version == self.version)
+        if self.slice is not None:
+            found.append(table.c.slice == self.slice)
+        return found
+
+    def part(self, table: Any) -> Any:
+        """Column of the slice, null where all are put together."""
+        if self.slice is not None:
+            return literal(self.slice)
+        return table.c.slice if self.by_slice else literal(None)
+
+
+def in_span(table: Any, span: SeriesSpan) -> list[ColumnElement[bool]]:
+    """Condition on the minutes of a table of counts."""
+    return [table.c.minute_us >= span.since_us, table.c.minute_us < span.until_us]
+
+
+def step_of(table: Any, span: SeriesSpan) -> Any:
+    """Number of a minute's step."""
+    return ((table.c.minute_us - span.since_us) // span.step_us).label("step")
+
+
+def first_minute(connection: Connection, model: str) -> int | None:
+    """Minute of a model's first counted records; None without any."""
+    found: int | None = connection.scalar(
+        select(func.min(_RECORD.c.minute_us)).where(_RECORD.c.model == model)
+    )
+    return found
+
+
+def last_minute(connection: Connection, model: str) -> int | None:
+    """Minute of a model's newest counted records; None without any."""
+    found: int | None = connection.scalar(
+        select(func.max(_RECORD.c.minute_us)).where(_RECORD.c.model == model)
+    )
+    return found
+
+
+def record_steps(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> dict[VersionSlice, Steps]:
+    """Records of the champion's slot by judged version, slice and step."""
+    step, part = step_of(_RECORD, span), wanted.part(_RECORD).label("part")
+    query = (
+        select(_RECORD.c.version, part, step, func.sum(_RECORD.c.records).label("n"))
+        .where(*wanted.cut(_RECORD), *in_span(_RECORD, span))
+        .group_by(_RECORD.c.version, part, step)
+    )
+    return _by_part(connection, query)
+
+
+def record_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
+    """Records over time, one series per judged version."""
+    return [
+        SeriesRow(
+            SeriesKey("records", "count", "records", "", version, part),
+            [counted(steps.get(at, 0)) for at in range(span.steps)],
+            counted(sum(steps.values())),
+        )
+        for (version, part), steps in sorted(record_steps(connection, wanted, span).items(), key=_order)
+    ]
+
+
+def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
+    """Share of flagged records over time, per assertion and judged version.
+
+    Of challengers too: of the records that their slots judged.
+    """
+    names = _assertions(connection, wanted)
+    if not names:
+        return []
+    step, part = step_of(_FLAG, span), wanted.part(_FLAG).label("part")
+    is_champion = (_FLAG.c.slot == CHAMPION).label("is_champion")
+    keys = (_FLAG.c.assertion, is_champion, _FLAG.c.version, part, step)
+    query = (
+        select(*keys, func.sum(_FLAG.c.flags).label("n"))
+        .where(*wanted.cut(_FLAG), *in_span(_FLAG, span))
+        .where(_FLAG.c.slot.in_(_slots(connection, wanted.model)), _FLAG.c.assertion.in_(names))
+        .group_by(*keys)
+    )
+    flags: dict[tuple[str, bool, VersionSlice], Steps] = {}
+    for row in connection.execute(query):
+        own = row.assertion, bool(row.is_champion), (row.version, row.part)
+        flags.setdefault(own, {})[row.step] = int(row.n)
+    judged = {
+        True: record_steps(connection, wanted, span),
+        False: _challenger_steps(connection, wanted, span),
+    }
+    return [
+        _share_series(name, of, flags.get((name, is_own, of), {}), records, span, is_own)
+        for name in names
+        for is_own, by_part in judged.items()
+        for of, records in sorted(by_part.items(), key=_order)
+        if is_own or (name, is_own, of) in flags
+    ]
+
+
+def share(hits: int, trials: int) -> Estimated:
+    """Share with Wilson's interval; above 1 where events give more flags."""
+    if trials <= 0:
+        return UNKNOWN
+    low, high = wilson_limits(min(hits / trials, 1.0), float(trials), QUANTILE)
+    return Estimated(hits / trials, low, max(high, hits / trials), trials, float(trials))
+
+
+def _share_series(
+    name: str,
+    of: VersionSlice,
+    flags: Mapping[int, int],
+    records: Mapping[int, int],
+    span: SeriesSpan,
+    is_own: bool,
+) -> SeriesRow:
+    measure = "flags" if is_own else "challenger_flags"
+    points = [share(flags.get(at, 0), records.get(at, 0)) for at in range(span.steps)]
+    whole = share(sum(flags.values()), sum(records.values()))
+    return SeriesRow(SeriesKey(measure, "share", "flags per record", name, *of), points, whole)
+
+
+def _challenger_steps(
+    connection: Connection, wanted: SeriesCut, span: SeriesSpan
+) -> dict[VersionSlice, Steps]:
+    step, part = step_of(_MEASURE, span), wanted.part(_MEASURE).label("part")
+    query = (
+        select(_MEASURE.c.version, part, step, func.sum(_MEASURE.c.records).label("n"))
+        .where(*wanted.cut(_MEASURE), *in_span(_MEASURE, span), _MEASURE.c.measure == "judged")
+        .group_by(_MEASURE.c.version, part, step)
+    )
+    return _by_part(connection, query)
+
+
+def _by_part(connection: Connection, query: Select[Any]) -> dict[VersionSlice, Steps]:
+    found: dict[VersionSlice, Steps] = {}
+    for row in connection.execute(query):
+        found.setdefault((row.version, row.part), {})[row.step] = int(row.n)
+    return found
+
+
+def _assertions(connection: Connection, wanted: SeriesCut) -> list[str]:
+    """Assertions that judge now, or the one that is asked for; live tests have rates of their own."""
+    own = [_ASSERTION.c.model == wanted.model, _ASSERTION.c.kind == "assertion"]
+    own.append(_ASSERTION.c.active if wanted.name is None else _ASSERTION.c.name == wanted.name)
+    return sorted(connection.scalars(select(_ASSERTION.c.name).where(*own).distinct()))
+
+
+def _slots(connection: Connection, model: str) -> Collection[str]:
+    """Slots with flags, found without reading the counts."""
+    found: list[str] = []
+    after = ""
+    while True:
+        query = select(func.min(_FLAG.c.slot)).where(_FLAG.c.model == model, _FLAG.c.slot > after)
+        slot = connection.scalar(query)
+        if slot is None:
+            return found
+        found.append(slot)
+        after = slot
+
+
+def _order(item: tuple[VersionSlice, Any]) -> tuple[str, str]:
+    (version, part), _ = item
+    return version, part or ""

@@ -1,0 +1,122 @@
+"""Measures of a unit's records: calls, agreement, live tests."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions import Batch
+from outrider.assertions.matching import matches
+from outrider.assertions.typed_text import text_of
+from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.measures import RecordKeys, measure_rows
+from outrider.dataops.ledger.minutes import MINUTE_US
+from outrider.dataops.ledger.outcomes import SCALE
+
+Floats = NDArray[np.float64]
+CALLS = ("latency_s", "first_token_s", "input_tokens", "output_tokens", "cost_usd")
+"""Numbers of a call, in ``attrs``, where chat bodies and OpenTelemetry put them."""
+_ERROR = "attrs.error"
+
+
+def note_measures(
+    effects: Effects,
+    judged: Batch,
+    *,
+    versions: Sequence[str | None],
+    seq: NDArray[np.int64],
+    received: Mapping[int, int],
+    slice_by: str | None,
+    target: str,
+) -> None:
+    """Add the measures of records that one slot judged.
+
+    Parameters
+    ----------
+    versions, seq
+        Judged version and journal block of each record.
+    received
+        Receive time of the unit's blocks.
+    """
+    if not judged.rows:
+        return
+    slices = text_of(judged, f"attrs.{slice_by}" if slice_by else "")
+    minute = _minutes(seq, received)
+    keys = RecordKeys(versions, slices, minute, judged.column("weight"))
+    values = _calls(judged) if effects.owner == CHAMPION else _beside(judged, target)
+    for name, column in values.items():
+        effects.measures += measure_rows(effects.model, name, column, keys)
+    _note_live(effects, dict(zip(judged.keys.tolist(), slices, strict=True)), received)
+
+
+def stored_confidences(judged: Batch) -> list[int | None]:
+    """Confidence of each answer as ``record.confidence``: ``outputs.score``, else the largest probability."""
+    sure = _confidences(judged)
+    known = np.isfinite(sure) & (sure >= 0.0) & (sure <= 1.0)
+    scaled = np.rint(np.where(known, sure, 0.0) * SCALE).astype(np.int64).tolist()
+    return [value if is_known else None for value, is_known in zip(scaled, known.tolist(), strict=True)]
+
+
+def _confidences(judged: Batch) -> Floats:
+    numbers = _numbers(judged, "outputs.score")
+    if numbers is None and judged.has("outputs.probs"):
+        try:
+            numbers = np.asarray(judged.tensor("outputs.probs"), dtype=np.float64).max(axis=1)
+        except (TypeError, ValueError):  # vectors of changing length
+            numbers = None
+    return np.full(judged.rows, np.nan) if numbers is None else numbers
+
+
+def _numbers(judged: Batch, name: str) -> Floats | None:
+    """Column as numbers, NaN for null; None where it is no column of numbers."""
+    if not judged.has(name):
+        return None
+    try:
+        return np.asarray(judged.column(name, null=np.nan), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _calls(judged: Batch) -> dict[str, Floats]:
+    found = {name: _numbers(judged, f"attrs.{name}") for name in CALLS}
+    known = {name: values for name, values in found.items() if values is not None}
+    if judged.has(_ERROR):
+        known["errors"] = np.array([bool(text) for text in text_of(judged, _ERROR)], dtype=np.float64)
+    elif known:
+        known["errors"] = np.zeros(judged.rows)
+    return known
+
+
+def _beside(judged: Batch, target: str) -> dict[str, Floats]:
+    """Records that a challenger judged, and whether it answers as the champion's replica does."""
+    found = {"judged": np.ones(judged.rows)}
+    champion = judged.answers(CHAMPION) if CHAMPION in judged.answer_slots else None
+    name = f"outputs.{target}"
+    if champion is not None and champion.has(name) and judged.has(name):
+        agrees = matches(judged.arrow(name), champion.arrow(name))
+        known = ~(judged.is_null(name) | champion.is_null(name))
+        found["agreement"] = np.where(known, agrees, np.nan)
+    return found
+
+
+def _note_live(effects: Effects, slices: Mapping[str, str | None], received: Mapping[int, int]) -> None:
+    """Add verdicts of live tests: 1 for a failed question, weighted by the chances of record and question."""
+    for one in effects.live_verdicts:
+        rows = len(one.failed)
+        keys = RecordKeys(
+            [one.version] * rows,
+            [slices.get(key) for key in one.keys.tolist()],
+            _minutes(one.seq, received),
+            one.weight,
+        )
+        effects.measures += measure_rows(
+            effects.model, f"live:{one.test}", one.failed.astype(np.float64), keys
+        )
+
+
+def _minutes(seq: NDArray[np.int64], received: Mapping[int, int]) -> NDArray[np.int64]:
+    blocks, place = np.unique(seq, return_inverse=True)
+    times = np.array([received[block] for block in blocks.tolist()], dtype=np.int64)
+    found: NDArray[np.int64] = (times - times % MINUTE_US)[place]
+    return found

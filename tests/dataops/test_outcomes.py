@@ -1,0 +1,184 @@
+"""Outcomes of labels per minute are those of a slow loop over all rows, however labels came and changed."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from outrider.assertions.matching import same
+from outrider.assertions.typed_text import read_typed
+from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.measures import RATIO, buckets_of
+from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
+from outrider.dataops.ledger.outcomes import MOST_CLASSES, NUMBER, OTHER, ClassNames, outcomes_of
+from outrider.dataops.state.database import write
+from tests.databases import migrated
+from tests.soak import examples
+from tests.table_rows import append
+
+START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % DAY_US
+TEXTS = ("0", "1", '"cat"', "true", "0.25", "0.5")
+record = st.tuples(
+    st.just("record"), st.integers(0, 9), st.sampled_from(TEXTS), st.sampled_from(["1", "2", None]),
+    st.sampled_from([None, 0, 5_120, 10_000]), st.sampled_from([1.0, 2.5]),
+)  # fmt: skip
+label = st.tuples(st.just("label"), st.integers(0, 9), st.sampled_from((*TEXTS, None)))
+entity_label = st.tuples(st.just("entity"), st.integers(0, 2), st.integers(0, 9), st.sampled_from(TEXTS))
+Stream = list[list[tuple[Any, ...]]]
+
+
+@contextmanager
+def database() -> Iterator[Engine]:
+    with tempfile.TemporaryDirectory() as folder:
+        engine = migrated(Path(folder) / "state.db")
+        yield engine
+        engine.dispose()
+
+
+def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names: ClassNames) -> None:
+    seq, received = 2 * number + 1, START_US + number * 40_000_000
+    effects = Effects("m", "champion", seq + 1, received={seq: received, seq + 1: received}, version="9")
+    effects.class_names = names
+    for row, (kind, key, *rest) in enumerate(group):
+        if kind == "record":
+            predicted, version, confidence, weight = rest
+            ts_us = START_US + key * 1_000_000
+            place = (
+                seq,
+                row,
+                ts_us,
+                0,
+                version,
+                f"e{key % 3}",
+                "ab"[key % 2],
+                predicted,
+                weight,
+                version is None,
+            )
+            append(effects.records, ("m", f"r{key}", *place, confidence))
+        elif kind == "label":
+            (value,) = rest
+            body = "{}" if value is None else '{"label": 0}'
+            append(effects.labels, (seq + 1, row, "m", f"r{key}", "human", value, body, 0, received, None))
+        else:
+            at, value = rest
+            ts_us = START_US + at * 1_000_000
+            row_of = (seq + 1, row, "m", "", "human", value, '{"label": 0}', ts_us, received, f"e{key}")
+            append(effects.labels, row_of)
+    with write(engine) as connection:
+        ledger.apply(connection, effects)
+
+
+def query(engine: Engine, sql: str) -> list[Any]:
+    with engine.connect() as connection:
+        return list(connection.exec_driver_sql(sql).all())
+
+
+def slow_outcomes(engine: Engine) -> Counter[tuple[Any, ...]]:
+    """By looking at every record and every label."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    labels = query(engine, "SELECT * FROM label ORDER BY seq, row")
+    for one in query(engine, "SELECT * FROM record"):
+        own = [each for each in labels if each.record_id == one.id]
+        value = own[-1].value if own else None
+        if value is None:
+            continue
+        received = START_US + (one.seq - 1) // 2 * 40_000_000
+        version = "" if one.version is None else one.version
+        hit = same(read_typed(one.predicted), read_typed(value))
+        found[received - received % MINUTE_US, version, one.slice, hit] += 1
+    return found
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.lists(st.one_of(record, label, entity_label), max_size=6), min_size=1, max_size=6))
+def test_outcomes_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
+    with database() as engine:
+        names = ClassNames()
+        for number, group in enumerate(stream):
+            commit(engine, number, group, names)
+        rows = query(engine, "SELECT * FROM outcome_count")
+        assert all(row.records > 0 for row in rows)
+        found: Counter[tuple[Any, ...]] = Counter()
+        for row in rows:
+            found[row.minute_us, row.version, row.slice, bool(row.hit)] += row.records
+        assert found == slow_outcomes(engine)
+        weights = {(row.id): row.weight for row in query(engine, "SELECT id, weight FROM record")}
+        assert sum(row.weight for row in rows) <= sum(weights.values()) + 1e-9
+        errors = query(engine, "SELECT sum(records) n FROM measure_count WHERE measure = 'abs_error'")
+        assert (errors[0].n or 0) == _numeric_pairs(engine)
+
+
+def _numeric_pairs(engine: Engine) -> int:
+    """Labelled records whose answer is a fractional type and whose label is a number."""
+    labels = query(engine, "SELECT * FROM label ORDER BY seq, row")
+    found = 0
+    for one in query(engine, "SELECT * FROM record"):
+        own = [each for each in labels if each.record_id == one.id]
+        if own and own[-1].value is not None:
+            answer, truth = read_typed(one.predicted), read_typed(own[-1].value)
+            found += isinstance(answer, float) and isinstance(truth, int | float)
+    return found
+
+
+def test_equal_classes_are_counted_by_one_name() -> None:
+    names = ClassNames()
+    pairs = [("1", "true"), ("1", "0"), ("0.0", "false"), ('"01"', '"1"'), ('"cat"', "dog"), ("0.25", "0.25")]
+    found = outcomes_of(pairs, names)
+    assert [(one.predicted, one.label, one.hit) for one in found] == [
+        ("1", "1", True), ("1", "0", False), ("0", "0", True), ("01", "1", False), ("cat", "dog", False),
+        (NUMBER, NUMBER, True),
+    ]  # fmt: skip
+    assert found[-1].error == 0.0
+
+
+def test_a_target_of_free_texts_names_no_more_than_fifty() -> None:
+    names = ClassNames()
+    found = {names.name(f'"text {n}"') for n in range(500)}
+    assert len(found) == MOST_CLASSES + 1
+    assert OTHER in found
+    assert names.name('"' + "long " * 20 + '"') == OTHER
+
+
+@pytest.mark.parametrize("value", [1e-9, 0.013, 1.0, 37.0, 1e12])
+def test_a_bucket_is_narrower_than_its_ratio(value: float) -> None:
+    import numpy as np
+
+    near = np.array([value, value * RATIO * 1.0001])
+    assert np.diff(buckets_of(near)).item() in (1, 2)
+
+
+def test_counts_roll_up_and_add_up(engine: Engine) -> None:
+    names = ClassNames()
+    for number in range(40):
+        commit(
+            engine,
+            number,
+            [("record", number % 10, "1", "1", 5_120, 1.0), ("label", number % 10, "1")],
+            names,
+        )
+    sql = "SELECT sum(records) n, sum(weight) w, count(*) rows FROM outcome_count"
+    (before,) = query(engine, sql)
+    now = START_US + DAY_US + 5 * HOUR_US
+    with write(engine) as connection:
+        roll_up(connection, "m", before_us=0, now_us=now)
+    (hourly,) = query(engine, sql)
+    assert (hourly.n, hourly.w) == (before.n, before.w)
+    assert hourly.rows <= 4 < before.rows
+    assert query(engine, f"SELECT count(*) FROM outcome_count WHERE minute_us % {HOUR_US} != 0") == [(0,)]
+    with write(engine) as connection:
+        roll_up(connection, "m", before_us=now, now_us=now + 40 * DAY_US)
+        assert minutes_of(connection, "m", [1])
+    (daily,) = query(engine, sql)
+    assert (daily.n, daily.w) == (before.n, before.w)
+    with write(engine) as connection:
+        roll_up(connection, "m", before_us=now + 40 * DAY_US, now_us=now + 900 * DAY_US)
+    assert query(engine, "SELECT count(*) FROM outcome_count") == [(0,)]

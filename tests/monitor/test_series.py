@@ -1,0 +1,250 @@
+"""Series and performance of a worked stream are what slow loops over its records count."""
+
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from sklearn.metrics import f1_score, roc_auc_score
+from sqlalchemy import insert
+
+from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.state.database import write
+from outrider.dataops.state.improvement_tables import LabelRequest
+from outrider.dataops.state.tables import table_of
+from outrider.monitor.api.series import series_routes, step_us
+from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
+from outrider.monitor.queries.series.counts import SeriesCut
+from outrider.monitor.queries.series.span import MOST_POINTS
+from outrider.monitor.server.app import build_app
+from tests.end_to_end.service import write_project
+from tests.monitor.test_routes_data import Client
+from tests.monitor.workbench import START_US, Workbench, workbench
+
+MINUTE_US = 60_000_000
+BEGIN_US = START_US - START_US % MINUTE_US
+RNG = np.random.default_rng(7)
+
+
+def drawn(block: int, at: int) -> dict[str, Any]:
+    """Record of one of two stated versions and devices; what begins with ``_`` is the test's own."""
+    p = float(RNG.random())
+    label = int(p > 0.5)
+    outputs = {"label": label, "score": p if label else 1 - p}
+    attrs = {"device": "ab"[at % 2], "latency_s": float(RNG.lognormal(-2, 0.5)), "output_tokens": int(at)}
+    row = {"id": f"r{block}-{at}", "version": "7" if block < 25 else "8", "inputs": {"x": p}}
+    return row | {"outputs": outputs, "attrs": attrs, "_p": p, "_said": label, "_label": None}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workbench, list[dict[str, Any]]]]:
+    with workbench(write_project(tmp_path_factory.mktemp("series"))) as made:
+        stream: list[dict[str, Any]] = []
+        for block in range(40):
+            records = [drawn(block, at) for at in range(25)]
+            made.feed(
+                [{k: v for k, v in one.items() if not k.startswith("_")} for one in records], after_s=15
+            )
+            for one in records:
+                one["_us"] = made.now_us
+            stream += records
+            if block % 2:
+                late = [one for one in stream if RNG.random() < 0.3]
+                for one in late:
+                    one["_label"] = int(RNG.random() < one["_p"])
+                made.label({one["id"]: one["_label"] for one in late})
+        made.work()
+        yield made, stream
+
+
+def report(made: Workbench, **asked: Any) -> SeriesReport:
+    cut = {name: asked.pop(name) for name in ("version", "slice", "by_slice", "name") if name in asked}
+    measures = asked.pop("measures", None)
+    given = SeriesRequest(now_us=made.now_us + 1, **asked)
+    with made.engine.connect() as connection:
+        if measures is None:
+            return performance_json(connection, SeriesCut("toy", **cut), given)
+        return series_json(connection, SeriesCut("toy", **cut), given, measures=measures)
+
+
+def series(found: SeriesReport, **key: Any) -> Any:
+    rows: list[Any] = list(found["series"])
+    (one,) = [row for row in rows if all(row[name] == value for name, value in key.items())]
+    return one
+
+
+def test_flag_shares_are_those_of_the_records_of_each_version(bench: Any) -> None:
+    made, rows = bench
+    found = report(made, measures=("records", "flags"), step_us=MINUTE_US)
+    starts = [int(datetime.fromisoformat(text).timestamp() * 1e6) for text in found["start"]]
+    for version in ("7", "8"):
+        own = [one for one in rows if one["version"] == version]
+        share = series(found, measure="flags", name="too_high", version=version)
+        fired = sum(one["_p"] > 0.9 for one in own)
+        assert share["whole"]["value"] == pytest.approx(fired / len(own))
+        limits = wilson_interval(fired, len(own))
+        assert (share["whole"]["low"], share["whole"]["high"]) == pytest.approx(limits)
+        for at, start in enumerate(starts):
+            inside = [one for one in own if start <= one["_us"] < start + MINUTE_US]
+            value = None if not inside else sum(one["_p"] > 0.9 for one in inside) / len(inside)
+            assert share["value"][at] == (None if value is None else pytest.approx(value))
+            assert share["records"][at] == len(inside)
+        assert series(found, measure="records", version=version)["whole"]["value"] == len(own)
+
+
+@pytest.mark.parametrize("step", [MINUTE_US, 2 * MINUTE_US, 5 * MINUTE_US, 15 * MINUTE_US])
+def test_any_cut_of_time_adds_up(bench: Any, step: int) -> None:
+    made, rows = bench
+    found = report(made, measures=("records",), step_us=step)
+    assert sum(sum(row["records"]) for row in found["series"]) == len(rows)
+
+
+@pytest.mark.parametrize("part", [None, "a"])
+def test_performance_of_each_version_is_that_of_scikit_learn(bench: Any, part: str | None) -> None:
+    made, rows = bench
+    found = report(made, slice=part)
+    for version in ("7", "8"):
+        own = [one for one in rows if one["version"] == version and part in (None, one["attrs"]["device"])]
+        known = [one for one in own if one["_label"] is not None]
+        said, true = ([one[key] for one in known] for key in ("_said", "_label"))
+        assert series(found, statistic="accuracy", version=version)["whole"]["value"] == pytest.approx(
+            np.mean(np.equal(said, true))
+        )
+        f1 = series(found, statistic="f1", version=version)["whole"]["value"]
+        assert f1 == pytest.approx(f1_score(true, said, average="macro"))
+        area = series(found, statistic="auroc", version=version)["whole"]
+        assert area["value"] == pytest.approx(roc_auc_score(true, [one["_p"] for one in known]), abs=0.004)
+        brier = series(found, statistic="brier", version=version)["whole"]["value"]
+        assert brier == pytest.approx(np.mean([(one["_p"] - one["_label"]) ** 2 for one in known]), abs=1e-4)
+        labelled = series(found, measure="labelled", version=version)["whole"]
+        assert labelled["value"] == pytest.approx(len(known) / len(own))
+
+
+def test_calls_have_quantiles_and_sums(bench: Any) -> None:
+    made, rows = bench
+    found = report(made, measures=("latency", "output_tokens", "errors", "label_delay"), version="8")
+    own = [one["attrs"] for one in rows if one["version"] == "8"]
+    times = [one["latency_s"] for one in own]
+    assert series(found, measure="latency", statistic="mean")["whole"]["value"] == pytest.approx(
+        np.mean(times)
+    )
+    high = series(found, measure="latency", statistic="p95")["whole"]["value"]
+    assert high == pytest.approx(np.quantile(times, 0.95), rel=0.09)
+    tokens = series(found, measure="output_tokens", statistic="sum")["whole"]["value"]
+    assert tokens == sum(one["output_tokens"] for one in own)
+    assert series(found, measure="errors")["whole"]["value"] == 0.0
+    labelled = sum(one["_label"] is not None for one in rows if one["version"] == "8")
+    assert series(found, measure="label_delay", statistic="mean")["whole"]["records"] == labelled
+
+
+def test_slices_are_series_of_their_own_and_add_up(bench: Any) -> None:
+    made, rows = bench
+    found = report(made, measures=("records",), by_slice=True)
+    for part in "ab":
+        own = [row for row in found["series"] if row["slice"] == part]
+        assert sum(row["whole"]["records"] for row in own) == sum(
+            one["attrs"]["device"] == part for one in rows
+        )
+
+
+def test_a_new_version_is_an_event_and_a_range_is_compared(bench: Any) -> None:
+    made, rows = bench
+    half = BEGIN_US + 5 * MINUTE_US
+    found = report(
+        made, measures=("records",), since_us=half, until_us=half + 4 * MINUTE_US, versus="previous"
+    )
+    assert ("version_seen", "8") in {(event["kind"], event["name"]) for event in found["events"]}
+    assert found["versus"] is not None
+    row = series(found, measure="records", version="7")
+    before = [one for one in rows if half - 4 * MINUTE_US <= one["_us"] < half and one["version"] == "7"]
+    assert row["versus"]["whole"]["value"] == len(before)
+    assert found["quiet_since"] is None
+
+
+def test_labels_that_a_policy_chose_are_weighted(tmp_path: Path) -> None:
+    """Errors are asked for ten times as often: their share among labels is too high, the estimate is not."""
+    with workbench(write_project(tmp_path)) as made:
+        rng = np.random.default_rng(3)
+        wrong = rng.random(1000) < 0.1
+        rows = [
+            {"id": f"q{n}", "version": "7", "inputs": {"x": 0.2}, "outputs": {"label": 0, "score": 0.8}}
+            for n in range(1000)
+        ]
+        made.feed(rows)
+        made.work()
+        left, requests = np.where(wrong, 10.0, 1.0), []
+        for place in range(300):
+            chance = left / left.sum()
+            at = int(rng.choice(1000, p=chance))
+            requests.append(
+                {"model": "toy", "record_id": f"q{at}", "policy": "bal", "reason": "bal", "round": 1,
+                 "probability": chance[at], "created_us": made.now_us, "position": place,
+                 "population": int((left > 0).sum()), "is_audit": False,
+                 "floor": float(chance[left > 0].min() * (left > 0).sum())}
+            )  # fmt: skip
+            left[at] = 0.0
+        with write(made.engine) as connection:
+            connection.execute(insert(table_of(LabelRequest)), requests)
+        made.label({one["record_id"]: int(wrong[int(one["record_id"][1:])]) for one in requests})
+        made.work()
+        found = series(report(made), statistic="accuracy", version="7")
+        assert found["method"] == "weighted"
+        assert found["whole"]["low"] < 1 - wrong.mean() < found["whole"]["high"]
+        assert found["whole"]["value"] == pytest.approx(1 - wrong.mean(), abs=0.03)
+
+
+def test_a_numeric_target_has_errors_and_no_accuracy(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        rng = np.random.default_rng(5)
+        said, true = rng.normal(0, 1, 200), rng.normal(0, 1, 200)
+        made.feed(
+            [{"id": f"n{n}", "inputs": {"x": 0.2}, "outputs": {"label": float(said[n])}} for n in range(200)]
+        )
+        made.label({f"n{n}": float(true[n]) for n in range(200)})
+        made.work()
+        found = report(made)
+        assert found["is_numeric"]
+        assert {row["statistic"] for row in found["series"]} == {"share", "mae", "rmse"}
+        mae, rmse = (series(found, statistic=name)["whole"]["value"] for name in ("mae", "rmse"))
+        assert mae == pytest.approx(np.abs(said - true).mean())
+        assert rmse == pytest.approx(math.sqrt(((said - true) ** 2).mean()))
+
+
+@pytest.fixture
+def client(bench: Any) -> Client:
+    made, _ = bench
+    app: FastAPI = build_app(fault=lambda: None, routers=[series_routes(made.engine, made.settings)])
+    return Client(app)
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "reason"),
+    [
+        ("series?step=90", "step", "whole minutes expected, got 90 s"),
+        ("series?step=soon", "step", "a time such as 5m, 1h or 1d expected, got 'soon'"),
+        ("series?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until", "is empty"),
+        ("series?since=2020-01-01T00:00:00Z&step=1m", "step", "counts from"),
+        ("performance?since=2026-09-21T00:00:00Z&until=2026-09-23T00:00:00Z&step=1m", "step", "m"),
+        ("performance?since=2026-09-01T00:00:00Z&versus=day", "versus", "a range of at most a day expected"),
+    ],
+)
+def test_a_bad_parameter_is_named(client: Client, query: str, field: str, reason: str) -> None:
+    answer = client.get(f"/v1/models/toy/{query}")
+    assert answer.status_code == 422
+    assert answer.json()["field"] == field
+    assert reason in answer.json()["detail"]
+
+
+def test_an_unknown_model_and_an_unknown_measure_are_refused(client: Client) -> None:
+    assert client.get("/v1/models/zebra/series").status_code == 404
+    assert client.get("/v1/models/toy/series?measure=charm").status_code == 422
+
+
+def test_a_long_range_has_few_points(client: Client) -> None:
+    found = client.get("/v1/models/toy/series?since=2020-01-01T00:00:00Z&measure=records").json()
+    assert 1 < len(found["start"]) <= MOST_POINTS
+    assert step_us("15m") == 15 * MINUTE_US

@@ -89,7 +89,9 @@ def largest_ratio(hits_before: Floats, seen_before: Floats, hits: Floats, seen: 
     return np.where(after > before, ratio, 0.0)
 
 
-def rising(hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: float = 1.0) -> Floats:
+def rising(
+    hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: float = 1.0, earliest: int = 1
+) -> Floats:
     """Logarithm of the evidence that rates have risen since some block.
 
     **Null**: in each block, given all before it, the observations of a stream are independent hits with one
@@ -108,6 +110,8 @@ def rising(hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: flo
         Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
     odds
         As in :func:`rise_evidence`.
+    earliest
+        First block that may have been the onset, >= 1.
 
     Returns
     -------
@@ -126,7 +130,8 @@ def rising(hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: flo
     [True, False]
     """
     before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
-    sides = before[:, :-1], total[:, :-1], before[:, -1:] - before[:, :-1], total[:, -1:] - total[:, :-1]
+    ends = slice(earliest - 1, -1)
+    sides = before[:, ends], total[:, ends], before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]
     bound = largest_ratio(*sides)
     found = np.full(len(hits), -np.inf)
     if bound.shape[1] == 0:

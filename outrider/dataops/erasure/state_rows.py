@@ -59,6 +59,7 @@ TEXTS = (
     ("review", "note"),
     ("incident", "first_record"),
     ("incident", "note"),
+    ("incident", "details"),
     ("strike", "detail"),
     ("suite_outcome", "outcome"),
     ("dead_letter", "detail"),
@@ -81,8 +82,8 @@ TEXTS = (
 
 
 _COUNTS = (
-    ("record_count", "model, slice, minute_us", "records"),
-    ("flag_count", "model, slot, assertion, revision, slice, minute_us", "flags, kept"),
+    ("record_count", "model, slice, minute_us", "records, entities"),
+    ("flag_count", "model, slot, assertion, revision, slice, minute_us", "flags, kept, entities"),
 )
 """Table, key and numbers of counts by slice."""
 _SLICES = """

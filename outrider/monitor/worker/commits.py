@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
@@ -49,6 +49,7 @@ class Commits:
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
+        self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -111,7 +112,8 @@ class Commits:
     def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
         model = effects.model
         self._keep_windows(effects)
-        found = count_flags(connection, effects, self._budget)
+        entities = self._entities.setdefault((model, effects.owner), MinuteEntities())
+        found = count_flags(connection, effects, self._budget, entities)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
         ledger.apply(connection, effects)

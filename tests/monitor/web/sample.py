@@ -471,10 +471,10 @@ def _jobs(connection: Connection, at: int) -> None:
 def _minutes(connection: Connection) -> None:
     """Exact counts per minute, as the worker keeps them."""
     for sql in (
-        "INSERT INTO record_count SELECT model, slice, ts_us - ts_us % 60000000, count(*) FROM record "
-        "GROUP BY 1, 2, 3",
+        "INSERT INTO record_count SELECT model, slice, ts_us - ts_us % 60000000, count(*), count(*) "
+        "FROM record GROUP BY 1, 2, 3",
         "INSERT INTO flag_count SELECT f.model, f.slot, f.assertion, f.revision, r.slice, "
-        "f.ts_us - f.ts_us % 60000000, count(*), count(*) FROM flag f JOIN record r "
+        "f.ts_us - f.ts_us % 60000000, count(*), count(*), count(*) FROM flag f JOIN record r "
         "ON r.model = f.model AND r.id = f.record_id GROUP BY 1, 2, 3, 4, 5, 6",
     ):
         connection.execute(text(sql))

@@ -21,6 +21,7 @@ COLUMNS = {
     "flags": "flags",
     "opened": "opened",
     "last_flag": "last kept open",
+    "note": "why",
 }
 Incident = Annotated[str, typer.Argument(help="Id of the incident.")]
 Note = Annotated[str, typer.Option(help="Note for others.")]

@@ -17,12 +17,6 @@ class Alert:
     description: str
 
 
-def _flag_share(window: str, offset: str = "") -> str:
-    flags = f'sum by (model, assertion) (rate(outrider_flags_total{{role="champion"}}[{window}]{offset}))'
-    judged = f'sum by (model) (rate(outrider_records_judged_total{{role="champion"}}[{window}]{offset}))'
-    return f"{flags} / on (model) group_left () {judged}"
-
-
 def _missed(window: str) -> str:
     """Share of the records of a model that were not judged within its objective."""
     missed = f'sum by (model) (rate(outrider_slo_records_total{{outcome!="in_time"}}[{window}]))'
@@ -91,14 +85,13 @@ ALERTS: tuple[Alert, ...] = (
         "A full journal answers 507 to new records. Raise storage.journal_max_bytes or free disk space.",
     ),
     Alert(
-        "OutriderFlagRateJump",
-        f"{_flag_share('10m')} > 3 * ({_flag_share('6h', ' offset 10m')}) "
-        "and on (model, assertion) sum by (model, assertion) "
-        '(increase(outrider_flags_total{role="champion"}[10m])) >= 10',
-        "5m",
+        "OutriderAlarm",
+        'max by (model, kind, assertion) (outrider_alarm{kind=~"flags|silence",level="warning"}) == 1',
+        "0m",
         "warning",
-        "{{ $labels.assertion }} fires on {{ $value | humanizePercentage }} of {{ $labels.model }}",
-        "That is more than three times the share of the last 6 hours: look at the flagged records.",
+        "{{ $labels.model }} has changed: {{ $labels.kind }} of {{ $labels.assertion }}",
+        "This is proven, with a stated chance of a false alarm. Its incident says since when, where, next to "
+        "which event and what to do: `outrider incidents`, docs/alarms.md.",
     ),
     Alert(
         "OutriderIncidentOpen",

@@ -1,15 +1,17 @@
-"""Flags become one incident per assertion, slice and onset, and each is told once."""
+"""Flags become one incident per cause and onset, and each is told once."""
 
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 
-from outrider.dataops.flags import incidents, stored_incidents
-from outrider.dataops.flags.incidents import Figures, IncidentBook, IncidentRule, is_onset
-from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
+from outrider.dataops.flags import stored_incidents
+from outrider.dataops.flags.explanation import iso
+from outrider.dataops.flags.incidents import VERSION, IncidentBook
+from outrider.dataops.flags.rate_alarms import AlarmRule
+from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget
@@ -19,51 +21,64 @@ from tests.table_rows import append
 
 START_US = 1_790_000_040_000_000
 TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
-RULE = IncidentRule(flags=5, factor=3.0, window_s=120.0, baseline_s=3600.0, quiet_s=300.0)
+RULE = AlarmRule(alpha=0.01, horizon_s=86_400.0, baseline_s=7_200.0, quiet_s=300.0)
 
 
 class Traffic:
     """Commits minutes of records of one slice, as the worker does."""
 
-    def __init__(self, engine: Engine, rule: IncidentRule = RULE) -> None:
+    def __init__(self, engine: Engine, rule: AlarmRule = RULE) -> None:
         self.engine = engine
         self.book = IncidentBook("m", rule, TARGETS)
         self.seq = 0
         self.now_us = START_US
+        self.entities = MinuteEntities()
 
     def minute(
-        self, flags: int, *, level: str = "warning", records: int = 100, part: str = "a", assertion: str = "x"
+        self,
+        flags: int,
+        *,
+        level: str = "warning",
+        records: int = 100,
+        part: str = "a",
+        assertion: str = "x",
+        run: int = 1,
     ) -> None:
+        self.parts({part: flags}, level=level, records=records, assertion=assertion, run=run)
+
+    def parts(
+        self,
+        flags: dict[str, int],
+        *,
+        level: str = "warning",
+        records: int = 100,
+        assertion: str = "x",
+        run: int = 1,
+    ) -> None:
+        """Commit one minute: flags by slice, so many records in each, ``run`` of them of one entity."""
         self.seq += 1
         self.now_us += 60_000_000
         effects = Effects(
             "m", "champion", self.seq, received_us=self.now_us, received={self.seq: self.now_us}
         )
-        for row in range(records):
+        places = [(part, row, row < count) for part, count in flags.items() for row in range(records)]
+        for row, (part, own, is_flagged) in enumerate(places):
             key = f"r{self.seq}-{row}"
-            append(effects.records, ("m", key, self.seq, row, 0, row, "1", None, part, "0", 1.0, False))
-            if row < flags:
-                identity = flag_id("m", "1", assertion, "rev", key)
-                append(
-                    effects.flags,
-                    (
-                        identity,
-                        "m",
-                        key,
-                        assertion,
-                        "rev",
-                        "champion",
-                        "1",
-                        1.0,
-                        level,
-                        None,
-                        self.seq,
-                        row,
-                        0,
-                    ),
-                )
+            entity = None if run == 1 else f"{part}{self.seq}-{own // run}"
+            append(effects.records, ("m", key, self.seq, row, 0, row, "1", entity, part, "0", 1.0, False))
+            if is_flagged:
+                judged = flag_id("m", "1", assertion, "rev", key), "m", key, assertion, "rev", "champion"
+                append(effects.flags, (*judged, "1", 1.0, level, None, self.seq, row, 0))
         with write(self.engine) as connection:
-            found = count_flags(connection, effects, FlagBudget())
+            connection.execute(
+                text(
+                    "INSERT OR IGNORE INTO assertion (model, name, revision, kind, level, description, owner,"
+                    " active, suspended_until_us, first_seen_us) VALUES ('m', :name, 'rev', 'assertion',"
+                    " :level, '', '', 1, 0, 0)"
+                ),
+                {"name": assertion, "level": level},
+            )
+            found = count_flags(connection, effects, FlagBudget(), self.entities)
             apply(connection, effects)
             self.book.follow(connection, found, now_us=self.now_us)
 
@@ -87,134 +102,168 @@ def traffic(engine: Engine) -> Traffic:
     return Traffic(engine)
 
 
-def test_the_rule_wants_enough_flags_and_an_unusual_share() -> None:
-    usual = Figures(100, 10_000)
-    assert not is_onset("warning", Figures(4, 10), usual, RULE)
-    assert not is_onset("warning", Figures(30, 1000), usual, RULE)
-    assert is_onset("warning", Figures(31, 1000), usual, RULE)
-    assert is_onset("warning", Figures(5, 1000), Figures(0, 0), RULE)
-    assert is_onset("critical", Figures(1, 1000), usual, RULE)
-    assert not is_onset("info", Figures(1000, 1000), usual, RULE)
-
-
 def test_a_critical_flag_opens_an_incident_that_is_told_once(traffic: Traffic) -> None:
     traffic.minute(1, level="critical")
     traffic.minute(40, level="critical")
     traffic.minute(0)
     found = traffic.incidents()
-    assert [(row.assertion, row.slice, row.status, row.flags) for row in found] == [("x", "a", "open", 41)]
+    assert [(row.assertion, row.slice, row.status, row.flags) for row in found] == [("x", "", "open", 41)]
     assert found[0].first_record == "r1-0"
     assert [event for event, _ in traffic.told()] == ["incident.opened"]
     assert traffic.told()[0][1]["id"] == found[0].id
 
 
-def test_single_flags_of_a_noisy_assertion_open_none_and_a_jump_opens_one(traffic: Traffic) -> None:
+def test_a_usual_share_opens_none_and_a_rise_opens_one_with_its_cause(traffic: Traffic) -> None:
     for minute in range(30):
-        traffic.minute(minute % 3)  # 1 % on average; the window of two minutes sees up to 3
+        traffic.minute(minute % 3)
     assert traffic.incidents() == []
-    traffic.minute(12)
-    assert [row.status for row in traffic.incidents()] == ["open"]
-
-
-def test_slices_have_incidents_of_their_own(traffic: Traffic) -> None:
-    traffic.minute(10, part="a")
-    traffic.minute(10, part="b")
-    assert [row.slice for row in traffic.incidents()] == ["a", "b"]
-
-
-def test_slices_that_a_sender_invents_are_one_incident_beyond_the_hourly_number(engine: Engine) -> None:
-    traffic = Traffic(engine, replace(RULE, per_hour=5))
-    for number in range(40):
-        traffic.minute(1, level="critical", part=f"clinic {number}")
-    found = traffic.incidents()
-    assert [row.slice for row in found] == [*(f"clinic {number}" for number in range(5)), ""]
-    assert (found[-1].kind, found[-1].level, found[-1].flags) == ("flood", "critical", 35)
-    assert "of x are told here together, from slice 'clinic 5' on" in found[-1].note
-    opened = [told for event, told in traffic.told() if event == "incident.opened"]
-    assert [told["slice"] for told in opened] == [row.slice for row in found]
-    assert opened[-1]["note"] == found[-1].note
-    traffic.quiet(301)
-    assert {row.status for row in traffic.incidents()} == {"resolved"}
-    traffic.now_us += 3_600_000_000
-    traffic.minute(1, level="critical", part="another")
-    assert [row.slice for row in traffic.incidents()][-1] == "another"
-
-
-def test_of_very_many_slices_the_largest_are_looked_at(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incidents, "MOST_LOOKED", 3)
-    book, asked = IncidentBook("m", RULE), []
-    usual = incidents._figures
-
-    def counted(connection: Connection, *key: Any) -> Figures:
-        asked.append(key[2])
-        return usual(connection, *key)
-
-    monkeypatch.setattr(incidents, "_figures", counted)
-    found = [
-        NewFlags("x", "rev", "warning", f"s{number}", START_US, number, number, "r")
-        for number in range(5, 15)
-    ]
-    with write(engine) as connection:
-        for new in found:
-            rows = {"model": "m", "slot": "champion", "minute": START_US, "slice": new.slice, "n": new.flags}
-            connection.execute(
-                text(
-                    "INSERT INTO flag_count VALUES (:model, :slot, 'x', 'rev', :slice, :minute, '1', :n, :n)"
-                ),
-                rows,
-            )
-            connection.execute(
-                text("INSERT INTO record_count VALUES (:model, :slice, :minute, '1', 100)"), rows
-            )
-        book.follow(connection, found, now_us=START_US)
-    assert asked == ["s14", "s13", "s12"]
-    opened = [row.slice for row in Traffic(engine).incidents()]
-    assert sorted(opened) == ["s12", "s13", "s14"]
-
-
-def test_a_flood_hides_no_other_assertion_and_ends_when_its_mute_does(engine: Engine) -> None:
-    traffic = Traffic(engine, replace(RULE, per_hour=2))
-    for number in range(4):
-        traffic.minute(1, level="critical", part=str(number))
-    traffic.minute(1, level="critical", part="a", assertion="y")
-    assert [(row.assertion, row.kind) for row in traffic.incidents()][2:] == [
-        ("further slices", "flood"),
-        ("y", "flags"),
-    ]
-    (flood,) = [row for row in traffic.incidents() if row.kind == "flood"]
-    with write(engine) as connection:
-        stored_incidents.mute(
-            connection, flood.id, until_us=traffic.now_us + 90_000_000, now_us=traffic.now_us
-        )
-    for number in range(4, 7):
-        traffic.minute(1, level="critical", part=str(number))
-    floods = [row for row in traffic.incidents() if row.kind == "flood"]
-    assert [(row.status, row.flags) for row in floods] == [("resolved", 3), ("open", 2)]
-
-
-def test_what_is_usual_again_resolves_although_flags_go_on(traffic: Traffic) -> None:
-    for _ in range(20):
-        traffic.minute(2)
-    traffic.minute(40)
+    onset = traffic.now_us + 60_000_000
     for _ in range(4):
-        traffic.minute(3)
-    assert [row.status for row in traffic.incidents()] == ["open"]
-    for _ in range(4):
-        traffic.minute(3)
-    found = traffic.incidents()
-    assert [row.status for row in found] == ["resolved"]
-    assert found[0].flags > 50  # those that came meanwhile belong to it
-    assert [event for event, _ in traffic.told()] == ["incident.opened", "incident.resolved"]
+        traffic.minute(25)
+    (found,) = traffic.incidents()
+    assert (found.status, found.kind, found.level, found.assertion) == ("open", "flags", "warning", "x")
+    details = found.details
+    assert details["onset"]["likeliest"] == iso(onset)
+    assert details["onset"]["first"] <= iso(onset) < details["onset"]["last"]
+    assert details["before"]["share"] == pytest.approx(0.01, abs=0.002)
+    assert details["now"]["share"] == 0.25
+    assert details["now"]["low"] < 0.25 < details["now"]["high"]
+    assert len(details["records"]) == 5
+    assert details["action"] == "label"
+    assert details["page"] == "/assertions/m/x"
+    assert details["guarantee"] == {"alpha": 0.01, "horizon_s": 86_400.0}
+    ((event, told),) = traffic.told()
+    assert event == "incident.opened"
+    assert told["explained_by"] == details["explained_by"]
+    assert told["first_record"] == details["records"][0]
 
 
-def test_what_fires_from_the_start_is_told_once_and_then_usual(traffic: Traffic) -> None:
+def test_a_share_above_a_third_can_rise(traffic: Traffic) -> None:
     for _ in range(30):
-        traffic.minute(10)
-    assert [row.status for row in traffic.incidents()] == ["resolved"]
-    traffic.minute(80)
+        traffic.minute(40)
+    assert traffic.incidents() == []
+    for _ in range(4):
+        traffic.minute(70)
+    assert len(traffic.incidents()) == 1
+
+
+def test_what_fires_from_the_first_record_is_usual(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(60)
+    assert traffic.incidents() == []
+
+
+def test_a_rise_within_the_effect_floor_is_no_news(engine: Engine) -> None:
+    traffic = Traffic(engine, replace(RULE, odds=3.0))
+    for minute in range(60):
+        traffic.minute(10 if minute < 30 else 20)
+    assert traffic.incidents() == []
+
+
+def test_the_slice_at_fault_is_the_cause_and_healthy_ones_have_no_incident(traffic: Traffic) -> None:
+    for minute in range(30):
+        traffic.parts(dict.fromkeys("abcd", minute % 3), records=50)
+    for _ in range(4):
+        traffic.parts({"a": 1, "b": 30, "c": 2, "d": 1}, records=50)
+    assert [(row.slice, row.details["explained_by"][0]["slice"]) for row in traffic.incidents()] == [
+        ("b", "b")
+    ]
+
+
+def test_two_slices_at_fault_are_two_incidents_and_all_at_once_is_one(engine: Engine) -> None:
+    traffic = Traffic(engine)
+    for _ in range(30):
+        traffic.parts(dict.fromkeys("abcdefgh", 1), records=40)
+    for _ in range(4):
+        traffic.parts(dict.fromkeys("abcdefgh", 1) | {"b": 20, "c": 30}, records=40)
+    assert sorted(row.slice for row in traffic.incidents()) == ["b", "c"]
+
+
+def test_a_rise_of_every_slice_is_one_incident_of_all_records(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.parts(dict.fromkeys("abcdefgh", 1), records=40)
+    for _ in range(4):
+        traffic.parts(dict.fromkeys("abcdefgh", 20), records=40)
+    assert [row.slice for row in traffic.incidents()] == [""]
+
+
+@pytest.mark.parametrize("run", [1, 100])
+def test_records_of_one_entity_are_one_observation(traffic: Traffic, run: int) -> None:
+    for _ in range(30):
+        traffic.minute(2, run=run)
+    for _ in range(3):
+        traffic.minute(100, run=run)
+    assert bool(traffic.incidents()) == (run == 1)
+
+
+def test_a_share_that_is_usual_again_recovers_and_a_second_rise_is_another(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(2)
+    for _ in range(10):
+        traffic.minute(40)
+    assert [row.status for row in traffic.incidents()] == ["open"]
+    for _ in range(6):
+        traffic.minute(3)
+    (found,) = traffic.incidents()
+    assert found.status == "resolved"
+    assert "the share is what it was before" in found.note
+    assert found.flags > 200  # those that came meanwhile belong to it
+    assert [event for event, _ in traffic.told()] == ["incident.opened", "incident.resolved"]
+    for _ in range(10):
+        traffic.minute(40)
     assert [row.status for row in traffic.incidents()] == ["resolved", "open"]
+
+
+def test_a_person_who_resolves_makes_it_the_new_normal(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(2)
+    for _ in range(6):
+        traffic.minute(40)
+    with write(traffic.engine) as connection:
+        found = traffic.incidents()[0].id
+        stored_incidents.resolve(connection, found, now_us=traffic.now_us, why="as wanted")
+    for _ in range(40):
+        traffic.minute(40)
+    assert [row.status for row in traffic.incidents()] == ["resolved"]
+
+
+def test_a_worker_that_starts_again_decides_the_same(engine: Engine) -> None:
+    traffic = Traffic(engine)
+    for minute in range(36):
+        traffic.minute(2 if minute < 30 else 20)
+        traffic.book = IncidentBook("m", RULE, TARGETS)
+    assert [row.details["onset"]["likeliest"] for row in traffic.incidents()] == [
+        iso(START_US + 31 * 60_000_000)
+    ]
+
+
+def test_silence_of_records_is_told_by_their_own_rhythm(traffic: Traffic) -> None:
+    for _ in range(90):
+        traffic.minute(1)
+    for _ in range(4):
+        traffic.quiet(60)
+    assert traffic.incidents() == []
+    for _ in range(16):
+        traffic.quiet(60)
+    (found,) = traffic.incidents()
+    assert (found.kind, found.assertion, found.status) == ("silence", "records", "open")
+    assert "no records of m since" in found.note
+    assert found.details["action"] == "check_sender"
+    traffic.minute(1)
+    traffic.minute(1)
+    assert [(row.status, row.note.rpartition("; ")[2]) for row in traffic.incidents()] == [
+        ("resolved", "records come again")
+    ]
+
+
+def test_minutes_without_records_that_are_usual_are_no_silence(traffic: Traffic) -> None:
+    for _ in range(40):
+        traffic.minute(1)
+        for _ in range(4):
+            traffic.quiet(60)
+    for _ in range(12):
+        traffic.quiet(60)
+    assert traffic.incidents() == []
 
 
 def test_silence_resolves_and_the_next_onset_is_another_incident(traffic: Traffic) -> None:
@@ -337,7 +386,7 @@ class Versions(Traffic):
             self.book.follow(connection, found, now_us=self.now_us)
 
     def found(self) -> list[tuple[str, str, str]]:
-        rows = [row for row in self.incidents() if row.kind == incidents.VERSION]
+        rows = [row for row in self.incidents() if row.kind == VERSION]
         return [(row.status, row.assertion, row.note) for row in sorted(rows, key=lambda row: row.opened_us)]
 
 

@@ -4,8 +4,9 @@ import numpy as np
 from sqlalchemy import Engine
 
 from outrider.dataops.flags import stored_incidents
-from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
+from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.flags.live_rates import Alarm, current_rates, follow, list_rates
+from outrider.dataops.flags.rate_alarms import AlarmRule
 from outrider.dataops.flags.rate_limit import NewFlags
 from outrider.dataops.flags.stored_incidents import IncidentRow
 from outrider.dataops.ledger.commit import Effects, LiveVerdicts
@@ -64,7 +65,7 @@ class Book:
 
     def __init__(self, engine: Engine, level: str = "warning") -> None:
         self.engine = engine
-        self.book = IncidentBook("m", IncidentRule(), live={"t": "a"}, version="1")
+        self.book = IncidentBook("m", AlarmRule(), live={"t": "a"}, version="1")
         self.now_us = NOW_US
         alarms = committed(engine, verdicts([True] * 20, seq=[1] * 20, level=level))
         self.step(alarms=alarms)

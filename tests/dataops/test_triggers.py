@@ -2,7 +2,6 @@
 
 import pytest
 
-from outrider.dataops.flags.incidents import Figures
 from outrider.dataops.triggers.decision import (
     DAY_US,
     RunGuards,
@@ -14,6 +13,7 @@ from outrider.dataops.triggers.decision import (
 )
 from outrider.dataops.triggers.signals import (
     DatasetCorrections,
+    Figures,
     FiringAlert,
     FlagRateRule,
     OpenIncident,

@@ -214,7 +214,7 @@ def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(
     # but for delays, which are real on a machine that does much else, and for the end.
     slow = {"OutriderAbsent", "OutriderBacklogOld", "OutriderProcessDown"}
     said = {name for name, _ in watched["short"]} - slow - sure
-    assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderFlagRateJump"}
+    assert {"OutriderIncidentOpen"} <= said <= {"OutriderIncidentOpen", "OutriderAlarm"}
 
 
 @pytest.mark.skipif(not IS_SOAK, reason="half of the demo once more: make soak")

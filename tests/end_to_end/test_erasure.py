@@ -21,8 +21,8 @@ ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "de
 MARKERS = needles(ENTITY, TEXT, DEVICE, "zq7f", NUMBER)
 RULES = """
 [flags]
-incident_flags = 3
-window_s = 60
+alpha = 0.5
+horizon_s = 3600
 """
 
 

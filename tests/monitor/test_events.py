@@ -108,7 +108,9 @@ def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, 
         models.promote(connection, "sign", "twin", now_us=5, reason="asked for", by="ann", targets=EVERYTHING)
         models.rollback(connection, "sign", now_us=6, reason="asked for", by="ann", targets=EVERYTHING)
     traffic = Traffic(told.engine)
-    traffic.minute(1, level="critical")
+    traffic.book.version = "4"
+    for minute in range(34):
+        traffic.minute(2 if minute < 30 else 25)
     with write(told.engine) as connection:
         incident = traffic.incidents()[0].id
         stored_incidents.resolve(connection, incident, now_us=traffic.now_us, why="fixed", targets=TARGETS)

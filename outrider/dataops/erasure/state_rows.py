@@ -64,6 +64,7 @@ TEXTS = (
     ("review", "note"),
     ("incident", "first_record"),
     ("incident", "note"),
+    ("incident", "details"),
     ("strike", "detail"),
     ("suite_outcome", "outcome"),
     ("dead_letter", "detail"),
@@ -86,8 +87,8 @@ TEXTS = (
 
 
 _COUNTS = (
-    ("record_count", "model, slice, minute_us, version", "records"),
-    ("flag_count", "model, slot, assertion, revision, slice, minute_us, version", "flags, kept"),
+    ("record_count", "model, slice, minute_us, version", "records, entities"),
+    ("flag_count", "model, slot, assertion, revision, slice, minute_us, version", "flags, kept, entities"),
     (
         "measure_count",
         "model, measure, minute_us, version, slice, bucket",

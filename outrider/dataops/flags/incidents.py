@@ -1,16 +1,16 @@
-"""Incidents: flags of one assertion and slice since one onset.
+"""Incidents: alarms of one cause since one onset.
 
-Each is announced once. An assertion that fires a little all the time is no news. What opens an incident: the
-first flag of a ``critical`` assertion; of a ``warning``, enough flags within a window and a share of the
-records well above what was usual before; of ``info``, nothing. It is resolved by a person, or by silence.
+Each is announced once. What opens one: the first flag of a ``critical`` assertion, one incident for the
+assertion however many slices follow; of ``warning`` assertions a proof that a share has risen, with a stated
+chance of a false alarm (`rate_alarms`), one incident for each slice that explains it; of ``info``, nothing.
+It is resolved by a person, by silence, or, of a ``warning``, once the share is what it was.
 
 Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
 tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
 
-Of one model so many open within an hour, and the first of each assertion: further onsets, such as of slices
-that a sender invents, are one more incident together.
+Silence itself is one too, where records or labels came in a rhythm; see `silence`.
 
-Clocks have incidents too: one per model whose records say that they were captured long after they came, over
+Clocks have incidents: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
 
 One more tells of records that state another version than the champion's; see `version_mismatch`.
@@ -22,106 +22,53 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
-from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
+from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
-from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
+from outrider.dataops.state.tables import AssertionRow, Incident, table_of
 
+from .explanation import cause_json, explained, page, records, sentence, us_of
 from .live_rates import Alarm, LiveRateView, proof
+from .minute_counts import ALL, MinuteCounts
+from .rate_alarms import (
+    MOST_CAUSES,
+    AlarmRule,
+    Cause,
+    FlaggedShare,
+    RateAlarm,
+    Stream,
+    causes,
+    is_over,
+    rate_alarms,
+)
 from .rate_limit import NewFlags
-from .stored_incidents import IncidentRow, resolve
+from .silence import SILENT, SilenceWatch
+from .stored_incidents import PERSON, IncidentRow, resolve
 from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versions, stated_versions
 
-CHAMPION = "champion"
 LIVE = "live_test"
-FLOOD = "flood"
+FLAGS = "flags"
 EVENT_TIME = "event_time"
 CLOCK = "clock"
 VERSION = "version_mismatch"
+RULE = "rule"
 _CLOCK_ID = "inc_clock_"
-_HOUR_US = 3_600_000_000
-MOST_FOLDED, MOST_LOOKED = 100, 500
-"""Onsets in one unit from which all the rest is a flood; warnings, the largest first, that are held against
-what is usual in it: a sender who invents slices must not hold up the worker."""
 _INCIDENT = table_of(Incident)
-_FLAGS = table_of(FlagCount)
-_RECORDS = table_of(RecordCount)
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentRule:
-    """Onset and end of an incident; see ``[flags]`` in the configuration."""
-
-    flags: int = 10
-    factor: float = 3.0
-    window_s: float = 300.0
-    baseline_s: float = 86_400.0
-    quiet_s: float = 900.0
-    per_hour: int = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Flags and records of a slice, within some time.
-
-    The flags are those of one assertion.
-    """
-
-    flags: int
-    records: int
-
-    @property
-    def share(self) -> float:
-        """Flags per record; 0.0 without records."""
-        return self.flags / self.records if self.records else 0.0
-
-
-def is_onset(level: str, now: Figures, usual: Figures, rule: IncidentRule) -> bool:
-    """Test for an onset: flags beyond the usual.
-
-    Parameters
-    ----------
-    now, usual
-        Figures of the window that ends now, and of the time before it. Without records before, any share is
-        unusual.
-
-    Examples
-    --------
-    >>> is_onset("warning", Figures(12, 100), Figures(10, 1000), IncidentRule())
-    True
-    >>> is_onset("warning", Figures(12, 1000), Figures(10, 1000), IncidentRule())
-    False
-    >>> is_onset("critical", Figures(1, 1000), Figures(10, 1000), IncidentRule())
-    True
-    """
-    if level != "warning":
-        return level == "critical" and now.flags > 0
-    return now.flags >= rule.flags and now.share > rule.factor * usual.share
-
-
-@dataclass(slots=True)
-class _Onsets:
-    """Onsets of one unit: the flags around them, and those that have no incident of their own."""
-
-    recent: Mapping[tuple[str, str], Figures]
-    opened: Tally[str] | None = None
-    """Incidents of the last hour by assertion, once there is an onset."""
-    folded: list[tuple[NewFlags, int]] = field(default_factory=list)
-    looked: int = 0
+_ASSERTION = table_of(AssertionRow)
 
 
 @dataclass(slots=True)
 class IncidentBook:
     """Incidents of one model, opened, followed and resolved.
 
-    In the worker's transactions. What is usual changes by the minute only, so it is read once in a minute;
-    everything else stands in the database.
+    In the worker's transactions. Shares are decided about by complete minutes, so counts are read once in a
+    minute; everything stands in the database.
     """
 
     model: str
-    rule: IncidentRule
+    rule: AlarmRule
     targets: Sequence[WebhookTarget] = ()
     live: Mapping[str, str] = field(default_factory=dict)
     """Revision of each live test."""
@@ -129,9 +76,14 @@ class IncidentBook:
     """Champion; None where production alone has the model."""
     steps: Callable[[], Sequence[Step]] = lambda: ()
     """Every step of the service's clock that the journal knows."""
-    _usual: dict[tuple[str, str, int], Figures] = field(default_factory=dict)
-    _versions_us: int = -1
-    """Minute in which stated versions were last looked at."""
+    _minute_us: int = -1
+    """Minute in which alarms and stated versions were last looked at."""
+    _counts: MinuteCounts = field(init=False)
+    _silence: SilenceWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._counts = MinuteCounts(self.model, 6 * self.rule.step)
+        self._silence = SilenceWatch(self.model, self.rule)
 
     def follow(
         self,
@@ -154,7 +106,7 @@ class IncidentBook:
         seq
             Last block of the unit.
         """
-        groups: dict[tuple[str, str], list[NewFlags]] = {}
+        groups: dict[Stream, list[NewFlags]] = {}
         failures: Tally[str] = Tally()
         for new in found:
             if new.assertion in self.live:
@@ -164,70 +116,263 @@ class IncidentBook:
         rows = connection.execute(self._unresolved()).all()
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
         self._follow_clocks(connection, rows, ahead, now_us, seq)
-        if minute_of(now_us) != self._versions_us:
-            self._versions_us = minute_of(now_us)
+        standing = [row for row in rows if row.kind == FLAGS]
+        self._follow_critical(
+            connection, [row for row in standing if row.level == "critical"], groups, now_us
+        )
+        warnings = [row for row in standing if row.level != "critical"]
+        self._extend(connection, warnings, groups, now_us)
+        if minute_of(now_us) != self._minute_us:
+            self._minute_us = minute_of(now_us)
             self._follow_versions(connection, [row for row in rows if row.kind == VERSION], now_us)
-        onsets = _Onsets(self._recent(connection, groups, now_us))
-        unresolved = {(row.assertion, row.slice): row for row in rows if row.kind == "flags"}
-        quiet = self._follow_flags(connection, groups, unresolved, onsets, now_us)
-        flood = self._fold(connection, [row for row in rows if row.kind == FLOOD], onsets.folded, now_us)
-        for row in [*quiet, *flood]:
-            if self._is_over(row, now_us):
-                self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+            self._counts.read(connection, now_us)
+            self._follow_shares(connection, warnings, now_us)
+            self._explain_again(connection, standing)
+            self._follow_silence(connection, [row for row in rows if row.kind == SILENT], now_us)
 
-    def _follow_flags(
+    def _follow_critical(
         self,
         connection: Connection,
-        groups: Mapping[tuple[str, str], list[NewFlags]],
-        unresolved: dict[tuple[str, str], Any],
-        onsets: "_Onsets",
+        rows: Sequence[Row[Any]],
+        groups: Mapping[Stream, list[NewFlags]],
         now_us: int,
-    ) -> list[Any]:
-        """Open incidents of these flags or extend them; those that may have ended."""
-        extended: list[dict[str, object]] = []
-        sums = {key: sum(new.flags for new in members) for key, members in groups.items()}
-        for key in sorted(groups, key=lambda key: -sums[key]):
-            members, flags = groups[key], sums[key]
-            row = unresolved.pop(key, None)
-            if row is None:
-                self._open(connection, members, flags, onsets, now_us)
-            elif row.status != "muted" or row.muted_until_us > now_us:
-                alive = row.status == "muted" or self._is_news(
-                    connection, members[0], onsets.recent, now_us, before_us=row.opened_us
-                )
-                # A judge that lags speaks of an earlier time.
-                last_us = max(now_us, row.last_flag_us) if alive else row.last_flag_us
-                extended.append({"one": row.id, "more": flags, "at": last_us})
-                if not alive:
-                    unresolved[key] = row
-            else:  # the silence that was asked for is over: what still fires is told anew
+    ) -> None:
+        """Open one incident per critical assertion, follow it, and end it by silence."""
+        fired: dict[str, list[NewFlags]] = {}
+        for (assertion, _), members in groups.items():
+            if members[0].level == "critical":
+                fired.setdefault(assertion, []).extend(members)
+        for row in rows:
+            new = fired.get(row.assertion)
+            if new is None:
+                if self._is_over(row, now_us):
+                    self._resolve(connection, row, now_us, why=f"quiet for {self.rule.quiet_s:g} s")
+            elif row.status == "muted" and row.muted_until_us <= now_us:
+                # the silence that was asked for is over: what still fires is told anew
                 self._resolve(connection, row, now_us, why="muted until then")
-                self._open(connection, members, flags, onsets, now_us)
-        if extended:
-            connection.execute(
-                update(_INCIDENT)
-                .where(_INCIDENT.c.id == bindparam("one"))
-                .values(flags=_INCIDENT.c.flags + bindparam("more"), last_flag_us=bindparam("at")),
-                extended,
+            else:
+                del fired[row.assertion]
+                self._add(connection, row, sum(one.flags for one in new), now_us)
+        for assertion, new in sorted(fired.items()):
+            self._open_critical(connection, assertion, new, now_us)
+
+    def _open_critical(
+        self, connection: Connection, assertion: str, new: Sequence[NewFlags], now_us: int
+    ) -> None:
+        flags: Tally[str] = Tally()
+        for one in new:
+            flags[one.slice] += one.flags
+        told = [
+            Cause(assertion, part, FlaggedShare(0, 0), FlaggedShare(count, count), 0.0)
+            for part, count in flags.most_common(MOST_CAUSES)
+        ]
+        begin = min(one.minute_us for one in new)
+        alarm = RateAlarm(assertion, ALL, 0.0, begin, begin, now_us)
+        made = self._new(assertion, "", FLAGS, "critical", flags.total(), new[0].first_record, now_us)
+        details = explained(connection, self.model, alarm, told, self.rule, version=self.version) | {
+            "guarantee": None
+        }
+        # Counts of this unit are flags alone: shares come with the minute.
+        details["before"] = details["now"] = None
+        details["explained_by"] = [
+            {"assertion": assertion, "slice": part, "flags": count}
+            for part, count in flags.most_common(MOST_CAUSES)
+        ]
+        details["records"] = [new[0].first_record]
+        self._tell(connection, replace(made, details=details), details)
+
+    def _extend(
+        self,
+        connection: Connection,
+        rows: Sequence[Row[Any]],
+        groups: Mapping[Stream, list[NewFlags]],
+        now_us: int,
+    ) -> None:
+        """Count the flags of open incidents of warnings."""
+        for row in rows:
+            members = {(one["assertion"], one["slice"]) for one in row.details.get("explained_by", ())}
+            new = sum(
+                one.flags
+                for (assertion, part), found in groups.items()
+                for one in found
+                if (assertion, part) in members or (assertion, "") in members
             )
-        return list(unresolved.values())
+            if new:
+                self._add(connection, row, new, now_us)
+
+    def _add(self, connection: Connection, row: Row[Any], flags: int, now_us: int) -> None:
+        # A judge that lags speaks of an earlier time.
+        values = {"flags": _INCIDENT.c.flags + flags, "last_flag_us": max(now_us, row.last_flag_us)}
+        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(values))
+
+    def _follow_shares(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        """Open incidents of shares that have risen, join those of one cause, end those that are over."""
+        levels = self._levels(connection)
+        standing: list[Row[Any]] = []
+        for row in rows:
+            if row.status == "muted" and row.muted_until_us <= now_us:
+                self._resolve(connection, row, now_us, why="muted until then")
+            elif row.status != "muted" and (why := self._recovered(row, now_us)):
+                self._resolve(connection, row, now_us, why=why)
+            else:
+                standing.append(row)
+        warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
+        since, left_out = self._history(connection)
+        open_streams = {
+            (one["assertion"], one["slice"] or ALL)
+            for row in standing
+            for one in row.details.get("explained_by", ())
+        }
+        open_streams |= {(name, ALL) for name, _ in open_streams}
+        found = rate_alarms(
+            self._counts, warnings, self.rule, since=since, left_out=left_out, standing=open_streams
+        )
+        if found:
+            first = min(found, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
+            self._open_causes(connection, found, first, warnings, standing, now_us)
+
+    def _open_causes(
+        self,
+        connection: Connection,
+        found: Sequence[RateAlarm],
+        first: RateAlarm,
+        warnings: Sequence[str],
+        standing: Sequence[Row[Any]],
+        now_us: int,
+    ) -> None:
+        """One incident for each slice that explains the alarms, or for all records."""
+        alarmed = {alarm.assertion for alarm in found}
+        told = causes(self._counts, warnings, first, self.rule)
+        parts = list(dict.fromkeys(one.slice for one in told if one.assertion in alarmed))
+        if not parts or len(parts) > MOST_CAUSES:
+            whole = [
+                Cause(one.assertion, ALL, *self._shares(one), one.evidence)
+                for one in sorted(found, key=lambda one: -one.evidence)
+            ]
+            told, parts = [*whole, *told], [ALL]
+        by_slice = {row.slice or ALL: row for row in standing}
+        for part in parts:
+            own = told if part == ALL else [one for one in told if one.slice == part]
+            if part in by_slice:
+                self._join(connection, by_slice[part], own)
+                continue
+            alarm = max(
+                (one for one in found if one.slice == part), key=lambda one: one.evidence, default=first
+            )
+            self._open_cause(connection, alarm, own, now_us)
+
+    def _shares(self, alarm: RateAlarm) -> tuple[FlaggedShare, FlaggedShare]:
+        at = self._counts.index(alarm.onset_us)
+        hits, seen = self._counts.of(alarm.assertion, alarm.slice)
+        return (
+            FlaggedShare(int(hits[:at].sum()), int(seen[:at].sum())),
+            FlaggedShare(int(hits[at:].sum()), int(seen[at:].sum())),
+        )
+
+    def _open_cause(
+        self, connection: Connection, alarm: RateAlarm, told: Sequence[Cause], now_us: int
+    ) -> None:
+        part = "" if told[0].slice == ALL else told[0].slice
+        flags = sum(one.now.hits for one in told)
+        assertion = told[0].assertion
+        ids = records(connection, self.model, assertion, told[0].slice)
+        made = self._new(assertion, part, FLAGS, "warning", flags, ids[0] if ids else "", now_us)
+        details = explained(connection, self.model, alarm, told, self.rule, version=self.version)
+        self._tell(connection, replace(made, details=details, note=sentence(details)), details)
+
+    def _join(self, connection: Connection, row: Row[Any], told: Sequence[Cause]) -> None:
+        """Add causes to an open incident of the same slice."""
+        known = [(one["assertion"], one["slice"]) for one in row.details["explained_by"]]
+        fresh = [one for one in cause_json(told) if (one["assertion"], one["slice"]) not in known]
+        details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
+        connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(details=details))
+
+    def _explain_again(self, connection: Connection, rows: Sequence[Row[Any]]) -> None:
+        """Rank the slices of open critical incidents by the minutes since."""
+        for row in rows:
+            if row.level != "critical":
+                continue
+            alarm = RateAlarm(row.assertion, ALL, 0.0, *(minute_of(row.opened_us),) * 3)
+            told = causes(self._counts, [row.assertion], alarm, self.rule)
+            if told:
+                first = cause_json(told[:1])[0]
+                details = row.details | {
+                    "explained_by": cause_json(told),
+                    "before": first["before"],
+                    "now": first["now"],
+                    "records": records(connection, self.model, row.assertion, told[0].slice),
+                }
+                connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(details=details))
+
+    def _recovered(self, row: Row[Any], now_us: int) -> str:
+        """Reason that an incident of a warning is over; empty while it stands."""
+        if row.kind != FLAGS or not row.details.get("now"):  # of an earlier release
+            return f"quiet for {self.rule.quiet_s:g} s" if self._is_over(row, now_us) else ""
+        if now_us - row.opened_us < self.rule.quiet_s * 1e6:
+            return ""
+        first = row.details["explained_by"][0]
+        stream = first["assertion"], first["slice"] or ALL
+        before, now = (row.details[when]["share"] for when in ("before", "now"))
+        if is_over(self._counts, stream, before, now, self.rule):
+            return f"the share is what it was before, for {self.rule.quiet_s:g} s"
+        return ""
+
+    def _levels(self, connection: Connection) -> dict[str, str]:
+        """Level of each active assertion, live tests left out."""
+        own = _ASSERTION.c.model == self.model, _ASSERTION.c.active, _ASSERTION.c.kind == "assertion"
+        rows = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own))
+        return dict(map(tuple, rows))
+
+    def _history(
+        self, connection: Connection
+    ) -> tuple[dict[Stream, int], dict[Stream, list[tuple[int, int]]]]:
+        """Since when each stream counts, and its minutes in earlier incidents.
+
+        What a person resolved is a new normal.
+        """
+        since: dict[Stream, int] = {}
+        left_out: dict[Stream, list[tuple[int, int]]] = {}
+        own = _INCIDENT.c.model == self.model, _INCIDENT.c.kind == FLAGS, _INCIDENT.c.level == "warning"
+        ended = _INCIDENT.c.resolved_us > self._counts.start_us
+        for row in connection.execute(select(_INCIDENT).where(*own, ended)):
+            for one in row.details.get("explained_by", ()):
+                for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
+                    if row.details.get("ended_by") == PERSON:
+                        since[stream] = max(since.get(stream, 0), row.resolved_us)
+                    else:
+                        begin = us_of(row.details["onset"]["first"])
+                        left_out.setdefault(stream, []).append((begin, row.resolved_us))
+        return since, left_out
+
+    def _follow_silence(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        silent = {one.what: one for one in self._silence.look(connection, now_us)}
+        for row in rows:
+            if row.assertion in silent:
+                del silent[row.assertion]
+            elif row.status != "muted" or row.muted_until_us <= now_us:
+                self._resolve(connection, row, now_us, why=f"{row.assertion} come again")
+        for what, one in silent.items():
+            made = self._new(what, "", SILENT, "warning", 0, "", now_us, one.sentence)
+            details = one.details(self.rule) | {"page": page(self.model, "")}
+            self._tell(connection, replace(made, details=details), details)
 
     def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
-        """Resolve the incidents that have been quiet for long enough. By receive time."""
+        """Let time pass: resolve incidents that are over, and hear silence. By receive time."""
         self.follow(connection, (), now_us=now_us, seq=seq)
 
     def is_due(self, connection: Connection, *, now_us: int, seq: int = 0) -> bool:
-        """True where :meth:`settle` would change anything. Asked without taking the write lock."""
+        """True where :meth:`settle` may change anything. Asked without taking the write lock."""
+        if minute_of(now_us) != self._minute_us:
+            return True
         rows = connection.execute(self._unresolved()).all()
         return any(
             self._refuted(connection, row) is not None
             if row.kind == LIVE
             else self._is_steady(row, now_us, seq)
             if row.kind == CLOCK
-            else minute_of(now_us) != self._versions_us
-            if row.kind == VERSION
             else self._is_over(row, now_us)
             for row in rows
+            if row.kind in (LIVE, CLOCK, EVENT_TIME) or (row.kind == FLAGS and row.level == "critical")
         )
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
@@ -386,100 +531,6 @@ class IncidentBook:
         quiet_us = int(self.rule.quiet_s * 1e6)
         return bool(row.last_flag_us < now_us - quiet_us and row.muted_until_us <= now_us)
 
-    def _recent(
-        self, connection: Connection, groups: Mapping[tuple[str, str], Sequence[NewFlags]], now_us: int
-    ) -> dict[tuple[str, str], Figures]:
-        """Figures of warnings within the window, by assertion and slice; only those with flags enough."""
-        names = sorted({name for (name, _), members in groups.items() if members[0].level == "warning"})
-        start, stop = self._start_us(now_us), minute_of(now_us) + MINUTE_US
-        if not names:
-            return {}
-        flags = func.sum(_FLAGS.c.flags).label("flags")
-        many = connection.execute(
-            select(_FLAGS.c.assertion, _FLAGS.c.slice, flags)
-            .where(
-                _FLAGS.c.model == self.model,
-                _FLAGS.c.slot == CHAMPION,
-                _FLAGS.c.assertion.in_(names),
-                _FLAGS.c.minute_us >= start,
-                _FLAGS.c.minute_us < stop,
-            )
-            .group_by(_FLAGS.c.assertion, _FLAGS.c.slice)
-            .having(flags >= self.rule.flags)
-        ).all()
-        if not many:
-            return {}
-        own = (_RECORDS.c.model == self.model, _RECORDS.c.minute_us >= start, _RECORDS.c.minute_us < stop)
-        query = select(_RECORDS.c.slice, func.sum(_RECORDS.c.records)).where(*own).group_by(_RECORDS.c.slice)
-        records = dict(map(tuple, connection.execute(query)))
-        return {
-            (row.assertion, row.slice): Figures(int(row.flags), records.get(row.slice, 0)) for row in many
-        }
-
-    def _start_us(self, now_us: int) -> int:
-        """First minute of the window that ends now."""
-        return minute_of(now_us) - (max(1, round(self.rule.window_s * 1e6 / MINUTE_US)) - 1) * MINUTE_US
-
-    def _open(
-        self,
-        connection: Connection,
-        members: Sequence[NewFlags],
-        flags: int,
-        onsets: _Onsets,
-        now_us: int,
-    ) -> None:
-        first = members[0]
-        is_flood = len(onsets.folded) >= MOST_FOLDED and first.assertion in (onsets.opened or ())
-        if not is_flood:
-            onsets.looked += first.level == "warning"
-            if onsets.looked > MOST_LOOKED or not self._is_news(connection, first, onsets.recent, now_us):
-                return
-        if (opened := onsets.opened) is None:
-            opened = onsets.opened = self._opened_since(connection, now_us - _HOUR_US)
-        if opened.total() >= self.rule.per_hour and opened[first.assertion]:
-            onsets.folded.append((first, flags))
-            return
-        opened[first.assertion] += 1
-        row = self._new(first.assertion, first.slice, "flags", first.level, flags, first.first_record, now_us)
-        self._tell(connection, row, {})
-
-    def _opened_since(self, connection: Connection, start_us: int) -> Tally[str]:
-        own = (_INCIDENT.c.model == self.model) & (_INCIDENT.c.kind == "flags")
-        query = select(_INCIDENT.c.assertion, func.count()).where(own, _INCIDENT.c.opened_us > start_us)
-        found = connection.execute(query.group_by(_INCIDENT.c.assertion)).all()
-        return Tally(dict(map(tuple, found)))
-
-    def _fold(
-        self,
-        connection: Connection,
-        rows: Sequence[Row[Any]],
-        folded: Sequence[tuple[NewFlags, int]],
-        now_us: int,
-    ) -> Sequence[Row[Any]]:
-        """Make one incident of onsets that have none of their own; ``rows`` where it may be over."""
-        if not folded:
-            return rows
-        flags = sum(count for _, count in folded)
-        level = "critical" if any(new.level == "critical" for new, _ in folded) else "warning"
-        alive = [row for row in rows if row.status != "muted" or row.muted_until_us > now_us]
-        for row in rows:
-            if row not in alive:
-                self._resolve(connection, row, now_us, why="muted until then")
-        if alive:
-            values = {"flags": alive[0].flags + flags, "last_flag_us": max(now_us, alive[0].last_flag_us)}
-            values |= {"level": level} if level == "critical" else {}
-            connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == alive[0].id).values(values))
-            return ()
-        names = ", ".join(sorted({new.assertion for new, _ in folded}))
-        first = folded[0][0]
-        note = (
-            f"more than {self.rule.per_hour} incidents within an hour: further ones of {names} are told here "
-            f"together, from slice {first.slice!r} on"
-        )
-        made = self._new("further slices", "", FLOOD, level, flags, first.first_record, now_us, note)
-        self._tell(connection, made, {"note": note})
-        return ()
-
     def _new(
         self,
         assertion: str,
@@ -496,7 +547,7 @@ class IncidentBook:
         return IncidentRow(
             id=identity, model=self.model, assertion=assertion, slice=part, kind=kind, status="open",
             opened_us=now_us, last_flag_us=now_us, muted_until_us=0, resolved_us=None,
-            flags=flags, level=level, first_record=record, note=note,
+            flags=flags, level=level, first_record=record, note=note, details={},
         )  # fmt: skip
 
     def _tell(self, connection: Connection, row: IncidentRow, more: Mapping[str, object]) -> None:
@@ -507,71 +558,9 @@ class IncidentBook:
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 
     def _resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:
-        resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets)
-
-    def _is_news(
-        self,
-        connection: Connection,
-        new: NewFlags,
-        recent: Mapping[tuple[str, str], Figures],
-        now_us: int,
-        *,
-        before_us: int | None = None,
-    ) -> bool:
-        """``before_us``: onset of the incident that the flags may keep open; the usual lies before it."""
-        if new.level != "warning":
-            return new.level == "critical"
-        now = recent.get((new.assertion, new.slice))
-        if now is None:
-            return False
-        start = self._start_us(now_us)
-        usual = self._usually(
-            connection, new, start if before_us is None else min(start, minute_of(before_us))
-        )
-        if not usual.records and before_us is not None:  # it fired from the first record on
-            usual = self._usually(connection, new, start)
-        return is_onset(new.level, now, usual, self.rule)
-
-    def _usually(self, connection: Connection, new: NewFlags, until: int) -> Figures:
-        key = (new.assertion, new.slice, until)
-        known = self._usual.get(key)
-        if known is None:
-            since = until - int(self.rule.baseline_s * 1e6)
-            figures = _figures(connection, self.model, new.assertion, new.slice, since, until)
-            if len(self._usual) > 1000:
-                self._usual.clear()
-            known = self._usual[key] = figures
-        return known
+        resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets, by=RULE)
 
 
 def _opened_at(incident: str) -> int:
     """Border with which an incident of the service's clock began."""
     return int(incident.removeprefix(_CLOCK_ID))
-
-
-def _figures(
-    connection: Connection, model: str, assertion: str, part: str, start_us: int, stop_us: int
-) -> Figures:
-    flags = connection.scalar(
-        select(func.sum(_FLAGS.c.flags)).where(
-            _FLAGS.c.model == model,
-            _FLAGS.c.slot == CHAMPION,
-            _FLAGS.c.assertion == assertion,
-            _FLAGS.c.minute_us >= start_us,
-            _FLAGS.c.minute_us < stop_us,
-            _FLAGS.c.slice == part,
-        )
-    )
-    return Figures(int(flags or 0), _records(connection, model, part, start_us, stop_us))
-
-
-def _records(connection: Connection, model: str, part: str, start_us: int, stop_us: int) -> int:
-    records = connection.scalar(
-        select(func.sum(_RECORDS.c.records)).where(
-            _RECORDS.c.model == model,
-            _RECORDS.c.slice == part,
-            _RECORDS.c.minute_us >= start_us,
-            _RECORDS.c.minute_us < stop_us,
-        )
-    )
-    return int(records or 0)

@@ -2,7 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -72,9 +72,36 @@ class NewFlags:
     first_record: str
     version: str = ""
     """The judged one; empty where it is not known."""
+    entities: int = 0
+    """Entities among them that the minute had not counted."""
 
 
-def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) -> list[NewFlags]:
+@dataclass(slots=True)
+class MinuteEntities:
+    """Entities of a model that the latest minutes have counted.
+
+    Each counts once a minute, so that many records of one are one observation. In memory: behind a restart an
+    entity of that minute may count twice.
+    """
+
+    minutes: dict[int, set[tuple[str, ...]]] = field(default_factory=dict)
+
+    def add(self, minute_us: int, *key: str) -> bool:
+        """True where the minute meets an entity for the first time."""
+        known = self.minutes.get(minute_us)
+        if known is None:
+            known = self.minutes[minute_us] = set()
+            for old in sorted(self.minutes)[:-3]:
+                del self.minutes[old]
+        if key in known:
+            return False
+        known.add(key)
+        return True
+
+
+def count_flags(
+    connection: Connection, effects: Effects, budget: FlagBudget, entities: MinuteEntities | None = None
+) -> list[NewFlags]:
     """Count the new flags of a unit exactly, and sample excess ones.
 
     Call it before :func:`outrider.dataops.ledger.commit.apply`, in the same transaction. Flags
@@ -82,13 +109,14 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     An event that the next blocks may find again stands in ``flag`` in any case,
     or it would be counted twice: it only loses its evidence.
     """
-    _count_records(connection, effects)
+    entities = MinuteEntities() if entities is None else entities
+    _count_records(connection, effects, entities)
     if effects.earlier_ids:
         keep_stored_ids(connection, effects, effects.earlier_ids, slot=effects.owner)
     ids = effects.flags["id"]
     new, events = _new_flags(connection, effects)
     effects.new_flags = new
-    slices = _slices(connection, effects, {effects.flags["record_id"][row] for row in new})
+    places = _places(connection, effects, {effects.flags["record_id"][row] for row in new})
     found: list[NewFlags] = []
     emptied: set[str] = set()
     groups = _by_minute(effects, new)
@@ -99,7 +127,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
         emptied |= out & events
         effects.thinned |= out - events
         effects.counts[f"thinned:{assertion}"] += len(out)
-        found += _grouped(effects.flags, minute, rows, kept, slices)
+        found += _grouped(effects.flags, minute, rows, kept, places, entities)
     if emptied:
         effects.flags["evidence"] = [
             None if identity in emptied else evidence
@@ -108,7 +136,7 @@ def count_flags(connection: Connection, effects: Effects, budget: FlagBudget) ->
     counts = [
         (
             *(effects.model, effects.owner, n.assertion, n.revision, n.slice, n.minute_us, n.version),
-            *(n.flags, n.kept),
+            *(n.flags, n.kept, n.entities),
         )
         for n in found
     ]
@@ -148,18 +176,26 @@ def _by_minute(effects: Effects, rows: Iterable[int]) -> dict[tuple[str, int], l
 
 
 def _grouped(
-    flags: TableColumns, minute: int, rows: Sequence[int], kept: Sequence[bool], slices: Mapping[str, str]
+    flags: TableColumns,
+    minute: int,
+    rows: Sequence[int],
+    kept: Sequence[bool],
+    places: Mapping[str, tuple[str, str]],
+    entities: MinuteEntities,
 ) -> Iterator[NewFlags]:
     """Flags of one assertion by revision, slice and judged version."""
     groups: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
     for row, keep in zip(rows, kept, strict=True):
-        part = slices.get(flags["record_id"][row], "")
+        part, _ = places.get(flags["record_id"][row], ("", ""))
         own = flags["revision"][row], part, flags["version"][row] or ""
         groups.setdefault(own, []).append((row, keep))
     for (revision, part, version), members in groups.items():
         first = members[0][0]
+        assertion = flags["assertion"][first]
+        records = (flags["record_id"][row] for row, _ in members)
+        owners = (places.get(record, ("", ""))[1] or record for record in records)
         yield NewFlags(
-            flags["assertion"][first],
+            assertion,
             revision,
             flags["level"][first],
             part,
@@ -168,28 +204,33 @@ def _grouped(
             sum(keep for _, keep in members),
             flags["record_id"][first],
             version,
+            sum(entities.add(minute, assertion, part, owner) for owner in owners),
         )
 
 
-def _slices(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, str]:
-    """Slice of each flagged record; records of earlier blocks are looked up."""
-    found = {record: part or "" for record, part in effects.records.select("id", "slice") if record in wanted}
+def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, tuple[str, str]]:
+    """Slice and entity of each flagged record; records of earlier blocks are looked up."""
+    columns = effects.records.select("id", "slice", "entity")
+    found = {record: (part or "", entity or "") for record, part, entity in columns if record in wanted}
     missing = sorted(wanted - found.keys())
     for start in range(0, len(missing), 500):
-        query = select(_RECORD.c.id, _RECORD.c.slice).where(
+        query = select(_RECORD.c.id, _RECORD.c.slice, _RECORD.c.entity).where(
             _RECORD.c.model == effects.model, _RECORD.c.id.in_(missing[start : start + 500])
         )
-        found.update((row.id, row.slice or "") for row in connection.execute(query))
+        found.update((row.id, (row.slice or "", row.entity or "")) for row in connection.execute(query))
     return found
 
 
-def _count_records(connection: Connection, effects: Effects) -> None:
-    tally: Tally[tuple[str, int, str]] = Tally()
-    places = effects.records.select("seq", "ts_us", "slice")
-    for (seq, ts_us, part), version in zip(places, effects.judged_versions, strict=True):
+def _count_records(connection: Connection, effects: Effects, entities: MinuteEntities) -> None:
+    records: Tally[tuple[str, int, str]] = Tally()
+    owners: Tally[tuple[str, int, str]] = Tally()
+    places = effects.records.select("seq", "ts_us", "slice", "entity")
+    for (seq, ts_us, part, entity), version in zip(places, effects.judged_versions, strict=True):
         received = effects.received.get(seq, effects.received_us) or ts_us
-        tally[part or "", minute_of(received), version] += 1
-    rows = [(effects.model, *key, count) for key, count in tally.items()]
+        key = part or "", minute_of(received), version
+        records[key] += 1
+        owners[key] += entity is None or entities.add(key[1], key[0], entity)
+    rows = [(effects.model, *key, count, owners[key]) for key, count in records.items()]
     add_to_rows(connection, RecordCount, rows)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, case, func, select, update
 
@@ -21,8 +22,7 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``flood``, ``live_test``, ``event_time``, ``clock`` or
-    ``version_mismatch``."""
+    """``flags``, ``silence``, ``live_test``, ``event_time``, ``clock`` or ``version_mismatch``."""
     status: str
     opened_us: int
     last_flag_us: int
@@ -32,12 +32,29 @@ class IncidentRow:
     level: str
     first_record: str
     note: str
+    details: dict[str, Any]
+    """As in the event ``incident.opened``; empty of kinds that say nothing more."""
+
+
+PERSON = "person"
 
 
 def resolve(
-    connection: Connection, incident: str, *, now_us: int, why: str, targets: Sequence[WebhookTarget] = ()
+    connection: Connection,
+    incident: str,
+    *,
+    now_us: int,
+    why: str,
+    targets: Sequence[WebhookTarget] = (),
+    by: str = PERSON,
 ) -> None:
-    """Close an incident and enqueue its event. In the caller's write transaction."""
+    """Close an incident and enqueue its event. In the caller's write transaction.
+
+    Parameters
+    ----------
+    by
+        What a person resolves is a new normal; what the rule does is not.
+    """
     found = get(connection, incident)
     if found.status == "resolved":
         return
@@ -45,7 +62,7 @@ def resolve(
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="resolved", resolved_us=now_us, note=note)
+        .values(status="resolved", resolved_us=now_us, note=note, details=found.details | {"ended_by": by})
     )
     told: dict[str, object] = {
         "id": found.id,
@@ -123,6 +140,13 @@ def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
     query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
     rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))
     return [(model, level, count, open_) for model, level, count, open_ in rows]
+
+
+def open_alarms(connection: Connection) -> list[tuple[str, str, str, str]]:
+    """Model, kind, level and assertion of each open or acknowledged incident."""
+    columns = _INCIDENT.c.model, _INCIDENT.c.kind, _INCIDENT.c.level, _INCIDENT.c.assertion
+    query = select(*columns).where(_INCIDENT.c.status.in_(("open", "acknowledged"))).distinct()
+    return [(row.model, row.kind, row.level, row.assertion) for row in connection.execute(query)]
 
 
 def _standing(connection: Connection, incident: str) -> IncidentRow:

@@ -41,9 +41,9 @@ class Ages:
 
 
 _SHARED = "model, version, slice"
-RECORDS = Ages("record_count", 14 * DAY_US, 90 * DAY_US, _SHARED, "records")
+RECORDS = Ages("record_count", 14 * DAY_US, 90 * DAY_US, _SHARED, "records, entities")
 FLAGS = Ages(
-    "flag_count", 14 * DAY_US, 90 * DAY_US, f"{_SHARED}, slot, assertion, revision", "flags, kept",
+    "flag_count", 14 * DAY_US, 90 * DAY_US, f"{_SHARED}, slot, assertion, revision", "flags, kept, entities",
     "kept = flags",
 )  # fmt: skip
 """Minutes of a storm stay: an absent flag says nothing in them."""

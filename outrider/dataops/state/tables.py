@@ -270,6 +270,8 @@ class FlagCount(SQLModel, table=True):
     flags: int
     kept: int
     """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
+    entities: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Entities among them, each once a minute; a record without one is its own."""
 
 
 class RecordCount(SQLModel, table=True):
@@ -286,6 +288,8 @@ class RecordCount(SQLModel, table=True):
     version: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""
     records: int
+    entities: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """As in :class:`FlagCount`."""
 
 
 class VersionCount(SQLModel, table=True):
@@ -314,7 +318,7 @@ class Review(SQLModel, table=True):
 
 
 class Incident(SQLModel, table=True):
-    """Flags of one assertion in one slice since one onset, told once."""
+    """Alarms of one cause since one onset, told once."""
 
     __tablename__ = "incident"
     __table_args__ = (Index("incident_status", "model", "status"),)
@@ -323,7 +327,7 @@ class Incident(SQLModel, table=True):
     assertion: str
     slice: str
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
-    """``flags``: they became many; ``flood``: so did their incidents; ``live_test``: its failure rate is
+    """``flags``: they became many; ``silence``: what came stopped; ``live_test``: its failure rate is
     proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
     service's own was set (of no model); ``version_mismatch``: records state another version than the
     champion's."""
@@ -338,6 +342,10 @@ class Incident(SQLModel, table=True):
     level: str
     first_record: str
     note: str = ""
+    details: dict[str, object] = Field(
+        default_factory=dict, sa_column=Column(JSON, nullable=False, server_default=text("'{}'"))
+    )
+    """Onset, figures before and now, causes, nearest event, records and proposed action."""
 
 
 class WeakLabelRow(SQLModel, table=True):

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
-from outrider.dataops.flags.incidents import CHAMPION, Figures
+from outrider.dataops.flags.minute_counts import CHAMPION
 from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
@@ -14,7 +14,7 @@ from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row
-from .signals import DatasetCorrections, FlagRateRule, OpenIncident, Regression
+from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Regression
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100

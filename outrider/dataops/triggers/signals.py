@@ -9,12 +9,24 @@ from dataclasses import dataclass, replace
 
 from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
-from outrider.dataops.flags.incidents import Figures
 
 from .decision import Signal, State, TriggerName
 
 MOST_NAMED = 3
 """Causes that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Flags of one assertion, and records, within some time."""
+
+    flags: int
+    records: int
+
+    @property
+    def share(self) -> float:
+        """Flags per record; 0.0 without records."""
+        return self.flags / self.records if self.records else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ _JOB = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
 _ROLE = ("champion", "challenger")
 _LEVEL = ("info", "warning", "critical")
+_ALARM = ("flags", "silence", "live_test", "event_time", "clock", "version_mismatch", "drift", "flood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +347,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         _ASSERT, "gauge", "outrider_incidents_open", "incidents",
         "Incidents that are open or acknowledged; muted ones are not.", labels=("model", "level"),
         process="trainer",
+    ),
+    _spec(
+        _ASSERT, "gauge", "outrider_alarm", "alarms",
+        "1 while an incident is open or acknowledged; absent without one. Assertion is what it is about.",
+        labels=("model", "kind", "level", "assertion"), enums={"kind": _ALARM}, process="trainer",
     ),
     _spec(
         _ASSERT, "counter", "outrider_assertion_seconds_total", "seconds",

@@ -1,9 +1,9 @@
 """Sections of ``outrider.toml`` for the service as a whole."""
 
 import ipaddress
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Section(BaseModel):
@@ -164,16 +164,33 @@ class TrainerSettings(Section):
     trainings: int = Field(default=1, ge=1, description="trainings of different models that run at once")
 
 
+_GONE = {
+    "incident_flags": "has no successor: a few flags prove nothing or enough",
+    "incident_factor": "is now odds, below which a rise is no news",
+    "window_s": "has no successor: every onset is looked at",
+    "incidents_per_hour": "is now alpha within horizon_s",
+}
+"""Settings of earlier releases, and what to say instead."""
+
+
 class FlagSettings(Section):
-    """Flags kept with their evidence, and the rule for incidents."""
+    """Flags kept with their evidence, and the guarantee of alarms."""
 
     per_minute: int = Field(default=1000, ge=1, description="kept of one assertion in one minute")
-    incident_flags: int = Field(default=10, ge=1, description="flags of a warning that open an incident")
-    incident_factor: float = Field(default=3.0, ge=1, description="times its usual share of the records")
-    window_s: float = Field(default=300.0, ge=60, description="time in which both are looked at")
-    baseline_s: float = Field(default=86_400.0, ge=600, description="time before, in which it is usual")
-    quiet_s: float = Field(default=900.0, gt=0, description="silence that resolves an incident")
-    incidents_per_hour: int = Field(default=20, ge=1, description="of a model; more are told as one")
+    alpha: float = Field(default=0.01, gt=0, lt=1, description="chance of any false alarm in a horizon")
+    horizon_s: float = Field(default=604_800.0, ge=3600, description="time for which that holds")
+    odds: float = Field(default=1.5, ge=1, description="times the usual odds of a flag that are no news")
+    baseline_s: float = Field(default=86_400.0, ge=600, description="time in which a share is usual")
+    quiet_s: float = Field(default=900.0, gt=0, description="silence or usual share that ends an incident")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rule_of_thumb(cls, given: Any) -> Any:
+        gone = sorted(_GONE.keys() & given.keys()) if isinstance(given, dict) else []
+        if gone:
+            says = "; ".join(f"{name} {_GONE[name]}" for name in gone)
+            raise ValueError(f"the rule of thumb for incidents has gone: {says} (docs/alarms.md)")
+        return given
 
 
 class QualitySettings(Section):

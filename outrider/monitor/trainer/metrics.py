@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Engine
 
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.flags.stored_incidents import count_incidents
+from outrider.dataops.flags.stored_incidents import count_incidents, open_alarms
 from outrider.dataops.flags.version_mismatch import stated_versions
 from outrider.dataops.improvement import jobs, shadow_tests, watches
 from outrider.dataops.improvement.suite_outcomes import count_by_role
@@ -132,6 +132,10 @@ class LoopMetrics:
             found[model, level] = current
         for (model, level), current in found.items():
             self._metrics.gauge("outrider_incidents_open").labels(model=model, level=level).set(current)
+        alarm = self._metrics.gauge("outrider_alarm")
+        alarm.clear()
+        for model, kind, level, assertion in open_alarms(connection):
+            alarm.labels(model=model or OTHER, kind=kind, level=level, assertion=assertion).set(1)
 
     def _outbox(self, connection: Connection) -> None:
         events, delivered, again = count_events(connection)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
-from outrider.dataops.flags.rate_limit import FlagBudget, NewFlags, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
@@ -57,6 +57,7 @@ class Commits:
         self._rolled_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
+        self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -121,7 +122,8 @@ class Commits:
         """Write everything of a unit, and return its new flags."""
         model = effects.model
         self._keep_windows(effects)
-        found = count_flags(connection, effects, self._budget)
+        entities = self._entities.setdefault((model, effects.owner), MinuteEntities())
+        found = count_flags(connection, effects, self._budget, entities)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
         if model not in self._classes:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flags.incidents import IncidentBook, IncidentRule
+from outrider.dataops.flags.incidents import IncidentBook
+from outrider.dataops.flags.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.profiles import FIRST_ROWS
 from outrider.dataops.loaders.training_rows import training_rows
@@ -252,10 +253,7 @@ def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:
 def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBook]:
     """Incidents of every model."""
     flags = settings.flags
-    rule = IncidentRule(
-        flags.incident_flags, flags.incident_factor, flags.window_s, flags.baseline_s, flags.quiet_s,
-        flags.incidents_per_hour,
-    )  # fmt: skip
+    rule = AlarmRule(flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s)
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 

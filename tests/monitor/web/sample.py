@@ -472,10 +472,10 @@ def _minutes(connection: Connection) -> None:
     """Exact counts per minute, as the worker keeps them."""
     for sql in (
         "INSERT INTO record_count SELECT model, slice, ts_us - ts_us % 60000000, coalesce(version, ''), "
-        "count(*) FROM record GROUP BY 1, 2, 3, 4",
+        "count(*), count(*) FROM record GROUP BY 1, 2, 3, 4",
         "INSERT INTO flag_count SELECT f.model, f.slot, f.assertion, f.revision, r.slice, "
-        "f.ts_us - f.ts_us % 60000000, coalesce(f.version, ''), count(*), count(*) FROM flag f JOIN record r "
-        "ON r.model = f.model AND r.id = f.record_id GROUP BY 1, 2, 3, 4, 5, 6, 7",
+        "f.ts_us - f.ts_us % 60000000, coalesce(f.version, ''), count(*), count(*), count(*) FROM flag f "
+        "JOIN record r ON r.model = f.model AND r.id = f.record_id GROUP BY 1, 2, 3, 4, 5, 6, 7",
     ):
         connection.execute(text(sql))
 

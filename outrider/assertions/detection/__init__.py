@@ -1,0 +1,27 @@
+"""Detection of changes with a stated chance of a false alarm.
+
+Evidence is a fortune that starts at 1 and bets on a change: while nothing has changed it ever reaches 1 / a
+with a probability of at most a (Ville's inequality), however often somebody looks. :class:`ShiftDetector`
+holds blocks against a fixed, estimated reference; :func:`rising` holds counts behind each possible onset
+against all before it. Both mix over the unknown time of the change, :func:`select_alarms` spends one
+alpha over all streams, and :func:`onset_interval` says since when.
+"""
+
+from .multiplicity import select_alarms
+from .onset import Onset, onset_interval
+from .reference import Reference
+from .rises import floor_of, rise_evidence, rising
+from .runs import first_of_runs
+from .shift import ShiftDetector
+
+__all__ = [
+    "Onset",
+    "Reference",
+    "ShiftDetector",
+    "first_of_runs",
+    "floor_of",
+    "onset_interval",
+    "rise_evidence",
+    "rising",
+    "select_alarms",
+]

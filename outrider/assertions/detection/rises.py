@@ -1,0 +1,164 @@
+"""Evidence that a rate has risen since an unknown onset."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.bets import UNIT_BETS, mean_wealth
+
+Floats = NDArray[np.float64]
+
+_GRID = 24
+"""Possible usual rates that are held against the counts: the more, the sooner a rise is proven."""
+_MOST_ONSETS = 200
+"""Onsets of one stream whose evidence is computed, the likeliest: leaving some out loses power only."""
+
+
+def floor_of(rate: Floats, odds: float) -> Floats:
+    """Rate with ``odds`` times the odds of ``rate``.
+
+    Examples
+    --------
+    >>> floor_of(np.array([0.02, 0.5, 0.9]), 1.5).round(3).tolist()
+    [0.03, 0.6, 0.931]
+    """
+    return np.asarray(odds * rate / (1.0 - rate + odds * rate))
+
+
+def rise_evidence(
+    hits_before: Floats, seen_before: Floats, hits: Floats, seen: Floats, *, odds: float = 1.0
+) -> Floats:
+    r"""Logarithm of the evidence of a rise at a given onset.
+
+    **Null**: all observations, given those before, are hits with one unknown probability m up to the onset,
+    and with at most that of ``odds`` times its odds behind it. **Guarantee**: for each m, the fortune that
+    bets on a lower rate before the onset and then on a higher one is a nonnegative martingale from 1; what is
+    returned is below that of every m, so it ever reaches log(1 / a) with a probability of at most a. The
+    error of the usual rate stands in it. A mean over onsets, with weights chosen in advance, keeps the
+    guarantee, and so does one that leaves some out.
+
+    Parameters
+    ----------
+    hits_before, seen_before
+        Of all observations before the onset, shape (...).
+    hits, seen
+        Of all behind it, shape (...).
+    odds
+        Ratio of odds that is no news, >= 1.
+
+    Returns
+    -------
+    ndarray
+        Shape (...); at most 0.0 without observations on either side.
+
+    References
+    ----------
+    Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2023;
+    Turner and Grünwald, "Exact anytime-valid confidence intervals for contingency tables and beyond",
+    Statistics and Probability Letters 2023 (an unknown common rate, there with paired blocks).
+
+    Examples
+    --------
+    >>> one = np.array(1.0)
+    >>> bool(rise_evidence(50 * one, 1_000 * one, 40 * one, 200 * one) > np.log(1_000))
+    True
+    >>> bool(rise_evidence(50 * one, 1_000 * one, 12 * one, 200 * one) > 0)
+    False
+    """
+    before, after = _rates(hits_before, seen_before), _rates(hits, seen)
+    angle = np.arcsin(np.sqrt(np.stack([before, np.maximum(before, after)], axis=-1)))
+    steps = np.linspace(0.0, 1.0, _GRID)
+    rate = np.sin(angle[..., :1] + (angle[..., 1:] - angle[..., :1]) * steps) ** 2  # (..., grid)
+    rate = np.clip(rate, 1e-9, 1.0 - 1e-9)
+    fewer = _fortune((seen_before - hits_before)[..., None], hits_before[..., None], 1.0 - rate)
+    more = _fortune(hits[..., None], (seen - hits)[..., None], floor_of(rate, odds))
+    # A true rate between two of the grid is refuted at least as the lower one before, the upper one behind.
+    never = np.full((*before.shape, 1), -np.log(2.0))
+    joint = np.concatenate([never, fewer], axis=-1) + np.concatenate([more, never], axis=-1)
+    return np.asarray(joint.min(axis=-1))
+
+
+def largest_ratio(hits_before: Floats, seen_before: Floats, hits: Floats, seen: Floats) -> Floats:
+    """Likelihood ratio of a rise, an upper bound of :func:`rise_evidence`.
+
+    0.0 where the rate has not risen.
+    """
+    whole = _rates(hits_before + hits, seen_before + seen)
+    before, after = _rates(hits_before, seen_before), _rates(hits, seen)
+    ratio = _log_likelihood(hits_before, seen_before, before) + _log_likelihood(hits, seen, after)
+    ratio -= _log_likelihood(hits_before + hits, seen_before + seen, whole)
+    return np.where(after > before, ratio, 0.0)
+
+
+def rising(
+    hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: float = 1.0, earliest: int = 1
+) -> Floats:
+    """Logarithm of the evidence that rates have risen since some block.
+
+    **Null**: in each block, given all before it, the observations of a stream are independent hits with one
+    unknown probability, or up to some block with that and then with no more than ``odds`` times its odds.
+    **Guarantee**: looked at after every block, it ever reaches log(1 / a) while the earliest onset lies
+    within ``horizon`` blocks with a probability of at most a. There is no reference but what came before;
+    its error stands in the bound.
+
+    Parameters
+    ----------
+    hits, seen
+        Per block in order of time, shape (streams, blocks).
+    horizon
+        Blocks over which the unknown onset is mixed, >= 1.
+    needed
+        Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
+    odds
+        As in :func:`rise_evidence`.
+    earliest
+        First block that may have been the onset, >= 1.
+
+    Returns
+    -------
+    ndarray
+        Shape (streams,).
+
+    References
+    ----------
+    Shin, Ramdas and Rinaldo, "E-detectors", NEJSDS 2024, section 2.3 (the sum over onsets); for the
+    evidence of each onset see :func:`rise_evidence`.
+
+    Examples
+    --------
+    >>> hits = np.array([[2, 1, 3, 2, 0, 2, 14, 17, 12], [2, 1, 3, 2, 0, 2, 1, 3, 2]], dtype=float)
+    >>> (rising(hits, np.full((2, 9), 60.0), horizon=1_000, needed=4.6) > np.log(100)).tolist()
+    [True, False]
+    """
+    before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
+    ends = slice(earliest - 1, -1)
+    sides = before[:, ends], total[:, ends], before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]
+    bound = largest_ratio(*sides)
+    found = np.full(len(hits), -np.inf)
+    if bound.shape[1] == 0:
+        return found
+    top = bound.max(axis=1)
+    whole = top + np.log(np.exp(bound - top[:, None]).sum(axis=1)) - np.log(horizon)
+    for stream in np.flatnonzero(whole >= needed).tolist():
+        likely = np.argsort(-bound[stream], kind="stable")[:_MOST_ONSETS]
+        evidence = rise_evidence(*(side[stream, likely] for side in sides), odds=odds)
+        found[stream] = np.logaddexp.reduce(evidence) - np.log(horizon)
+    return found
+
+
+def _fortune(won: Floats, lost: Floats, rate: Floats) -> Floats:
+    """Logarithm of a fortune of which half bets that more are won than by ``rate``."""
+    gain = np.log1p(UNIT_BETS * (1.0 / rate - 1.0)[..., None])
+    wealth = mean_wealth(won[..., None] * gain + lost[..., None] * np.log1p(-UNIT_BETS))
+    return np.asarray(np.logaddexp(wealth, 0.0) - np.log(2.0))
+
+
+def _rates(hits: Floats, seen: Floats) -> Floats:
+    return np.asarray(hits / np.maximum(seen, 1.0))
+
+
+def _log_likelihood(hits: Floats, seen: Floats, rate: Floats) -> Floats:
+    inside = np.clip(rate, 1e-300, 1.0 - 1e-16)
+    missed = seen - hits
+    return np.where(hits > 0, hits * np.log(inside), 0.0) + np.where(
+        missed > 0, missed * np.log1p(-inside), 0.0
+    )

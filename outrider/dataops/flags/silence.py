@@ -1,0 +1,137 @@
+"""Silence of records and labels that came in a rhythm."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions.detection import rise_evidence
+from outrider.dataops.state.improvement_tables import Label
+from outrider.dataops.state.tables import RecordCount, table_of
+
+from .explanation import RUNBOOK, iso
+from .rate_alarms import AlarmRule
+from .rate_limit import MINUTE_US, minute_of
+
+Bools = NDArray[np.bool_]
+SILENT = "silence"
+WHAT = ("records", "labels")
+DAY = 1_440
+LOOKBACK_MINUTES = 8 * DAY
+_NEAR = 30
+"""Minutes around the same time of earlier days."""
+_LEAST = 60
+"""Minutes from which there is a rhythm to speak of."""
+_ODDS = 2.0
+_RECORDS, _LABEL = table_of(RecordCount), table_of(Label)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Silence that the rhythm before does not explain."""
+
+    model: str
+    what: str
+    since_us: int
+    minutes: int
+    share: float
+    """Of the minutes before in which something came."""
+
+    @property
+    def sentence(self) -> str:
+        """One line for people."""
+        return (
+            f"no {self.what} of {self.model} since {iso(self.since_us)}: {self.minutes} minutes, where "
+            f"{self.share:.0%} of the minutes before had some"
+        )
+
+    def details(self, rule: AlarmRule) -> dict[str, Any]:
+        """Details of an incident as JSON."""
+        at = iso(self.since_us)
+        return {
+            "onset": {"first": at, "likeliest": at, "last": iso(self.since_us + MINUTE_US)},
+            "before": {"share": round(self.share, 4)}, "now": {"share": 0.0, "seen": self.minutes},
+            "explained_by": [], "event": None, "records": [], "action": "check_sender", "runbook": RUNBOOK,
+            "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class SilenceWatch:
+    """Watch over minutes in which nothing comes, by a model's own rhythm.
+
+    **Null**: minutes are silent, given those before, with one unknown probability (twice its odds at most),
+    or with that of the same time of earlier days. **Guarantee**: a false alarm within ``horizon_s`` has a
+    chance of at most ``alpha``; both have to be refuted (the smaller of two e-values is one). Minutes
+    in which no worker ran are none.
+    """
+
+    model: str
+    rule: AlarmRule
+    begun_us: int | None = None
+    """First minute in which a worker looked."""
+
+    def look(self, connection: Connection, now_us: int) -> list[Silence]:
+        """Find silence behind the last complete minute."""
+        stop = minute_of(now_us)
+        if self.begun_us is None:
+            self.begun_us = stop
+        found = (self._of(what, self._minutes(connection, what, stop), stop) for what in WHAT)
+        return [one for one in found if one is not None]
+
+    def _newest(self, connection: Connection, what: str) -> int | None:
+        """Time of the newest; None without any."""
+        if what == "records":
+            own = select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
+        else:
+            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+            own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
+        newest: int | None = connection.scalar(own)
+        return newest
+
+    def _minutes(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
+        """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
+        newest = self._newest(connection, what)
+        if newest is None or newest >= stop - MINUTE_US:
+            return np.zeros(0, dtype=np.int64)
+        since = stop - LOOKBACK_MINUTES * MINUTE_US
+        if what == "records":
+            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us >= since
+            query = select(_RECORDS.c.minute_us).where(*own).distinct()
+        else:
+            minute = _LABEL.c.received_us - _LABEL.c.received_us % MINUTE_US
+            query = select(minute).where(_LABEL.c.model == self.model, _LABEL.c.received_us >= since)
+            query = query.distinct()
+        return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
+
+    def _of(self, what: str, came: NDArray[np.int64], stop: int) -> Silence | None:
+        if self.begun_us is None or not len(came) or came[-1] - came[0] < _LEAST * MINUTE_US:
+            return None
+        since = max(int(came[-1]) + MINUTE_US, self.begun_us)
+        silent = (stop - since) // MINUTE_US
+        if silent < 1:
+            return None
+        begin = int(came[0])
+        heard = np.zeros((int(came[-1]) - begin) // MINUTE_US + 1, dtype=np.bool_)
+        heard[(came - begin) // MINUTE_US] = True
+        needed = math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
+        if min(_evidence(part, silent) for part in _rhythms(heard, begin, since, silent)) < needed:
+            return None
+        return Silence(self.model, what, int(came[-1]) + MINUTE_US, silent, float(heard.mean()))
+
+
+def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:
+    """All minutes before, and those of earlier days about the time of the silence."""
+    minute = begin // MINUTE_US + np.arange(len(heard))
+    middle = since // MINUTE_US + silent // 2
+    away = np.abs((minute - middle + DAY // 2) % DAY - DAY // 2)
+    same = heard[(away <= max(_NEAR, silent // 2)) & (minute < middle - DAY // 2)]
+    return [heard, same] if len(same) >= _LEAST else [heard]
+
+
+def _evidence(heard: Bools, silent: int) -> float:
+    empty, minutes, now = (np.array(float(n)) for n in ((~heard).sum(), len(heard), silent))
+    return float(rise_evidence(empty, minutes, now, now, odds=_ODDS))

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from outrider.assertions.detection import onset_interval, rising, select_alarms
 from outrider.assertions.detection.rises import largest_ratio
+from outrider.dataops.ledger.minutes import MINUTE_US
 
 from .minute_counts import ALL, MinuteCounts
-from .rate_limit import MINUTE_US
 
 Floats = NDArray[np.float64]
 Stream = tuple[str, str]

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions.detection import rise_evidence
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import RecordCount, table_of
 
 from .explanation import RUNBOOK, iso
 from .rate_alarms import AlarmRule
-from .rate_limit import MINUTE_US, minute_of
 
 Bools = NDArray[np.bool_]
 SILENT = "silence"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .grid import CODES, INFINITE, Grid, GridCounts, code_of
 from .reading import NotCompared, Values
-from .sampling import Sample
+from .sampling import WindowSample
 
 Floats = NDArray[np.float64]
 GROUPS = 16
@@ -85,7 +85,7 @@ class ColumnCounts:
 
 
 def count_column(
-    reference: Values, current: Values, of_reference: Sample, of_current: Sample
+    reference: Values, current: Values, of_reference: WindowSample, of_current: WindowSample
 ) -> ColumnCounts:
     """Counts of a column, in one pass.
 
@@ -100,7 +100,7 @@ def count_column(
 
 
 def _count_numbers(
-    reference: NDArray[Any], current: NDArray[Any], of_reference: Sample, of_current: Sample
+    reference: NDArray[Any], current: NDArray[Any], of_reference: WindowSample, of_current: WindowSample
 ) -> ColumnCounts:
     values, weights = _ordered(reference, of_reference)
     grid = Grid(_median(values))
@@ -136,7 +136,7 @@ def _count_numbers(
     )
 
 
-def _ordered(values: NDArray[Any], sample: Sample) -> tuple[NDArray[Any], Floats | None]:
+def _ordered(values: NDArray[Any], sample: WindowSample) -> tuple[NDArray[Any], Floats | None]:
     """Values and weights in the order of blocks."""
     if sample.order is None:
         return values, sample.weights
@@ -170,7 +170,7 @@ def _groups(counts: Floats) -> NDArray[np.int64]:
     return found
 
 
-def _table(groups: NDArray[Any], weights: Floats | None, size: int, sample: Sample) -> Floats:
+def _table(groups: NDArray[Any], weights: Floats | None, size: int, sample: WindowSample) -> Floats:
     """Effective records by block and group, shape (blocks, size)."""
     block = np.repeat(np.arange(sample.blocks), np.diff(sample.starts, append=sample.rows))
     flat = np.bincount(block * size + groups, weights, minlength=sample.blocks * size)
@@ -182,7 +182,7 @@ def _beyond_other_blocks(
     weights: Floats | None,
     counts: NDArray[Any],
     seen: NDArray[Any],
-    sample: Sample,
+    sample: WindowSample,
 ) -> Floats:
     """Effective records of each block beyond the values of all other blocks, shape (blocks,)."""
     found = np.zeros(sample.blocks)
@@ -205,7 +205,7 @@ def _beyond_other_blocks(
 
 
 def _count_categories(
-    reference: Values, current: Values, of_reference: Sample, of_current: Sample
+    reference: Values, current: Values, of_reference: WindowSample, of_current: WindowSample
 ) -> ColumnCounts:
     known = len(reference.categories)
     codes, weights = _ordered(reference.codes, of_reference)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counting import ColumnCounts
-from .evidence import Evidence
+from .evidence import ChangeEvidence
 from .reading import Values
 
 Floats = NDArray[np.float64]
@@ -107,13 +107,13 @@ def _category_words(counts: ColumnCounts) -> str:
     return ", ".join(f"`{counts.labels[i]}` {percent(one[i])} → {percent(two[i])}" for i in moved)
 
 
-def missing_words(found: Evidence, where: str) -> str:
+def missing_words(found: ChangeEvidence, where: str) -> str:
     """Change of the share of missing values, with its place."""
     words = f"nulls {percent(found.before)} → {percent(found.after)}"
     return f"{words}; {where}" if where else words
 
 
-def unseen_words(counts: ColumnCounts, found: Evidence, reference: Values, unit: str) -> str:
+def unseen_words(counts: ColumnCounts, found: ChangeEvidence, reference: Values, unit: str) -> str:
     """Change of the share of values that the reference never had."""
     if counts.is_ordered:
         finite = reference.numbers[np.isfinite(reference.numbers)]

@@ -21,7 +21,7 @@ _RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ChangeEvidence:
     """Size and chance of one change of a column.
 
     Attributes
@@ -48,7 +48,7 @@ class Evidence:
 
 def evidence_of(
     counts: ColumnCounts, variation: Variation, *, least: float, least_share: float
-) -> list[Evidence]:
+) -> list[ChangeEvidence]:
     """Evidence of each kind of change.
 
     Parameters
@@ -68,7 +68,7 @@ def evidence_of(
     return found
 
 
-def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least: float) -> Evidence:
+def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least: float) -> ChangeEvidence:
     from scipy.special import fdtrc, kolmogorov
 
     spread = variance(variation.shape, n, m, variation.blocks)
@@ -77,19 +77,19 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
         distance = ks_of_counts(counts.reference, counts.current)
         chance = _estimated(float(kolmogorov(distance / np.sqrt(spread))), 2 * (variation.blocks - 1))
         # 1.36: the 0.95 quantile of Kolmogorov's distribution.
-        return Evidence("shape", distance, max(least, 1.36 * own), chance)
+        return ChangeEvidence("shape", distance, max(least, 1.36 * own), chance)
     one, two = counts.merged()
     distance = total_variation(one, two)
     shares = one / one.sum()
     error = 0.5 * float(np.sqrt(2 / np.pi * shares * (1 - shares)).sum()) * own
     statistic, freedom = chi_square(one, two)
     if not freedom:
-        return Evidence("shape", distance, max(least, error), 1.0)
+        return ChangeEvidence("shape", distance, max(least, error), 1.0)
     # Pearson's statistic is of independent records: 1 / n + 1 / m is the variance in it.
     ratio = statistic * (1 / n + 1 / m) / spread / freedom
     own_freedom = freedom / min(variation.spread, freedom)
     chance = float(fdtrc(own_freedom, own_freedom * max(1, variation.blocks - 1), ratio))
-    return Evidence("shape", distance, max(least, error), chance)
+    return ChangeEvidence("shape", distance, max(least, error), chance)
 
 
 def _estimated(chance: float, freedom: int) -> float:
@@ -109,7 +109,7 @@ def _share(
     dispersion: float,
     variation: Variation,
     least: float,
-) -> Evidence:
+) -> ChangeEvidence:
     """Difference of two shares; of unseen values an increase alone."""
     from scipy.special import fdtrc
 
@@ -117,14 +117,14 @@ def _share(
     before, after = events[0] / n, events[1] / m
     both = (events[0] + events[1]) / (n + m)
     if not 0 < both < 1 or (change == "unseen" and after <= before):
-        return Evidence(change, abs(after - before), least, 1.0, before, after)
+        return ChangeEvidence(change, abs(after - before), least, 1.0, before, after)
     spread = both * (1 - both) * variance(dispersion, n, m, variation.blocks)
     chance = float(fdtrc(1, max(1, variation.blocks - 1), (after - before) ** 2 / spread))
     chance = chance / 2 if change == "unseen" else chance
     if both <= _RARE:
         chance = max(chance, _rare_chance(events, sizes, dispersion, is_one_sided=change == "unseen"))
     floor = max(least, 1.96 * float(np.sqrt(before * (1 - before) * dispersion / n)))
-    return Evidence(change, abs(after - before), floor, chance, before, after)
+    return ChangeEvidence(change, abs(after - before), floor, chance, before, after)
 
 
 def _rare_chance(

@@ -17,9 +17,9 @@ from .direction import (
     shape_words,
     unseen_words,
 )
-from .evidence import Evidence, evidence_of, holm, records_needed, smallest_found
+from .evidence import ChangeEvidence, evidence_of, holm, records_needed, smallest_found
 from .reading import WORDS, Kind, NotCompared, Values, read_current, read_reference
-from .result import ColumnDrift, DriftReport, Role
+from .result import ColumnDrift, DriftReport, Role, Status
 from .statistics import statistics_of
 from .variation import Variation
 from .windows import Windows
@@ -152,9 +152,11 @@ class _Column:
     values: tuple[Values, Values] | None = None
     counts: ColumnCounts | None = None
     variation: Variation | None = None
-    evidence: list[Evidence] = field(default_factory=list)
+    evidence: list[ChangeEvidence] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     ignored: str = ""
+    is_same: bool = False
+    """One and the same value in both windows."""
 
 
 def _measure(column: _Column, windows: Windows, least: float, least_share: float) -> None:
@@ -175,6 +177,7 @@ def _measure(column: _Column, windows: Windows, least: float, least_share: float
         column.problems.append(f"{error.window}: {error}")
         return
     column.problems += _problems(counts)
+    column.is_same = np.count_nonzero(counts.reference + counts.current) == 1
     if _is_judged(counts):
         column.values, column.counts = (one, two), counts
         column.variation = Variation.of(counts)
@@ -231,7 +234,8 @@ def _verdict(
 ) -> ColumnDrift:
     kind = column.kind or ""
     if column.counts is None or column.variation is None:
-        return ColumnDrift(column.name, column.role, kind, "undecided", "", tuple(column.problems))
+        status: Status = "no drift shown" if column.is_same else "undecided"
+        return ColumnDrift(column.name, column.role, kind, status, "", tuple(column.problems))
     pairs = list(zip(column.evidence, chances, strict=True))
     drifting = [each for each, chance in pairs if chance <= alpha and each.distance >= each.floor]
     smallest = smallest_found(column.counts, column.variation, alpha_each)
@@ -266,7 +270,7 @@ def _too_small(counts: ColumnCounts, variation: Variation, alpha: float, smalles
 
 def _words(
     column: _Column,
-    drifting: Sequence[Evidence],
+    drifting: Sequence[ChangeEvidence],
     windows: Windows,
     others: Mapping[str, tuple[Values, Values]],
     unit: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .counting import ColumnCounts
 from .direction import listed
-from .evidence import Change, Evidence
+from .evidence import Change, ChangeEvidence
 from .pictures import Picture, picture_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ColumnDrift:
     status: Status
     words: str
     problems: tuple[str, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[ChangeEvidence, ...] = ()
     adjusted: tuple[float, ...] = ()
     drifting: tuple[Change, ...] = ()
     statistics: Mapping[str, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ _PER_BLOCK = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WindowSample:
     """Rows of a reference or a current window.
 
     Attributes
@@ -51,7 +51,7 @@ class Sample:
         return float(is_kept.sum() if self.weights is None else self.weights[is_kept].sum())
 
 
-def sample_of(rows: int, weight: Any | None, entity: Any | None) -> Sample:
+def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample:
     """Sample of records, in which an entity counts once.
 
     Parameters
@@ -73,7 +73,7 @@ def sample_of(rows: int, weight: Any | None, entity: Any | None) -> Sample:
     weights = None if weight is None else _weights(weight)
     if entity is None:
         effective = float(rows) if weights is None else _effective(weights)
-        return Sample(rows, _scaled(weights, effective), effective, None, _starts(rows, effective))
+        return WindowSample(rows, _scaled(weights, effective), effective, None, _starts(rows, effective))
     codes, first = _entities(entity)
     sizes = np.bincount(codes)
     own = np.ones(rows) if weights is None else weights
@@ -82,7 +82,7 @@ def sample_of(rows: int, weight: Any | None, entity: Any | None) -> Sample:
     order = np.argsort(first[codes], kind="stable")
     wanted = _starts(len(sizes), effective)
     starts = np.searchsorted(np.argsort(np.argsort(first))[codes][order], wanted)
-    return Sample(rows, _scaled(own / sizes[codes], effective), effective, order, np.unique(starts))
+    return WindowSample(rows, _scaled(own / sizes[codes], effective), effective, order, np.unique(starts))
 
 
 def _weights(column: Any) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
 
 from .reading import arrow_of, columns_of
-from .sampling import Sample, sample_of
+from .sampling import WindowSample, sample_of
 
 FEWEST = 30
 """Effective records of a window below which nothing is said."""
@@ -29,7 +29,7 @@ class Windows:
 
     reference: Mapping[str, Any]
     current: Mapping[str, Any]
-    samples: tuple[Sample, Sample]
+    samples: tuple[WindowSample, WindowSample]
     entity: str | None
     weight: str | None
 

@@ -273,6 +273,13 @@ def test_bad_input_is_said_and_is_no_drift(name: str, before: Any, now: Any, sen
     assert found.to_dict()["columns"][0]["problems"]
 
 
+def test_one_value_in_both_windows_is_no_drift_and_said() -> None:
+    found = drift_report({"x": np.ones(500)}, {"x": np.ones(400)})
+    assert found.is_decided
+    assert found.columns[0].problems == ("reference: values that vary expected, found one alone",)
+    assert not drift_report({"x": np.ones(500)}, {"x": np.zeros(400)}).is_decided
+
+
 def test_a_small_window_is_undecided_and_says_what_it_needs() -> None:
     rng = np.random.default_rng(0)
     found = drift_report({"x": rng.normal(size=200)}, {"x": rng.normal(size=200)})

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "convert": "Write a scikit-learn model as ONNX, torch weights as safetensors.",
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
+    "drift": "Show columns that drifted from a reference, with direction and size.",
     "fairness": "Show selection and error rates by group, with their gaps.",
     "slices": "Find slices on which a model is wrong or flagged more often.",
     "profile": "Show the columns of records: nulls, distinct values, quantiles, categories.",

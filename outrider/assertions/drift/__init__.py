@@ -1,0 +1,34 @@
+"""Drift between a reference and a current window.
+
+:func:`drift_report` judges every column of frames, tables and batches. The distances take values, or counts
+in the same cells.
+"""
+
+from .distances import (
+    chi_square,
+    jensen_shannon,
+    ks_distance,
+    ks_of_counts,
+    psi,
+    total_variation,
+    wasserstein,
+    wasserstein_of_counts,
+)
+from .evidence import holm
+from .report import drift_report
+from .result import ColumnDrift, DriftReport
+
+__all__ = [
+    "ColumnDrift",
+    "DriftReport",
+    "chi_square",
+    "drift_report",
+    "holm",
+    "jensen_shannon",
+    "ks_distance",
+    "ks_of_counts",
+    "psi",
+    "total_variation",
+    "wasserstein",
+    "wasserstein_of_counts",
+]

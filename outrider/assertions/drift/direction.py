@@ -1,0 +1,206 @@
+"""Sentences about a change: from where to where, in the column's unit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counting import ColumnCounts
+from .evidence import ChangeEvidence
+from .reading import Values
+
+Floats = NDArray[np.float64]
+QUANTILES = (0.05, 0.5, 0.95)
+FEW_CATEGORIES = 50
+"""Categories up to which a column may tell where values are missing."""
+_MOSTLY = 0.8
+_NAMED = 2
+"""Categories that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Values at 5, 50 and 95 % of both windows."""
+
+    before: tuple[float, float, float]
+    after: tuple[float, float, float]
+
+    @classmethod
+    def of(
+        cls,
+        counts: ColumnCounts,
+        values: tuple[NDArray[Any], NDArray[Any]],
+        weights: tuple[Floats | None, Floats | None],
+    ) -> "Quantiles":
+        """Exact quantiles: only values of the cells that hold them are sorted."""
+        cells = zip((counts.reference, counts.current), values, weights, strict=True)
+        found = [
+            tuple(_quantile(share, each, one, weight, counts) for share in QUANTILES)
+            for each, one, weight in cells
+        ]
+        return cls(found[0], found[1])  # type: ignore[arg-type]  # three quantiles each
+
+
+def _quantile(
+    share: float, cells: Floats, values: NDArray[Any], weights: Floats | None, counts: ColumnCounts
+) -> float:
+    upto = np.cumsum(cells)
+    goal = share * upto[-1]
+    cell = int(np.searchsorted(upto, goal * (1 - 1e-12)))
+    lower, upper = counts.lower[cell], counts.upper[cell]
+    # Rounding may put a value beyond the computed end of its cell.
+    slack = 1e-9 * (abs(lower) + abs(upper))
+    chosen = (values >= lower - slack) & (values <= upper + slack)
+    inside = values[chosen].astype(np.float64)
+    order = np.argsort(inside, kind="stable")
+    mass = np.cumsum(np.ones(len(inside)) if weights is None else weights[chosen][order])
+    before = upto[cell] - cells[cell]
+    place = int(np.searchsorted(mass, (goal - before) * (1 - 1e-12)))
+    return float(inside[order][min(place, len(inside) - 1)])
+
+
+def shape_words(counts: ColumnCounts, quantiles: Quantiles | None, unit: str) -> str:
+    """Change of a distribution.
+
+    Examples
+    --------
+    >>> shape_words(_toy(), Quantiles((20.0, 41.0, 60.0), (30.0, 57.0, 80.0)), "years")
+    'median 41 → 57 years'
+    """
+    if quantiles is None:
+        return _category_words(counts)
+    (low, middle, high), (low2, middle2, high2) = quantiles.before, quantiles.after
+    moves = abs(low2 - low), abs(middle2 - middle), abs(high2 - high)
+    after = f" {unit}" if unit else ""
+    if not any(moves):
+        return _below_words(counts, unit)
+    if moves[1] >= 0.5 * max(moves):
+        return f"median {_number(middle)} → {_number(middle2)}{after}"
+    if min(moves[0], moves[2]) >= 0.5 * max(moves):
+        return f"5 % to 95 %: {_number(low)} to {_number(high)} → {_number(low2)} to {_number(high2)}{after}"
+    if moves[2] > moves[0]:
+        return f"95 % quantile {_number(high)} → {_number(high2)}{after}"
+    return f"5 % quantile {_number(low)} → {_number(low2)}{after}"
+
+
+def _toy() -> ColumnCounts:
+    none = np.zeros(0)
+    return ColumnCounts(
+        True, none, none, none, none, (), none, (0, 0), none, none, (0, 0), (0, 0), none
+    )  # fmt: skip
+
+
+def _below_words(counts: ColumnCounts, unit: str) -> str:
+    """Share of values up to the point of the greatest distance."""
+    one, two = (np.cumsum(each) / each.sum() for each in (counts.reference, counts.current))
+    at = int(np.abs(one - two).argmax())
+    after = f" {unit}" if unit else ""
+    limit = _number(counts.lower[at] if counts.upper[at] > 0 else counts.upper[at])
+    return f"values up to {limit}{after}: {percent(one[at])} → {percent(two[at])}"
+
+
+def _category_words(counts: ColumnCounts) -> str:
+    one, two = counts.reference / counts.reference.sum(), counts.current / counts.current.sum()
+    moved = np.argsort(-np.abs(two - one), kind="stable")[:_NAMED]
+    return ", ".join(f"`{counts.labels[i]}` {percent(one[i])} → {percent(two[i])}" for i in moved)
+
+
+def missing_words(found: ChangeEvidence, where: str) -> str:
+    """Change of the share of missing values, with its place."""
+    words = f"nulls {percent(found.before)} → {percent(found.after)}"
+    return f"{words}; {where}" if where else words
+
+
+def unseen_words(counts: ColumnCounts, found: ChangeEvidence, reference: Values, unit: str) -> str:
+    """Change of the share of values that the reference never had."""
+    if counts.is_ordered:
+        finite = reference.numbers[np.isfinite(reference.numbers)]
+        ends = f"{_number(float(finite.min()))} to {_number(float(finite.max()))}"
+        after = f" {unit}" if unit else ""
+        return f"beyond the reference's {ends}{after}: {percent(found.before)} → {percent(found.after)}"
+    known = {_plain(label): label for label in counts.labels[: len(counts.labels) - len(counts.new)]}
+    total = counts.current.sum()
+    named = [
+        f"`{name}` {percent(count / total)}"
+        + (f" (`{known[_plain(name)]}` in other letters)" if _plain(name) in known else "")
+        for name, count in counts.new[:_NAMED]
+    ]
+    more = len(counts.new) - len(named)
+    return f"new categories {', '.join(named)}" + (f" and {more:,} more" if more else "")
+
+
+def _plain(label: str) -> str:
+    return "".join(label.casefold().split())
+
+
+def missing_place(
+    missing: tuple[NDArray[np.bool_], NDArray[np.bool_]], categories: Mapping[str, tuple[Values, Values]]
+) -> str:
+    """Category whose records lack the column's value more often than before.
+
+    Empty where no single category holds most of them.
+
+    Parameters
+    ----------
+    missing
+        Records without a value, of reference and current.
+    categories
+        Other columns, of reference and current.
+    """
+    best, words = _MOSTLY, ""
+    rows_now = len(missing[1])
+    more = missing[1].sum() - missing[0].mean() * rows_now  # records beyond the former share
+    for name, (one, two) in categories.items():
+        labels = [str(value) for value in one.categories.to_pylist()]
+        places = {label: at for at, label in enumerate(str(value) for value in two.categories.to_pylist())}
+        if len(labels) > FEW_CATEGORIES:
+            continue
+        before = _shares_missing(missing[0], one.codes, len(one.categories))
+        after = _shares_missing(missing[1], two.codes, len(two.categories))
+        for at, label in enumerate(labels):
+            if label not in places or places[label] >= len(after[0]):
+                continue
+            share, rows = after[0][places[label]], after[1][places[label]]
+            own = (share - before[0][at]) * rows / max(more, 1.0)
+            if own > best and rows < _MOSTLY * rows_now:
+                best = own
+                words = f"`{name} = {label}`: nulls {percent(before[0][at])} → {percent(share)}"
+    return words
+
+
+def _shares_missing(missing: NDArray[np.bool_], codes: NDArray[Any], size: int) -> tuple[Floats, Floats]:
+    rows = np.bincount(codes, minlength=size + 1)[:size].astype(np.float64)
+    gone = np.bincount(codes[missing], minlength=size + 1)[:size]
+    return np.divide(gone, rows, out=np.zeros(size), where=rows > 0), rows
+
+
+def percent(share: float) -> str:
+    """Share in per cent, with two digits where that is little.
+
+    Examples
+    --------
+    >>> percent(0.48), percent(0.0123), percent(0.00004), percent(0.0)
+    ('48 %', '1.2 %', '0.004 %', '0 %')
+    """
+    value = 100 * share
+    if value == 0 or abs(value) >= 10:
+        return f"{value:.0f} %"
+    return f"{float(f'{value:.2g}'):g} %" if abs(value) >= 1e-4 else f"{value:.1g} %"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1e4 or abs(value) >= 1e15 else f"{value:,.0f}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names of columns, at most so many of them.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,207 @@
+"""Chances of changes without drift, and Holm's rule over all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counting import ColumnCounts
+from .distances import chi_square, ks_of_counts, total_variation
+from .variation import Variation, variance
+
+Floats = NDArray[np.float64]
+Change: TypeAlias = Literal["shape", "missing", "unseen"]
+POWER = 0.8
+"""Chance with which the smallest distance that can be found is found."""
+_POWER_QUANTILE = 0.8416
+_RARE = 0.1
+"""Share up to which counts of events are held against the binomial distribution, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvidence:
+    """Size and chance of one change of a column.
+
+    Attributes
+    ----------
+    change
+        ``shape`` of the distribution, share of ``missing`` values, share of ``unseen`` ones.
+    distance
+        Kolmogorov-Smirnov or total variation, or difference of shares; in [0, 1].
+    floor
+        Distance that counts as drift at all: the wanted one, or the reference's own error where that is more.
+    chance
+        Probability of such a distance without drift, in [0, 1].
+    before, after
+        Shares of reference and current; ``nan`` for the shape.
+    """
+
+    change: Change
+    distance: float
+    floor: float
+    chance: float
+    before: float = float("nan")
+    after: float = float("nan")
+
+
+def evidence_of(
+    counts: ColumnCounts, variation: Variation, *, least: float, least_share: float
+) -> list[ChangeEvidence]:
+    """Evidence of each kind of change.
+
+    Parameters
+    ----------
+    least, least_share
+        Smallest distance of the shape, and difference of shares, that count as drift, in [0, 1].
+    """
+    n, m = float(counts.reference.sum()), float(counts.current.sum())
+    found = []
+    if n and m:
+        found.append(_shape(counts, variation, n, m, least))
+    sizes = n + counts.missing[0], m + counts.missing[1]
+    if all(sizes):
+        found.append(_share("missing", counts.missing, sizes, variation.missing, variation, least_share))
+    if n and m:
+        found.append(_share("unseen", counts.unseen, (n, m), variation.unseen, variation, least_share))
+    return found
+
+
+def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least: float) -> ChangeEvidence:
+    from scipy.special import fdtrc, kolmogorov
+
+    spread = variance(variation.shape, n, m, variation.blocks)
+    own = np.sqrt(variation.shape / n)
+    if counts.is_ordered:
+        distance = ks_of_counts(counts.reference, counts.current)
+        chance = _estimated(float(kolmogorov(distance / np.sqrt(spread))), 2 * (variation.blocks - 1))
+        # 1.36: the 0.95 quantile of Kolmogorov's distribution.
+        return ChangeEvidence("shape", distance, max(least, 1.36 * own), chance)
+    one, two = counts.merged()
+    distance = total_variation(one, two)
+    shares = one / one.sum()
+    error = 0.5 * float(np.sqrt(2 / np.pi * shares * (1 - shares)).sum()) * own
+    statistic, freedom = chi_square(one, two)
+    if not freedom:
+        return ChangeEvidence("shape", distance, max(least, error), 1.0)
+    # Pearson's statistic is of independent records: 1 / n + 1 / m is the variance in it.
+    ratio = statistic * (1 / n + 1 / m) / spread / freedom
+    own_freedom = freedom / min(variation.spread, freedom)
+    chance = float(fdtrc(own_freedom, own_freedom * max(1, variation.blocks - 1), ratio))
+    return ChangeEvidence("shape", distance, max(least, error), chance)
+
+
+def _estimated(chance: float, freedom: int) -> float:
+    """Chance of a deviation whose variance was estimated with so many degrees of freedom.
+
+    By Student's distribution in place of the normal one, at the deviation that has this chance.
+    """
+    from scipy.special import chdtri, fdtrc
+
+    return float(fdtrc(1, max(1, freedom), chdtri(1, max(chance, 1e-300)))) if chance < 1 else 1.0
+
+
+def _share(
+    change: Change,
+    events: tuple[float, float],
+    sizes: tuple[float, float],
+    dispersion: float,
+    variation: Variation,
+    least: float,
+) -> ChangeEvidence:
+    """Difference of two shares; of unseen values an increase alone."""
+    from scipy.special import fdtrc
+
+    n, m = sizes
+    before, after = events[0] / n, events[1] / m
+    both = (events[0] + events[1]) / (n + m)
+    if not 0 < both < 1 or (change == "unseen" and after <= before):
+        return ChangeEvidence(change, abs(after - before), least, 1.0, before, after)
+    spread = both * (1 - both) * variance(dispersion, n, m, variation.blocks)
+    chance = float(fdtrc(1, max(1, variation.blocks - 1), (after - before) ** 2 / spread))
+    chance = chance / 2 if change == "unseen" else chance
+    if both <= _RARE:
+        chance = max(chance, _rare_chance(events, sizes, dispersion, is_one_sided=change == "unseen"))
+    floor = max(least, 1.96 * float(np.sqrt(before * (1 - before) * dispersion / n)))
+    return ChangeEvidence(change, abs(after - before), floor, chance, before, after)
+
+
+def _rare_chance(
+    events: tuple[float, float], sizes: tuple[float, float], dispersion: float, *, is_one_sided: bool
+) -> float:
+    """Chance that so many of all events fall on one side; of few events, whose shares are no normal ones.
+
+    Przyborowski and Wilenski, "Homogeneity of results in testing samples from Poisson series", Biometrika
+    1940.
+    """
+    from scipy.special import betainc
+
+    one, two = (each / dispersion for each in events)
+    total, side = one + two, sizes[1] / sum(sizes)
+    up = float(betainc(two, one + 1, side)) if two > 0 else 1.0
+    if is_one_sided:
+        return up
+    down = float(betainc(one, two + 1, 1 - side)) if one > 0 else 1.0
+    return min(1.0, 2 * min(up, down)) if total else 1.0
+
+
+def holm(chances: Sequence[float]) -> Floats:
+    """Adjusted p-values of tests.
+
+    Those at most alpha are proven, all together with error alpha.
+
+    Parameters
+    ----------
+    chances
+        In [0, 1], of any dependence, shape (tests,).
+
+    Returns
+    -------
+    ndarray
+        In [0, 1], in the given order.
+
+    References
+    ----------
+    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(chances, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    found = np.empty(len(values))
+    found[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
+    return found
+
+
+def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> float:
+    """Distance of the shape found with a chance of 80 %, about.
+
+    Parameters
+    ----------
+    alpha
+        Error of this test, in (0, 1).
+    """
+    spread = variance(
+        variation.shape, float(counts.reference.sum()), float(counts.current.sum()), variation.blocks
+    )
+    return _detected(alpha) * float(np.sqrt(spread))
+
+
+def records_needed(variation: Variation, alpha: float, distance: float) -> int:
+    """Records of each window that find a distance, about.
+
+    With a chance of 80 %.
+    """
+    of_one = variance(variation.shape, 1.0, 1.0, variation.blocks)
+    return int(np.ceil(of_one * (_detected(alpha) / distance) ** 2))
+
+
+def _detected(alpha: float) -> float:
+    """Distance found, over the standard deviation of one record's difference."""
+    from scipy.special import kolmogi
+
+    return float(kolmogi(alpha)) + 0.5 * _POWER_QUANTILE

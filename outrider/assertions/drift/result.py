@@ -1,0 +1,198 @@
+"""Verdict on every column, and on the report as a whole."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from .counting import ColumnCounts
+from .direction import listed
+from .evidence import Change, ChangeEvidence
+from .pictures import Picture, picture_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Role: TypeAlias = Literal["input", "output", "label", "attribute"]
+Status: TypeAlias = Literal["drift", "undecided", "no drift shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDrift:
+    """Verdict on one column.
+
+    Attributes
+    ----------
+    status
+        ``drift`` where a change is proven and large enough, ``undecided`` for bad input and few records.
+    words
+        Direction and size of what drifts, else of the greatest change.
+    problems
+        Sentences with window, expected and found; none of them is drift.
+    evidence
+        Of shape, missing and unseen values; their chances before Holm's rule.
+    adjusted
+        Chances after it, in the same order.
+    drifting
+        Changes that are proven and large enough.
+    statistics
+        Distances by name.
+    variation
+        Dispersion of the reference's blocks; 1 for independent records.
+    smallest_found
+        Distance of the shape that is found with a chance of 80 %, about; ``nan`` where undecided.
+    """
+
+    column: str
+    role: Role
+    kind: str
+    status: Status
+    words: str
+    problems: tuple[str, ...] = ()
+    evidence: tuple[ChangeEvidence, ...] = ()
+    adjusted: tuple[float, ...] = ()
+    drifting: tuple[Change, ...] = ()
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    variation: float = float("nan")
+    smallest_found: float = float("nan")
+    counts: ColumnCounts | None = field(default=None, repr=False)
+
+    @property
+    def distance(self) -> float:
+        """Distance of the shape, in [0, 1]; 0.0 where there is none."""
+        return next((each.distance for each in self.evidence if each.change == "shape"), 0.0)
+
+    def picture(self) -> Picture | None:
+        """Distributions of both for a drawing; None where undecided."""
+        return None if self.counts is None else picture_of(self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; values that are not finite are None."""
+        picture = self.picture()
+        return {
+            "column": self.column,
+            "role": self.role,
+            "kind": self.kind,
+            "status": self.status,
+            "words": self.words,
+            "problems": list(self.problems),
+            "changes": [
+                {
+                    "change": each.change,
+                    "drifts": each.change in self.drifting,
+                    "distance": _plain(each.distance),
+                    "floor": _plain(each.floor),
+                    "p_value": _plain(each.chance),
+                    "adjusted_p_value": _plain(chance),
+                    "reference": _plain(each.before),
+                    "current": _plain(each.after),
+                }
+                for each, chance in zip(self.evidence, self.adjusted, strict=True)
+            ],
+            "statistics": {name: _plain(value) for name, value in self.statistics.items()},
+            "dispersion": _plain(self.variation),
+            "smallest_found": _plain(self.smallest_found),
+            "distribution": None if picture is None else picture.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """Verdicts on all columns, worst first.
+
+    Attributes
+    ----------
+    columns
+        Those that drift, then those that are undecided, then the others, by distance.
+    problems
+        Sentences about the windows as a whole.
+    ignored
+        Columns of kinds that have no distance here, with what was found.
+    alpha
+        Chance of any false alarm in the whole report.
+    """
+
+    columns: tuple[ColumnDrift, ...]
+    problems: tuple[str, ...]
+    ignored: Mapping[str, str]
+    reference_rows: int
+    current_rows: int
+    reference_effective: float
+    current_effective: float
+    alpha: float
+    least: float
+    least_share: float
+
+    @property
+    def drifting(self) -> tuple[ColumnDrift, ...]:
+        """Columns that drift."""
+        return tuple(each for each in self.columns if each.status == "drift")
+
+    @property
+    def is_drift(self) -> bool:
+        """True where at least one column drifts."""
+        return bool(self.drifting)
+
+    @property
+    def is_decided(self) -> bool:
+        """True where every column could be decided."""
+        return not self.problems and all(each.status != "undecided" for each in self.columns)
+
+    @property
+    def sentence(self) -> str:
+        """Verdict in one sentence."""
+        rows = f"{self.reference_rows:,} reference and {self.current_rows:,} current records"
+        names = [each.column for each in self.drifting]
+        decided = sum(each.status != "undecided" for each in self.columns)
+        if names:
+            return f"{len(names)} of {decided} columns drift ({rows}): {listed(names)}"
+        if not decided:
+            return f"nothing could be decided ({rows})"
+        return f"no drift shown in {decided} columns ({rows})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "sentence": self.sentence,
+            "is_drift": self.is_drift,
+            "is_decided": self.is_decided,
+            "alpha": self.alpha,
+            "least_distance": self.least,
+            "least_share": self.least_share,
+            "reference": {"records": self.reference_rows, "effective": _plain(self.reference_effective)},
+            "current": {"records": self.current_rows, "effective": _plain(self.current_effective)},
+            "problems": list(self.problems),
+            "ignored": dict(self.ignored),
+            "columns": [each.to_dict() for each in self.columns],
+        }
+
+    def json(self) -> str:
+        """Text of :meth:`to_dict`."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per column, worst first."""
+        import pandas as pd
+
+        rows = [
+            {
+                "column": each.column,
+                "role": each.role,
+                "status": each.status,
+                "change": each.words,
+                "distance": each.distance,
+                "adjusted_p_value": min(each.adjusted, default=float("nan")),
+                **each.statistics,
+            }
+            for each in self.columns
+        ]
+        return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """Table for notebooks."""
+        return self.to_frame().to_html()
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

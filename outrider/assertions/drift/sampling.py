@@ -1,0 +1,121 @@
+"""Records of a sample: weights, effective number, blocks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .reading import arrow_of
+
+Floats = NDArray[np.float64]
+BLOCKS = 20
+"""Blocks of the reference that are held out one after another."""
+FEWEST_BLOCKS = 5
+_PER_BLOCK = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSample:
+    """Rows of a reference or a current window.
+
+    Attributes
+    ----------
+    rows
+        Records.
+    weights
+        Of each record, shape (rows,), scaled so that their sum is ``effective``; None where all are 1.
+    effective
+        Independent records that estimate as well: entities where there are some, fewer where weights are
+        uneven.
+    order
+        Rows in the order of their blocks, shape (rows,); None where that is their own order.
+    starts
+        First row of each block in that order.
+    """
+
+    rows: int
+    weights: Floats | None
+    effective: float
+    order: NDArray[np.int64] | None
+    starts: NDArray[np.int64]
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.starts)
+
+    def of_rows(self, is_kept: NDArray[np.bool_]) -> float:
+        """Weight of the rows that are kept."""
+        return float(is_kept.sum() if self.weights is None else self.weights[is_kept].sum())
+
+
+def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample:
+    """Sample of records, in which an entity counts once.
+
+    Parameters
+    ----------
+    weight
+        1 / probability of having been captured, column of numbers > 0.
+    entity
+        Column of users, cameras, patients; records without one are entities of their own.
+
+    Raises
+    ------
+    ValueError
+        If a weight is missing, infinite or not above 0.
+
+    References
+    ----------
+    Kish, "Survey Sampling", 1965, section 11.7: the effective size of a weighted sample.
+    """
+    weights = None if weight is None else _weights(weight)
+    if entity is None:
+        effective = float(rows) if weights is None else _effective(weights)
+        return WindowSample(rows, _scaled(weights, effective), effective, None, _starts(rows, effective))
+    codes, first = _entities(entity)
+    sizes = np.bincount(codes)
+    own = np.ones(rows) if weights is None else weights
+    of_entity = np.bincount(codes, own) / sizes
+    effective = _effective(of_entity) if rows else 0.0
+    order = np.argsort(first[codes], kind="stable")
+    wanted = _starts(len(sizes), effective)
+    starts = np.searchsorted(np.argsort(np.argsort(first))[codes][order], wanted)
+    return WindowSample(rows, _scaled(own / sizes[codes], effective), effective, order, np.unique(starts))
+
+
+def _weights(column: Any) -> Floats:
+    found = arrow_of(column).to_numpy(zero_copy_only=False).astype(np.float64)
+    wrong = ~(np.isfinite(found) & (found > 0))
+    if wrong.any():
+        raise ValueError(f"weights above 0 expected, found {found[wrong][0]} in {int(wrong.sum())} records")
+    weights: Floats = found
+    return weights
+
+
+def _entities(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Entity of each record by number, and the first record of each entity."""
+    array = pc.dictionary_encode(arrow_of(column))
+    codes = pc.fill_null(array.indices.cast("int64"), -1).to_numpy(zero_copy_only=False)
+    alone = codes < 0
+    if alone.any():
+        codes = codes.copy()
+        codes[alone] = len(array.dictionary) + np.arange(alone.sum())
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    return codes, first
+
+
+def _effective(weights: Floats) -> float:
+    total = float(weights.sum())
+    return total * total / float((weights**2).sum()) if len(weights) else 0.0
+
+
+def _scaled(weights: Floats | None, effective: float) -> Floats | None:
+    return None if weights is None else weights * (effective / max(float(weights.sum()), 1e-300))
+
+
+def _starts(units: int, effective: float) -> NDArray[np.int64]:
+    """First unit of each block."""
+    blocks = min(max(FEWEST_BLOCKS, min(BLOCKS, int(effective) // _PER_BLOCK)), max(units, 1))
+    return np.arange(blocks) * units // blocks

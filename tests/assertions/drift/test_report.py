@@ -1,0 +1,334 @@
+"""Verdicts on drift: planted changes are found and said, equal windows stay silent, bad input is no drift."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from outrider.assertions import Batch
+from outrider.assertions.drift import ColumnDrift, DriftReport, drift_report
+from tests.soak import at_most, rounds
+
+Columns = dict[str, Any]
+
+
+def people(rng: np.random.Generator, rows: int) -> Columns:
+    return {
+        "age": rng.normal(41, 9, rows),
+        "income": np.exp(rng.normal(10, 1, rows)),
+        "visits": rng.poisson(1.5, rows),
+        "branch": rng.choice(["north", "south", "west", "east"], rows),
+        "plan": rng.choice(["Basic", "Pro"], rows, p=[0.8, 0.2]),
+    }
+
+
+def of(report: DriftReport, column: str) -> ColumnDrift:
+    return next(each for each in report.columns if each.column == column)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Columns:
+    return people(np.random.default_rng(0), 4000)
+
+
+@pytest.fixture
+def current() -> Columns:
+    return people(np.random.default_rng(1), 6000)
+
+
+def test_equal_windows_show_no_drift(reference: Columns, current: Columns) -> None:
+    found = drift_report(reference, current)
+    assert not found.is_drift
+    assert found.is_decided
+    assert found.sentence == "no drift shown in 5 columns (4,000 reference and 6,000 current records)"
+
+
+def test_frames_tables_dictionaries_and_batches_agree(reference: Columns, current: Columns) -> None:
+    current["age"] = current["age"] + 5
+    expected = drift_report(reference, current)
+    tables = [pa.table(each) for each in (reference, current)]
+    encoded = [
+        each.set_column(3, "branch", each["branch"].dictionary_encode()).set_column(
+            4, "plan", each["plan"].dictionary_encode()
+        )
+        for each in tables
+    ]
+    frames = [pd.DataFrame(each) for each in (reference, current)]
+    for one, two in (frames, tables, encoded):
+        found = drift_report(one, two, threads=2)
+        assert [(each.column, each.words, each.adjusted) for each in found.columns] == [
+            (each.column, each.words, each.adjusted) for each in expected.columns
+        ]
+    batches = [
+        Batch.from_columns({f"inputs.{name}": values for name, values in each.items()}, model="m")
+        for each in (reference, current)
+    ]
+    found = drift_report(*batches)
+    assert found.columns[0].column == "inputs.age"
+    assert found.columns[0].adjusted == expected.columns[0].adjusted
+
+
+def plant_shift(data: Columns, rng: np.random.Generator) -> None:
+    data["age"] = data["age"] + 16
+
+
+def plant_nulls(data: Columns, rng: np.random.Generator) -> None:
+    gone = (data["branch"] == "north") & (rng.random(len(data["age"])) < 0.5)
+    data["age"] = np.where(gone, np.nan, data["age"])
+
+
+def plant_lower_case(data: Columns, rng: np.random.Generator) -> None:
+    data["plan"] = np.where(rng.random(len(data["plan"])) < 0.3, np.char.lower(data["plan"]), data["plan"])
+
+
+def plant_tail(data: Columns, rng: np.random.Generator) -> None:
+    data["age"] = np.where(rng.random(len(data["age"])) < 0.08, 216.0, data["age"])
+
+
+def plant_spread(data: Columns, rng: np.random.Generator) -> None:
+    data["age"] = 41 + 2 * (data["age"] - 41)
+
+
+def plant_shares(data: Columns, rng: np.random.Generator) -> None:
+    data["plan"] = rng.choice(["Basic", "Pro"], len(data["plan"]), p=[0.55, 0.45])
+
+
+@pytest.mark.parametrize(
+    ("plant", "column", "changes", "words"),
+    [
+        (plant_shift, "age", {"shape", "unseen"}, "median 40.71 → 56.91 years"),
+        (plant_nulls, "age", {"missing"}, "nulls 0 % → 13 %; `branch = north`: nulls 0 % → 50 %"),
+        (plant_lower_case, "plan", {"shape", "unseen"}, "(`Basic` in other letters)"),
+        (plant_tail, "age", {"shape", "unseen"}, "95 % quantile 55.83 → 216 years"),
+        (plant_spread, "age", {"shape", "unseen"}, "5 % to 95 %:"),
+        (plant_shares, "plan", {"shape"}, "`Basic` 81 % → 55 %, `Pro` 19 % → 45 %"),
+    ],
+)
+def test_a_planted_change_is_ranked_first_and_said(
+    reference: Columns,
+    current: Columns,
+    plant: Callable[[Columns, np.random.Generator], None],
+    column: str,
+    changes: set[str],
+    words: str,
+) -> None:
+    plant(current, np.random.default_rng(2))
+    found = drift_report(reference, current, units={"age": "years"})
+    assert [each.column for each in found.drifting] == [column]
+    assert set(found.columns[0].drifting) == changes
+    assert words in found.columns[0].words
+
+
+def test_small_but_proven_differences_are_no_drift() -> None:
+    rng = np.random.default_rng(0)
+    before, now = {"x": rng.normal(size=100_000)}, {"x": rng.normal(0.05, size=400_000)}
+    found = drift_report(before, now).columns[0]
+    assert found.status == "no drift shown"
+    assert min(found.adjusted) < 1e-6
+    assert drift_report(before, now, least=0.01).is_drift
+
+
+def runs(rng: np.random.Generator, rows: int, length: int = 20) -> Columns:
+    """Records in runs of one entity, whose values are alike."""
+    entity = np.repeat(np.arange(rows // length), length)
+    many = rows // length
+    names = np.array([f"{number}" for number in rng.integers(10**12, size=many)])
+    value = rng.normal(size=many)[entity]
+    return {
+        "x": value + 0.1 * rng.normal(size=rows),
+        "kind": rng.choice(["a", "b", "c"], many)[entity],
+        "holes": np.where((rng.random(many) < 0.1)[entity], np.nan, value),
+        "user": names[entity],
+    }
+
+
+def lagged(rng: np.random.Generator, rows: int) -> Columns:
+    """Values that remember the ones before."""
+    noise = rng.normal(size=rows + 100)
+    value = np.zeros(rows + 100)
+    for at in range(1, rows + 100):
+        value[at] = 0.8 * value[at - 1] + noise[at]
+    return {"x": value[100:], "sign": np.where(value[100:] > 0, "up", "down")}
+
+
+def independent(rng: np.random.Generator, rows: int) -> Columns:
+    return {
+        "cauchy": rng.standard_cauchy(rows),
+        "few": rng.poisson(0.3, rows),
+        "rare": rng.random(rows) < 0.01,
+        "zipf": np.array([f"z{value}" for value in np.minimum(rng.zipf(1.7, rows), 3000)]),
+        "holes": np.where(rng.random(rows) < 0.01, np.nan, rng.normal(size=rows)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "sizes", "entity"),
+    [
+        (independent, (300, 300), None),
+        (independent, (2000, 200), None),
+        (independent, (500, 4000), None),
+        (runs, (3000, 3000), "user"),
+        (runs, (3000, 3000), None),
+        (lagged, (3000, 600), None),
+    ],
+)
+def test_false_alarms_without_drift_are_as_rare_as_promised(
+    data: Callable[[np.random.Generator, int], Columns], sizes: tuple[int, int], entity: str | None
+) -> None:
+    draws, alarms = rounds(1000, part=60), 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        one, two = data(rng, sizes[0]), data(rng, sizes[1])
+        columns = [name for name in one if name != "user"]
+        found = drift_report(
+            one, two, columns=columns, entity=entity, alpha=0.05, least=1e-9, least_share=1e-9
+        )
+        alarms += found.is_drift
+    assert alarms <= at_most(0.05, draws) * draws
+
+
+def test_runs_of_an_entity_count_once() -> None:
+    """A single talkative user is one user."""
+    rng = np.random.default_rng(0)
+    before = {"x": rng.normal(size=5000), "user": np.arange(5000).astype(str)}
+    now = {
+        "x": np.concatenate([rng.normal(size=1000), np.full(4000, 2.5)]),
+        "user": np.concatenate([np.arange(1000), np.full(4000, 7)]).astype(str),
+    }
+    assert drift_report(before, now, columns=["x"]).is_drift
+    found = drift_report(before, now, entity="user")
+    assert not found.is_drift
+    assert found.current_effective == pytest.approx(1000)
+
+
+def test_weights_undo_unequal_capture() -> None:
+    """Of large values ten times as many were captured; their weight says so."""
+    rng = np.random.default_rng(0)
+    before = {"x": rng.normal(size=5000), "w": np.ones(5000)}
+    all_of = rng.normal(size=40_000)
+    chance = np.where(all_of > 0, 0.5, 0.05)
+    kept = rng.random(40_000) < chance
+    now = {"x": all_of[kept], "w": 1 / chance[kept]}
+    assert drift_report(before, now, columns=["x"]).is_drift
+    found = drift_report(before, now, weight="w")
+    assert not found.is_drift
+    assert found.current_effective < kept.sum()
+
+
+def test_the_order_of_records_does_not_matter_without_blocks(reference: Columns, current: Columns) -> None:
+    current["age"] = current["age"] + 1
+    order = np.random.default_rng(3).permutation(6000)
+    mixed = {name: values[order] for name, values in current.items()}
+    expected = of(drift_report(reference, current), "age")
+    found = of(drift_report(reference, mixed), "age")
+    assert found.adjusted == pytest.approx(expected.adjusted)
+    assert found.statistics == pytest.approx(expected.statistics)
+
+
+def test_classes_of_outputs_and_labels_are_categories() -> None:
+    rng = np.random.default_rng(0)
+    before = {"label": rng.integers(0, 3, 3000), "n": rng.integers(0, 3, 3000)}
+    now = {"label": rng.choice([0.0, 1.0, 2.0, np.nan], 3000, p=[0.6, 0.2, 0.15, 0.05]), "n": before["n"]}
+    found = drift_report(before, now, labels=["label"])
+    assert (of(found, "label").kind, of(found, "n").kind) == ("category", "number")
+    assert of(found, "label").role == "label"
+    assert "`0` 3" in of(found, "label").words
+    assert "nulls 0 % → 4.9 %" in of(found, "label").words
+
+
+def test_texts_are_compared_by_their_length() -> None:
+    rng = np.random.default_rng(0)
+
+    def texts(longest: int) -> list[str]:
+        return ["".join(rng.choice(list("abcdef "), size)) for size in rng.integers(20, longest, 1000)]
+
+    found = drift_report({"text": texts(60)}, {"text": texts(200)}).columns[0]
+    assert (found.kind, found.status) == ("text", "drift")
+    assert found.words.startswith("median ")
+    assert "letters" in found.words
+
+
+BAD: list[tuple[str, Any, Any, str]] = [
+    ("gone", np.arange(500.0), None, "current: numbers expected as in the reference, the column is gone"),
+    ("type", np.arange(500.0), ["x"] * 500, "current: numbers expected as in the reference, found string"),
+    ("word", ["x", "y"] * 250, np.arange(500), "categories expected as in the reference, found int64"),
+    ("constant", np.ones(500), np.arange(500.0), "reference: values that vary expected, found one alone"),
+    ("null", np.arange(500.0), np.full(500, np.nan), "current: values expected, found null or infinite"),
+    ("no word", ["x", "y"] * 250, [None] * 500, "current: values expected, found null or infinite alone"),
+    ("no reference", np.full(500, np.nan), np.arange(500.0), "reference: values expected, found null or"),
+    ("many", ["x", "y"] * 1000, [f"new{i}" for i in range(2000)], "at most 1,000 new categories expected"),
+    ("infinite", np.arange(500.0), np.r_[np.arange(499.0), np.inf], "found 1 infinite, left out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "before", "now", "sentence"), BAD, ids=[each[0] for each in BAD])
+def test_bad_input_is_said_and_is_no_drift(name: str, before: Any, now: Any, sentence: str) -> None:
+    current = {"other": np.arange(len(before))} if now is None else {name: now}
+    found = drift_report({name: before}, current)
+    assert not found.is_drift
+    assert sentence in found.columns[0].problems[0]
+    assert found.to_dict()["columns"][0]["problems"]
+
+
+def test_one_value_in_both_windows_is_no_drift_and_said() -> None:
+    found = drift_report({"x": np.ones(500)}, {"x": np.ones(400)})
+    assert found.is_decided
+    assert found.columns[0].problems == ("reference: values that vary expected, found one alone",)
+    assert not drift_report({"x": np.ones(500)}, {"x": np.zeros(400)}).is_decided
+
+
+def test_a_small_window_is_undecided_and_says_what_it_needs() -> None:
+    rng = np.random.default_rng(0)
+    found = drift_report({"x": rng.normal(size=200)}, {"x": rng.normal(size=200)})
+    assert found.columns[0].status == "undecided"
+    assert (
+        "records of each expected to find a distance of 0.2, found 200 and 200"
+        in found.columns[0].problems[0]
+    )
+    assert not found.is_decided
+    assert drift_report({"x": rng.normal(size=200)}, {"x": rng.normal(5, size=200)}).is_drift
+
+
+def test_empty_windows_are_said(reference: Columns) -> None:
+    none = {name: values[:0] for name, values in reference.items()}
+    found = drift_report(reference, none)
+    assert found.problems == ("current: at least 30 effective records expected, found 0",)
+    assert {each.status for each in found.columns} == {"undecided"}
+    assert not found.is_drift
+    assert drift_report(none, reference).problems[0].startswith("reference: at least 30")
+
+
+def test_types_without_a_distance_are_named() -> None:
+    times = pa.array([0, 1] * 50, pa.timestamp("us"))
+    data = {"t": times, "mixed": pd.Series([1, "a"] * 50), "x": np.arange(100.0)}
+    found = drift_report(data, data)
+    assert set(found.ignored) == {"t", "mixed"}
+    assert "values of one type expected" in found.ignored["mixed"]
+
+
+def test_parameters_out_of_range_and_unknown_columns_are_refused(reference: Columns) -> None:
+    with pytest.raises(ValueError, match=r"alpha must lie between 0 and 1, got 1\.5"):
+        drift_report(reference, reference, alpha=1.5)
+    with pytest.raises(ValueError, match="reference: column 'nope' expected"):
+        drift_report(reference, reference, columns=["nope"])
+    with pytest.raises(ValueError, match="reference: column 'user' expected"):
+        drift_report(reference, reference, entity="user")
+    with pytest.raises(TypeError, match="a frame, an Arrow table or a Batch expected, got int"):
+        drift_report(3, reference)
+    weights = reference | {"w": np.zeros(4000)}
+    with pytest.raises(ValueError, match=r"weights above 0 expected, found 0\.0 in 4000 records"):
+        drift_report(weights, weights, weight="w")
+
+
+def test_report_is_json_and_a_frame(reference: Columns, current: Columns) -> None:
+    found = drift_report(reference, current)
+    told = found.to_dict()
+    assert told["columns"][0]["distribution"]["reference"]
+    for column in told["columns"]:
+        for window in ("reference", "current"):
+            assert sum(column["distribution"][window]) == pytest.approx(1.0, abs=1e-4)
+    assert list(found.to_frame().column) == [each.column for each in found.columns]
+    assert "no drift shown" in found._repr_html_()

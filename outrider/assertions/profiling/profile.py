@@ -223,7 +223,7 @@ class Profile:
             *(one.registers.tobytes() for one in self.estimates),
         ]
         text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-        return zlib.compress(b"".join([len(text).to_bytes(4, "little"), text, *parts]), 6)
+        return zlib.compress(b"".join([len(text).to_bytes(4, "little"), text, *parts]), 4)
 
     @classmethod
     def from_bytes(cls, payload: bytes, layout: ProfileLayout) -> "Profile":

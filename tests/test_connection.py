@@ -1,5 +1,6 @@
 """Reading from a service, without one; with one: tests/end_to_end/test_notebooks.py."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from outrider.commands.api import Api
@@ -21,3 +22,18 @@ def test_no_flags_are_a_frame_with_the_columns_of_flags() -> None:
     assert flags["level"].dtype == LEVELS
     assert flags["review"].dtype == flags["model_is_wrong"].dtype == "boolean"
     assert flags.groupby([flags["ts"].dt.date, "assertion"], observed=True).size().empty
+
+
+class Profiled(Api):
+    """A service with one column."""
+
+    def get(self, path: str, **query: object) -> Any:
+        assert path == "/v1/models/m/profile"
+        assert query["since"] == "2026-01-01T00:00:00+00:00"
+        return {"records": 7, "columns": [{"name": "inputs.age", "nulls": 0.5}]}
+
+
+def test_profile_is_a_frame_by_column_name() -> None:
+    frame = Connection(Profiled("http://nowhere", None)).profile("m", since=datetime(2026, 1, 1, tzinfo=UTC))
+    assert frame.loc["inputs.age", "nulls"] == 0.5
+    assert frame.attrs["records"] == 7

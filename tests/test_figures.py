@@ -246,6 +246,7 @@ DECLARED = {
         "5 %": "tolerance", "7.5 %": "simulated rate", "10 %": "simulated rate", "20 %": "simulated rate",
     },
     "operations.md": {"80 %": "limit"},
+    "profiles.md": {"1.5 %": "bound", "0.8 %": "width of a cell", "3.3 %": "standard error of the method"},
     "precision.md": {"98.75 %": "level"},
     "perturbations.md": {"20 %": "how far numbers move", "1 %": "how far values move"},
     "selection.md": {"10 %": "default", "1 %": "limit"},

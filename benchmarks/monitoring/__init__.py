@@ -1,1 +1,1 @@
-"""Benchmarks of monitoring: alarms, drift, profiles, series."""
+"""Monitoring: profiles, drift, series and alarms over time, against peers and floors of the same run."""

@@ -19,6 +19,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
@@ -43,6 +44,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
         weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
+        profile_routes(sample.engine, settings),
     ]
     application = build_app(fault=lambda: None, routers=routers)
     keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
@@ -197,3 +199,38 @@ def test_weak_slices_are_shown_with_what_was_not_searched() -> None:
 
 def test_groups_need_a_column() -> None:
     assert CliRunner().invoke(app, ["fairness", MODEL]).exit_code == 2
+
+
+def test_profile_shows_columns_of_live_records() -> None:
+    found = run("profile")
+    assert found["records"] == 1100
+    assert found["bins_from"] == "the first 1,100 records of traffic"
+    columns = {one["name"]: one for one in found["columns"]}
+    assert sum(each["share"] for each in columns["outputs.label"]["categories"]) == pytest.approx(1.0)
+    assert columns["outputs.score"]["quantiles"]["0.5"] > 0
+    text = shown("profile", MODEL, "--since", "2h")
+    assert "1,100 records from" in text
+    assert "inputs.image#brightness" in text
+    assert "no profile yet" in shown("profile", "--until", "2020-01-01T00:00:00Z")
+    devices = [run("profile", "--slice", device)["records"] for device in found["slices"]]
+    assert sum(devices) == 1100
+    assert len(devices) > 1
+
+
+def test_profile_of_a_range_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(OutriderError, match="since must be before until"):
+        run("profile", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z")
+
+
+def test_profile_shows_columns_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    rows = "".join(f"{20 + n % 50},{'north' if n % 3 else 'south'}\n" for n in range(300))
+    path.write_text(f"age,branch\n{rows}", encoding="utf-8")
+    found = {one["name"]: one for one in run("profile", "--file", str(path))["columns"]}
+    assert found["inputs.age"]["mean"] == pytest.approx(44.5)
+    assert {one["name"]: one["weight"] for one in found["inputs.branch"]["categories"]} == {
+        "north": 200, "south": 100,
+    }  # fmt: skip
+    assert "north 66.7%" in shown("profile", "--file", str(path))
+    with pytest.raises(OutriderError, match="no such file"):
+        run("profile", "--file", str(tmp_path / "none.csv"))

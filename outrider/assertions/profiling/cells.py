@@ -73,7 +73,7 @@ def count_cells(cells: NDArray[np.int32], weight: Floats | None = None) -> tuple
         mass = rows if weight is None else np.bincount(at, weight, len(there))
     else:
         rows = np.bincount(cells, minlength=CELLS)
-        there = np.flatnonzero(rows)
+        there = np.flatnonzero(rows > 0)
         mass = rows[there] if weight is None else np.bincount(cells, weight, CELLS)[there]
         rows = rows[there]
     return there.astype(np.int64), rows.astype(np.int64), mass.astype(np.float64)

@@ -15,7 +15,7 @@ from outrider.assertions.batch import Batch
 from outrider.assertions.columns import row_hashes
 
 from .cells import Floats, Ints, cells_of, count_cells
-from .distinct import REGISTERS, Registers, hashed_numbers, registers_of
+from .distinct import REGISTERS, Registers, registers_of, registers_of_numbers
 from .features import Feature, batch_columns, features_of, source_of
 from .layout import (
     ABSENT,
@@ -118,7 +118,8 @@ class Profile:
             return found
         given = batch.column("weight")
         weight = None if (given == 1.0).all() else np.round(given * _WEIGHT_STEP) / _WEIGHT_STEP
-        rows = _Rows(batch.rows, weight, first_of_entities(batch_entities(batch)))
+        first = first_of_entities(batch_entities(batch))
+        rows = _Rows(batch.rows, weight, first, bool(first.all()))
         found.rows, found.weight = batch.rows, rows.total
         columns = batch_columns(batch)
         features = {feature.name: feature for feature in _features(columns, layout)}
@@ -222,7 +223,7 @@ class Profile:
             *(one.registers.tobytes() for one in self.estimates),
         ]
         text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-        return zlib.compress(b"".join([len(text).to_bytes(4, "little"), text, *parts]), 6)
+        return zlib.compress(b"".join([len(text).to_bytes(4, "little"), text, *parts]), 4)
 
     @classmethod
     def from_bytes(cls, payload: bytes, layout: ProfileLayout) -> "Profile":
@@ -266,6 +267,7 @@ class _Rows:
     number: int
     weight: Floats | None
     first: NDArray[np.bool_]
+    is_all_first: bool
 
     @property
     def total(self) -> float:
@@ -273,10 +275,6 @@ class _Rows:
 
     def weight_where(self, mask: NDArray[np.bool_]) -> float:
         return float(mask.sum()) if self.weight is None else float(self.weight[mask].sum())
-
-    @property
-    def is_all_first(self) -> bool:
-        return bool(self.first.all())
 
 
 def _features(columns: dict[str, pa.Array], layout: ProfileLayout) -> list[Feature]:
@@ -308,7 +306,7 @@ def _count_numbers(
         values = values.drop_null()
         _rest(counts, weights, NULL, int((~there).sum()), rows.weight_where(~there))
     exact = numbers_of(values)
-    estimates.registers[:] = registers_of(hashed_numbers(exact))
+    estimates.registers[:] = registers_of_numbers(exact)
     numbers = exact.astype(np.float64, copy=False)
     finite = np.isfinite(numbers)
     if not finite.all():

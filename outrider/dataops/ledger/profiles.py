@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout
-from outrider.assertions.profiling.features import batch_columns
+from outrider.assertions.profiling.features import PARTS, batch_columns
 from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.assertions.profiling.points import LEAST_ENTITIES
 
@@ -25,10 +25,14 @@ FIRST_ROWS = 1000
 """Records of traffic that a layout is fitted on where no dataset version is."""
 LATER_ROWS = 200
 """Records that columns are fitted on which come later."""
+_WEIGHED = 16
+"""Of so many parts one is asked how many bytes its rows have."""
 SLICES = 50
 """Most slices that have profiles of their own; the others are one."""
 OTHER_SLICES = "__other__"
 
+_KEPT = ("entity", "version", "weight")
+"""Columns beside those that are counted."""
 Ints = NDArray[np.int64]
 
 
@@ -110,20 +114,19 @@ class LayoutBook:
 class _Gathered:
     batch: Batch
     seq: Ints
-    minute: Ints
+    minute: Ints | int
+    """Of each record, or of all."""
 
 
 @dataclass(slots=True)
 class ProfileBuffer:
     """Records of one slot that are in no stored profile yet."""
 
+    rows: int = 0
+    """Records gathered."""
     _parts: list[_Gathered] = field(default_factory=list)
+    _row_bytes: float = 0.0
     _slices: set[str] = field(default_factory=set)
-
-    @property
-    def rows(self) -> int:
-        """Records gathered."""
-        return sum(len(part.seq) for part in self._parts)
 
     def add(self, batch: Batch, seq: Ints, received: Mapping[int, int]) -> None:
         """Gather judged records.
@@ -137,10 +140,17 @@ class ProfileBuffer:
         received
             Receive time of each block in µs.
         """
-        if batch.rows:
+        if not batch.rows:
+            return
+        minutes: Ints | int = received[int(seq[0])] // MINUTE_US
+        if received[int(seq[-1])] // MINUTE_US != minutes:  # blocks come in order
             blocks, at = np.unique(seq, return_inverse=True)
-            minutes = np.array([received[block] // MINUTE_US for block in blocks.tolist()], dtype=np.int64)
-            self._parts.append(_Gathered(batch, seq, minutes[at]))
+            each = np.array([received[block] // MINUTE_US for block in blocks.tolist()], dtype=np.int64)
+            minutes = each[at]
+        if len(self._parts) % _WEIGHED == 0:
+            self._row_bytes = max(self._row_bytes, batch.to_arrow().nbytes / batch.rows)
+        self._parts.append(_Gathered(batch, seq, minutes))
+        self.rows += batch.rows
 
     def drain(
         self, slot: str, book: LayoutBook, *, now_us: int, slice_by: str | None, is_last: bool = False
@@ -157,27 +167,29 @@ class ProfileBuffer:
         if not self._parts:
             return []
         now = now_us // MINUTE_US
-        is_full = self.rows >= BUFFER_ROWS or self._bytes() >= BUFFER_BYTES
-        if not (is_last or is_full) and int(self._parts[0].minute[0]) >= now:
+        is_full = self.rows >= BUFFER_ROWS or self.rows * self._row_bytes >= BUFFER_BYTES
+        if not (is_last or is_full) and self._begin() >= now:
             return []
         if book.current is None and not is_full and not self._may_fit(book, now):
             return []
         due, self._parts = self._parts, []
         if not (is_last or is_full):
             due, self._parts = _split(due, now)
+        self.rows, self._row_bytes = sum(len(part.seq) for part in self._parts), 0.0
         found: list[ProfileRow] = []
         for batch, seq, minute in _joined(due):
             layout = book.fit(batch, at_us=now_us)
             found += self._profiles(slot, layout, batch, seq, minute, slice_by)
         return found
 
-    def _bytes(self) -> int:
-        return sum(part.batch.to_arrow().nbytes for part in self._parts)
+    def _begin(self) -> int:
+        """Minute of the first record."""
+        first = self._parts[0].minute
+        return first if isinstance(first, int) else int(first[0])
 
     def _may_fit(self, book: LayoutBook, now: int) -> bool:
         """True where there is a reference, or enough traffic to fit on; after an hour less is enough."""
-        since = int(self._parts[0].minute[0])
-        least = FIRST_ROWS if now - since < 60 else LATER_ROWS
+        least = FIRST_ROWS if now - self._begin() < 60 else LATER_ROWS
         return self.rows >= least or book.reference() is not None
 
     def _profiles(
@@ -185,18 +197,19 @@ class ProfileBuffer:
     ) -> Iterator[ProfileRow]:
         versions = _texts(batch, "version")
         slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
-        minutes, minute_codes = np.unique(minute, return_inverse=True)
-        shape = (len(minutes), len(versions[1]), len(slices[1]))
-        keys, group = np.unique(
-            np.ravel_multi_index((minute_codes, versions[0], slices[0]), shape), return_inverse=True
-        )
-        for at, key in enumerate(keys.tolist()):
-            rows = np.flatnonzero(group == at)
+        first = int(minute.min())
+        shape = (int(minute.max()) - first + 1, len(versions[1]), len(slices[1]))
+        group = np.zeros(1, dtype=np.int64)  # one for all
+        if np.prod(shape) > 1:
+            group = np.ravel_multi_index((minute - first, versions[0], slices[0]), shape)
+        keys = np.flatnonzero(np.bincount(group))
+        for key in keys.tolist():
+            rows = slice(None) if len(keys) == 1 else np.flatnonzero(group == key)
             own = batch if len(keys) == 1 else batch.take(rows)
             profile = Profile.of(own, layout)
             when, version, part = np.unravel_index(key, shape)
             yield ProfileRow(
-                60, int(minutes[when]) * MINUTE_US, slot, versions[1][version], slices[1][part],
+                60, (first + int(when)) * MINUTE_US, slot, versions[1][version], slices[1][part],
                 int(seq[rows].max()), layout.digest, profile.rows, profile.to_bytes(),
             )  # fmt: skip
 
@@ -219,7 +232,10 @@ def _texts(batch: Batch, name: str) -> tuple[Ints, list[str]]:
     """Code of each record's text and the texts; one empty text for a column that is not there."""
     if not name or not batch.has(name):
         return np.zeros(batch.rows, dtype=np.int64), [""]
-    column = pc.fill_null(batch.arrow(name).cast(pa.string()), "").dictionary_encode()
+    given = batch.arrow(name)
+    if given.null_count == len(given):
+        return np.zeros(batch.rows, dtype=np.int64), [""]
+    column = pc.fill_null(given.cast(pa.string()), "").dictionary_encode()
     return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
 
 
@@ -228,6 +244,9 @@ def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gat
     over: list[_Gathered] = []
     left: list[_Gathered] = []
     for part in parts:
+        if isinstance(part.minute, int):
+            (over if part.minute < now else left).append(part)
+            continue
         is_over = part.minute < now
         for mask, side in ((is_over, over), (~is_over, left)):
             if mask.all():
@@ -239,12 +258,25 @@ def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gat
 
 def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints]]:
     """Records of one schema together."""
-    by_schema: dict[str, list[_Gathered]] = {}
+    groups: list[tuple[pa.Schema, list[_Gathered]]] = []
     for part in parts:
-        by_schema.setdefault(part.batch.schema_digest, []).append(part)
-    for same in by_schema.values():
+        schema = part.batch.to_arrow().schema
+        own = next((same for known, same in reversed(groups) if known.equals(schema)), None)
+        if own is None:
+            groups.append((schema, own := []))
+        own.append(part)
+    for schema, same in groups:
+        names = [name for name in schema.names if name in _KEPT or name.startswith(PARTS)]
+        table = pa.Table.from_batches([part.batch.to_arrow() for part in same]).select(names)
         yield (
-            Batch.concat([part.batch for part in same]),
+            Batch(table.combine_chunks().to_batches()[0], model=same[0].batch.model),
             np.concatenate([part.seq for part in same]),
-            np.concatenate([part.minute for part in same]),
+            _concatenated([part.minute for part in same], [len(part.seq) for part in same]),
         )
+
+
+def _concatenated(minutes: Sequence[Ints | int], rows: Sequence[int]) -> Ints:
+    """Minute of each record of some parts."""
+    if all(isinstance(one, int) for one in minutes):
+        return np.repeat(np.array(minutes, dtype=np.int64), rows)
+    return np.concatenate([np.broadcast_to(one, n) for one, n in zip(minutes, rows, strict=True)])

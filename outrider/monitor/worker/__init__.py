@@ -2,15 +2,15 @@
 
 May import settings, metrics, stream, process, engine, host, registry.
 
-It is crash-only: what fails outside user code ends it, and the next one continues from the cursors. It loads
-neither torch nor a model. `process` is the loop; between units it follows the registry (`registry_follower`)
-and sets the `gauges`; `context` is what all parts share. Each cursor (`cursors`) asks the engines about its
-next unit while one is judged (`prefetch`, `inference`); `judged` decides per record whose answer is judged;
-`pipeline` makes verdicts of it; `commits` writes them and moves the cursor. Windows are saved with the commit
-every ten seconds and where the champion changes; `recovery` restores them with strikes, sampling and budgets,
-and `slot_restore` feeds them the blocks behind that with the stored answers of the version that stood there,
-and the open minute of profiles likewise. A challenger has its own slot and cursor and never runs ahead of the
-champion. LLM judges (`llm_judge_slots`) have a cursor each behind it and ask in threads.
+It is crash-only: what fails outside user code ends it, and the next one continues from the cursors. It
+loads neither torch nor a model. `process` is the loop; between units it follows the registry
+(`registry_follower`) and sets the `gauges`; `context` is what all parts share. Each cursor (`cursors`) asks
+the engines about its next unit while one is judged (`prefetch`, `inference`); `judged` decides per record
+whose answer is judged; `pipeline` makes verdicts of it; `commits` writes them and moves the cursor. Windows
+are saved with the commit every ten seconds and where the champion changes; `recovery` restores them with
+strikes, sampling and budgets, and `slot_restore` feeds them the blocks behind that with the stored answers of
+the version that stood there, and profiles the open minute. A challenger has its own slot and cursor and never
+runs ahead of the champion. LLM judges (`llm_judge_slots`) have a cursor each behind it and ask in threads.
 
 `objectives` measures ages and the pace per record; `admission`, which is pure, turns backlog and pace into
 what is shed, in one declared order; `backfill` moves the champion's cursor over what cannot be in time and

@@ -21,6 +21,8 @@ from outrider.dataops.improvement.paired_labels import LabelledPairs
 from outrider.dataops.improvement.watch_evidence import labels_sentence, look_at_labels
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
+from outrider.dataops.ledger.profiles import LayoutBook, ProfileBuffer
+from outrider.dataops.ledger.stored_profiles import insert_layouts, insert_profiles
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from tests.databases import migrated
@@ -77,7 +79,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=blocks * 3)
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)
-    total = 0
+    total, gathered = 0, ProfileBuffer()
     with write(engine) as connection:
         _reference(connection, _us(start))
         for block in range(blocks):
@@ -85,13 +87,24 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
             batch, truth = _block(images, digits.target, block, rows, at, rng, faulty=block >= blocks // 2)
             seq = journal.append([Entry("records", MODEL, rows, batch.to_ipc())], _us(at))[0]
             _judge(connection, batch, truth, seq, rng)
+            told = {"attrs.shop": [HOSTILE if row % 2 else "north" for row in range(rows)]}
+            gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)})
             total += rows
+        _profiles(connection, gathered, _us(at))
         _counters(connection, blocks * rows)
         _minutes(connection)
         _incidents(connection, _us(start))
         add_outcomes(connection, MODEL, _us(start))
         _watch(connection, _us(start))
     return Sample(engine, journal, start, total)
+
+
+def _profiles(connection: Connection, gathered: ProfileBuffer, at_us: int) -> None:
+    """Profiles of all minutes, where there are records enough to fit bins on."""
+    book = LayoutBook()
+    rows = gathered.drain("champion", book, now_us=at_us, slice_by="device", is_last=True)
+    insert_layouts(connection, MODEL, book.new_rows())
+    insert_profiles(connection, MODEL, rows)
 
 
 def _watch(connection: Connection, start_us: int) -> None:

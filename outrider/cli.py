@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "test": "Run behavioral tests against a model.",
     "assertions": "List the assertions of a running service; show, suspend and resume one.",
     "fairness": "Show selection and error rates by group, with their gaps.",
+    "series": "Show figures over time by judged version, with events.",
     "columns": "List the columns of a model and its rare fields; drop learned ones.",
     "judges": "List judges with their cost and agreement with human labels.",
     "rejected": "List refused records by reason and field, newest first.",

@@ -39,6 +39,7 @@ _FLAG: dict[str, Any] = {
     "permalink": "str",
 }
 """Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
+_SERIES_KEY = ("measure", "statistic", "unit", "name", "version", "slice")
 _REQUEST = ("record_id", "model", "policy", "reason", "round", "created", "is_audit", "is_labelled")
 
 
@@ -256,6 +257,72 @@ class Connection:
         """Incidents, newest first."""
         query = {"model": model, "status": status, "assertion": assertion, "limit": _PAGE}
         return _frame(self._api.get("/v1/incidents", **query)["incidents"])
+
+    def series(
+        self,
+        model: str | None = None,
+        *,
+        measure: Sequence[str] | None = None,
+        name: str | None = None,
+        version: str | None = None,
+        slice: str | None = None,
+        by: Literal["slice"] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        step: str | None = None,
+    ) -> pd.DataFrame:
+        """Figures over time, a row per step, series and judged version.
+
+        Parameters
+        ----------
+        measure
+            ``records``, ``flags``, ``live_tests``, ``latency`` …; None for all.
+        since, until
+            ISO 8601; default the last day of records.
+        step
+            ``5m``, ``1h``, ``1d`` …; default what fits.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``start``, ``measure``, ``statistic``, ``unit``, ``name``, ``version``, ``slice``, ``value``,
+            ``low``, ``high``, ``records``, ``method``; steps without any record are left out.
+            Events stand in ``attrs["events"]``.
+        """
+        cut = {"version": version, "slice": slice, "by": by, "since": since, "until": until, "step": step}
+        return self._over_time("series", model, {"measure": measure, "name": name, **cut})
+
+    def performance(
+        self,
+        model: str | None = None,
+        *,
+        version: str | None = None,
+        slice: str | None = None,
+        by: Literal["slice"] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        step: str | None = None,
+    ) -> pd.DataFrame:
+        """Performance over time, as :meth:`series` gives figures."""
+        cut = {"version": version, "slice": slice, "by": by, "since": since, "until": until, "step": step}
+        return self._over_time("performance", model, cut)
+
+    def _over_time(self, path: str, model: str | None, query: Mapping[str, Any]) -> pd.DataFrame:
+        found = self._api.get(f"/v1/models/{api.one_model(self._api, model)}/{path}", **query)
+        start = pd.to_datetime(pd.Series(found["start"], dtype="str"), utc=True, format="ISO8601")
+        parts = [
+            pd.DataFrame(
+                {"start": start.astype("datetime64[us, UTC]")}
+                | {name: row[name] for name in _SERIES_KEY}
+                | {name: pd.Series(row[name], dtype="float64") for name in ("value", "low", "high")}
+                | {"records": row["records"], "method": row["method"]}
+            ).dropna(subset="value")
+            for row in found["series"]
+        ]
+        columns = ["start", *_SERIES_KEY, "value", "low", "high", "records", "method"]
+        frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        frame.attrs["events"] = found["events"]
+        return frame
 
     def outcomes(self, model: str | None = None) -> pd.DataFrame:
         """Outcomes by behavioral test and model version, newest version first."""

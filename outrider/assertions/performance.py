@@ -21,6 +21,7 @@ Bools = NDArray[np.bool_]
 
 QUANTILE = NormalDist().inv_cdf(0.975)
 CALIBRATION_BINS = 10
+_SHARES = frozenset({"share", "accuracy", "f1", "auroc", "brier", "calibration"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +289,26 @@ def numbered(names: Sequence[str], unnamed: frozenset[str]) -> Integers:
     return np.array(
         [-1 if name in unnamed else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64
     )
+
+
+def figure_text(
+    statistic: str, value: float | None, low: float | None = None, high: float | None = None
+) -> str:
+    """Figure for people, with its interval where known.
+
+    Examples
+    --------
+    >>> figure_text("share", 0.0421, 0.039, 0.0455)
+    '4.21 % (3.9 to 4.55)'
+    >>> figure_text("p95", 0.5), figure_text("count", 12345.0), figure_text("mean", None)
+    ('0.5', '12,345', '?')
+    """
+    if value is None:
+        return "?"
+    if statistic in _SHARES:
+        shown = [f"{100 * one:.3g}" for one in (value, low, high) if one is not None]
+        return f"{shown[0]} %" + (f" ({shown[1]} to {shown[2]})" if len(shown) == 3 and low != high else "")
+    if statistic in ("count", "sum"):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None and low != high else ""
+    return f"{value:.3g}{interval}"

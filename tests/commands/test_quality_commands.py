@@ -1,6 +1,7 @@
 """Commands about assertions, reviews and incidents against a service on loopback."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
+import outrider
 from outrider.cli import app
 from outrider.commands.durations import seconds
 from outrider.dataops.access.store import AccessStore
@@ -21,6 +23,7 @@ from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.read import read_routes
+from outrider.monitor.api.series import series_routes
 from outrider.monitor.api.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
@@ -45,6 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
         weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
         profile_routes(sample.engine, settings),
+        series_routes(sample.engine, settings),
     ]
     application = build_app(fault=lambda: None, routers=routers)
     keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
@@ -195,6 +199,30 @@ def test_weak_slices_are_shown_with_what_was_not_searched() -> None:
     assert "flagged of" in shown.output
     assert "attrs.device = till-" in shown.output
     assert "not searched: inputs.image: " in shown.output
+
+
+def test_series_are_shown_with_a_sparkline() -> None:
+    found = run("series", MODEL, "--measure", "records", "--measure", "flags", "--since", "2d")
+    assert {row["measure"] for row in found["series"]} == {"records", "flags"}
+    result = CliRunner().invoke(app, ["series", MODEL, "--measure", "flags", "--versus", "previous"])
+    assert result.exit_code == 0, result.output
+    assert "flags track_agrees" in result.output
+    assert re.search("[▁▂▃▄▅▆▇█]{2}", result.output)
+    assert run("series", MODEL, "--performance")["is_numeric"] is False
+    assert CliRunner().invoke(app, ["series", MODEL, "--performance", "--name", "x"]).exit_code == 2
+    with pytest.raises(OutriderError, match="whole minutes expected"):
+        run("series", MODEL, "--step", "90")
+
+
+def test_series_are_frames_in_a_notebook(url: str) -> None:
+    service = outrider.connect(url, "key")
+    frame = service.series(MODEL, measure=["records"], since="2020-01-01T00:00:00Z")
+    assert frame["records"].sum() == 22 * 50
+    assert str(frame["start"].dtype) == "datetime64[us, UTC]"
+    assert service.performance(MODEL, since="2020-01-01T00:00:00Z")["measure"].unique().tolist() == [
+        "labelled"
+    ]
+    assert service.series(MODEL, measure=["latency"]).empty
 
 
 def test_groups_need_a_column() -> None:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from sklearn.metrics import f1_score, roc_auc_score
 from sqlalchemy import insert
 
+from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
@@ -21,6 +22,7 @@ from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, 
 from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.span import MOST_POINTS
 from outrider.monitor.server.app import build_app
+from outrider.monitor.web.routes import web_routes
 from tests.end_to_end.service import write_project
 from tests.monitor.test_routes_data import Client
 from tests.monitor.workbench import START_US, Workbench, workbench
@@ -248,3 +250,28 @@ def test_a_long_range_has_few_points(client: Client) -> None:
     found = client.get("/v1/models/toy/series?since=2020-01-01T00:00:00Z&measure=records").json()
     assert 1 < len(found["start"]) <= MOST_POINTS
     assert step_us("15m") == 15 * MINUTE_US
+
+
+def test_the_overview_draws_each_version_and_names_the_accuracys(bench: Any) -> None:
+    made, _ = bench
+    routers = [web_routes(made.engine, made.journal, models=("toy",))]
+    page = Client(build_app(fault=lambda: None, routers=routers))
+    text = page.get("/m/toy?range=90d&versus=previous&slice=a").text
+    assert text.count('<figure class="trend">') > 6
+    assert "first records of version 8" in text
+    assert "Accuracy of version 8, labelled records" in text
+    assert "no labels of the champion yet" in text
+    assert "range: one of 1h, 6h, 1d, 7d, 30d, 90d expected" in page.get("/m/toy?range=5y").text
+    assert "No records since" in text  # the workbench's clock is not today's
+
+
+@pytest.mark.parametrize(
+    ("statistic", "figures", "text"),
+    [
+        ("accuracy", (0.5, 0.25, 0.75), "50 % (25 to 75)"),
+        ("sum", (0.0421,), "0.0421"),
+        ("mean", (1.5, 1.25, 1.75), "1.5 (1.25 to 1.75)"),
+    ],
+)
+def test_figures_are_told_with_their_interval(statistic: str, figures: tuple[float, ...], text: str) -> None:
+    assert figure_text(statistic, *figures) == text

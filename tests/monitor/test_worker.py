@@ -301,7 +301,7 @@ def test_metrics_count_what_was_committed(tmp_path: Path) -> None:
         at_once = bench.registry.get_sample_value
         assert at_once("outrider_flags_total", known | {"role": "champion", "level": "critical"}) == 0
         assert at_once("outrider_flags_total", known | {"role": "champion", "level": "info"}) is None
-        assert at_once("outrider_assertion_strikes_total", known | {"reason": "raised"}) == 0
+        assert at_once("outrider_assertion_strikes_total", known) == 0
         live = {"model": "toy", "test": "test_nudge", "outcome": "failed"}
         assert at_once("outrider_live_questions_total", live) == 0
         bench.feed([record(0, 0.95), record(1, 0.2)])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, select
 from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
@@ -22,21 +22,20 @@ from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
-from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, table_of
+from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, RecordCount, table_of
 
 from .profiles import ColumnsView, read_columns
-from .queries import assertion, flag, record
+from .queries import assertion
+from .series.counts import last_minute
 
-RECENT_RECORDS = 20_000
-"""Records that the time series covers at most."""
-BINS = 90
+MOST_SLICES = 50
 DEFAULT_RULE = SuspensionRule()
-_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
 counter = table_of(Counter)
 version = table_of(ModelVersion)
 dead_letter = table_of(DeadLetter)
 cursor = table_of(Cursor)
+record_count = table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +84,6 @@ class VersionView:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Records and flags per interval, over the newest records."""
-
-    start_us: tuple[int, ...]
-    width_s: int
-    records: tuple[int, ...]
-    flags: Mapping[str, tuple[int, ...]]
-    """Per assertion, champion slot."""
-
-
-@dataclass(frozen=True, slots=True)
 class DeadLetterView:
     """A record that could not be used."""
 
@@ -128,7 +116,9 @@ class Overview:
     no_accuracy: str
     """Why there are labels and no accuracy; empty otherwise."""
     """Of all versions together."""
-    series: Series
+    slices: tuple[str, ...]
+    last_record_us: int | None
+    """Minute of receipt of the newest judged record; None without any."""
     dead_letters: tuple[DeadLetterView, ...]
     freshness: ObjectiveStanding
     """How old records are at their verdict."""
@@ -178,7 +168,8 @@ def read_overview(
             accuracy=_accuracy(labelled.judged),
             accuracy_of_all=_right(labelled.judged),
             no_accuracy=NUMERIC_TARGET if labelled.is_numeric else "",
-            series=_series(connection, model, now_us),
+            slices=_slices(connection, model),
+            last_record_us=last_minute(connection, model),
             dead_letters=_dead_letters(connection, model),
             freshness=standing(connection, model),
             profile=read_columns(connection, model),
@@ -326,56 +317,11 @@ def _right(labelled: Sequence[LabelledRecord]) -> Rate:
     return rate_of_labels([not one.wrong for one in labelled], [one.asked for one in labelled])
 
 
-def _series(connection: Connection, model: str, now_us: int) -> Series:
-    recent = (
-        select(record.c.seq, record.c.ts_us)
-        .where(record.c.model == model)
-        .order_by(record.c.seq.desc())
-        .limit(RECENT_RECORDS)
-        .subquery()
-    )
-    span = connection.execute(
-        select(
-            func.min(recent.c.ts_us).label("first"),
-            func.max(recent.c.ts_us).label("last"),
-            func.min(recent.c.seq).label("seq"),
-        )
-    ).one()
-    if span.first is None:
-        return Series((), 1, (), {})
-    last = min(span.last, now_us)
-    needed_s = max(1, (last - span.first) / 1e6 / BINS)
-    width_s = next((width for width in _WIDTHS_S if width >= needed_s), _WIDTHS_S[-1])
-    width = width_s * 1_000_000
-    stop = last // width
-    start = max(span.first // width, stop - BINS)
-    bins = range(start, stop + 1)
-    at = (recent.c.ts_us // width).label("bin")
-    records: dict[int, int] = {
-        row.bin: row.rows
-        for row in connection.execute(select(at, func.count().label("rows")).select_from(recent).group_by(at))
-    }
-    newest = (
-        select(flag.c.assertion, flag.c.ts_us, flag.c.slot)
-        .where(flag.c.model == model, flag.c.seq >= span.seq)
-        .order_by(flag.c.seq.desc())
-        .limit(2 * RECENT_RECORDS)
-        .subquery()
-    )
-    at = (newest.c.ts_us // width).label("bin")
-    flags: dict[str, dict[int, int]] = {}
-    for row in connection.execute(
-        select(newest.c.assertion, at, func.count().label("fired"))
-        .where(newest.c.slot == "champion")
-        .group_by(newest.c.assertion, at)
-    ):
-        flags.setdefault(row.assertion, {})[row.bin] = row.fired
-    return Series(
-        start_us=tuple(index * width for index in bins),
-        width_s=width_s,
-        records=tuple(records.get(index, 0) for index in bins),
-        flags={name: tuple(fired.get(index, 0) for index in bins) for name, fired in sorted(flags.items())},
-    )
+def _slices(connection: Connection, model: str) -> tuple[str, ...]:
+    """Slices of the counted records, the first ``MOST_SLICES`` by name."""
+    named = record_count.c.model == model, record_count.c.slice != ""
+    query = select(record_count.c.slice).where(*named).distinct().order_by(record_count.c.slice)
+    return tuple(connection.scalars(query.limit(MOST_SLICES)))
 
 
 def _dead_letters(connection: Connection, model: str) -> tuple[DeadLetterView, ...]:

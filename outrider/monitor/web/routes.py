@@ -59,6 +59,7 @@ from .highlights import Shown, fields_of, fields_of_part
 from .label_form import LabelWriter
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
+from .series_view import COMPARED, RANGES, read_series_view
 from .slices_page import slices_pages
 
 PAGE_FLAGS = 60
@@ -125,6 +126,7 @@ class WebPage:
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
         version, accuracy = _current_accuracy(view, champion.version if champion else None)
+        trends = read_series_view(self._engine, model, request.query_params, now_us=view.now_us)
         context = {
             "o": view,
             "champion": champion,
@@ -133,6 +135,11 @@ class WebPage:
             "triggers": self._triggers(model),
             "accuracy_all": accuracy,
             "accuracy_version": version,
+            "trends": trends,
+            "last_record_us": view.last_record_us,
+            "ranges": RANGES,
+            "compared": COMPARED,
+            "slices": [part for part in view.accuracy if part] or list(view.slices),
             "incidents": current,
             "accuracy_versions": list(view.accuracy.get("", {}))[-4:],
             "health": self._health(),
@@ -570,12 +577,11 @@ def web_routes(
     return router
 
 
-def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate]:
-    """Accuracy of the champion's version where it has labels, else of all versions together."""
+def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate | None]:
+    """Accuracy of the champion's version where it has labels, else of the last that has any."""
     by_version = view.accuracy.get("", {})
-    if champion is not None and champion in by_version:
-        return champion, by_version[champion]
-    return None, view.accuracy_of_all
+    named = champion if champion in by_version else next(reversed([*by_version]), None)
+    return (None, None) if named is None else (named, by_version[named])
 
 
 def _address(path: str, query: Mapping[str, str | None]) -> str:

@@ -41,13 +41,6 @@ def test_precision_and_accuracy_agree_with_a_slow_loop(sample: Sample) -> None:
         assert (by_version["1"].hits, by_version["1"].trials) == (len(right), len(inside))
 
 
-def test_the_series_counts_every_record_and_flag(sample: Sample) -> None:
-    view = read_overview(sample.engine, MODEL, now_us=now_us() + 10**9)
-    assert sum(view.series.records) == sample.records
-    assert sum(sum(fired) for fired in view.series.flags.values()) == view.flags
-    assert len(view.series.start_us) <= 92
-
-
 def test_the_latest_label_counts_and_all_are_kept(sample: Sample) -> None:
     with sample.engine.connect() as connection:
         some = all_rows(connection, label)[0]

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "fairness": "Show selection and error rates by group, with their gaps.",
     "slices": "Find slices on which a model is wrong or flagged more often.",
     "profile": "Show the columns of records: nulls, distinct values, quantiles, categories.",
+    "fleet": "Show the verdict on each model, worst first, with the next step.",
     "series": "Show figures over time by judged version, with events.",
     "columns": "List the columns of a model and its rare fields; drop learned ones.",
     "judges": "List judges with their cost and agreement with human labels.",

@@ -18,6 +18,7 @@ from outrider.monitor.http.common import RateFigures, rate_json
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
+from outrider.monitor.queries.fleet import FleetFacts, fleet_json, read_fleet
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
     AssertionView,
@@ -111,6 +112,12 @@ class LiveSuites(TypedDict):
     """Live behavioral tests of a model."""
 
     suites: list[LiveSuite]
+
+
+class Fleet(TypedDict):
+    """A line per model, worst first."""
+
+    models: list[FleetFacts]
 
 
 class Overviews(TypedDict):
@@ -220,6 +227,12 @@ class ReadApi:
             }
         )
 
+    def fleet(self) -> Fleet:
+        """Verdict on each model, with onset, slice and next step."""
+        names = list_models(self._engine, self._configured)
+        with self._engine.connect() as connection:
+            return {"models": fleet_json(read_fleet(connection, names, now_us=now_us()))}
+
     def overview(self, model: str | None = None) -> Response:
         """Overview page's data, for one model or for all."""
         names = list_models(self._engine, self._configured) if model is None else [model]
@@ -288,6 +301,7 @@ def read_routes(
         ("/assertions", api.assertions, Declared[AssertionList]),
         ("/suites", api.suites, Declared[LiveSuites]),
         ("/overview", api.overview, Declared[Overviews]),
+        ("/fleet", api.fleet, Declared[Fleet]),
     ):
         router.add_api_route(path, answer, methods=["GET"], dependencies=guards, response_model=body)
     return router

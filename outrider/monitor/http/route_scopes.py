@@ -70,6 +70,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/models/{model}/watch": "read",
     "GET /v1/models/{model}/versions/{version}/weights": "read",
     "GET /v1/overlaps": "read",
+    "GET /v1/fleet": "read",
     "GET /v1/overview": "read",
     "GET /v1/pauses": "read",
     "GET /v1/proposals": "read",

@@ -33,6 +33,7 @@ from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.dataset_diff import PAGE_ROWS, read_dataset_diff
 from outrider.monitor.queries.dataset_page import read_dataset_page
 from outrider.monitor.queries.dataset_version import read_dataset_version
+from outrider.monitor.queries.fleet import ORDER, read_fleet
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
@@ -62,6 +63,7 @@ from .rendering import API_HEADERS
 from .series_view import COMPARED, RANGES, read_series_view
 from .slices_page import slices_pages
 
+VERDICTS = {name: name for name in ORDER} | {"waiting": "no records"}
 PAGE_FLAGS = 60
 ASSERTION_FLAGS = 24
 NEIGHBOURS = 5
@@ -100,11 +102,13 @@ class WebPage:
     _objects: ObjectStore | None
     _triggers: Callable[[str], TriggerList | None]
 
-    def home(self) -> Response:
-        """The first model's overview, or how to get one."""
+    def home(self, request: Request) -> Response:
+        """The fleet, or how to get one."""
         models = self._frame.models()
         if models:
-            return RedirectResponse(f"/m/{quote(models[0], safe='')}", status_code=307, headers=HEADERS)
+            with self._engine.connect() as connection:
+                lines = read_fleet(connection, models, now_us=now_us())
+            return self._frame.plain(request, "fleet.html", "/", {"lines": lines, "verdicts": VERDICTS})
         text = "No model is configured: add a [models.<name>] section to outrider.toml."
         return self._frame.message("No model yet", text, status=200)
 

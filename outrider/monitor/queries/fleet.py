@@ -1,0 +1,169 @@
+"""Fleet: a line per model with its verdict, worst first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+from typing_extensions import TypedDict
+
+from outrider.assertions.times import utc_text
+from outrider.dataops.flags.stored_incidents import IncidentRow, list_incidents
+from outrider.dataops.models import registry
+from outrider.dataops.state.clock import HOUR_US
+from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
+
+Verdict: TypeAlias = Literal["critical", "warning", "known", "well", "waiting"]
+ORDER: tuple[Verdict, ...] = ("critical", "warning", "known", "well", "waiting")
+HOURS = 24
+MOST_INCIDENTS = 1_000
+NEXT_STEPS: Mapping[str, str] = {
+    "label": "label some of its records",
+    "roll_back": "roll the champion back",
+    "mute": "look at the revised assertion; mute it if that was wanted",
+    "retrain": "retrain",
+    "check_sender": "check what sends the records",
+}
+_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
+CHAMPION = "champion"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLine:
+    """One model's line.
+
+    Attributes
+    ----------
+    verdict
+        ``critical`` or ``warning``: the worst open incident; ``known``: all incidents are acknowledged or
+        muted; ``waiting``: no record yet.
+    incident
+        The one behind the verdict, the oldest of the worst; None where all is well.
+    current
+        Incidents that are not resolved.
+    records, flagged
+        Records of each of the last 24 hours, and flags for each record in them (nan without records), shape
+        (24,), the hour that runs last.
+    """
+
+    model: str
+    champion: str | None
+    verdict: Verdict
+    incident: IncidentRow | None
+    current: int
+    last_record_us: int | None
+    records: NDArray[np.float64]
+    flagged: NDArray[np.float64]
+
+    @property
+    def next_step(self) -> str:
+        """Proposed step in words; empty where there is nothing to do."""
+        if self.incident is None:
+            return "send records" if self.verdict == "waiting" else ""
+        action = str(self.incident.details.get("action", ""))
+        return NEXT_STEPS.get(action, "look at the incident")
+
+    @property
+    def whom(self) -> str:
+        """Slice that the incident is about; empty for all records."""
+        return "" if self.incident is None else self.incident.slice
+
+
+class FleetFacts(TypedDict):
+    """Line of one model.
+
+    ``since``, ``incident``, ``about`` and ``slice`` are those of the worst incident.
+    """
+
+    model: str
+    champion: str | None
+    verdict: Verdict
+    since: str | None
+    incident: str | None
+    about: str
+    slice: str
+    note: str
+    next_step: str
+    incidents: int
+    last_record: str | None
+    records: list[int]
+    flags_per_record: list[float | None]
+
+
+def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) -> list[FleetLine]:
+    """Lines of all models, worst first; of equal ones the oldest incident."""
+    incidents: dict[str, list[IncidentRow]] = {name: [] for name in models}
+    for row in list_incidents(connection, status="current", limit=MOST_INCIDENTS):
+        if row.model in incidents:
+            incidents[row.model].append(row)
+    start_us = (now_us // HOUR_US - HOURS + 1) * HOUR_US
+    records = _by_hour(connection, _RECORDS, _RECORDS.c.records, start_us)
+    flags = _by_hour(connection, _FLAGS, _FLAGS.c.flags, start_us)
+    last = dict(map(tuple, connection.execute(
+        select(_RECORDS.c.model, func.max(_RECORDS.c.minute_us)).group_by(_RECORDS.c.model)
+    )))  # fmt: skip
+    nothing = np.zeros(HOURS)
+    lines = []
+    for name in models:
+        verdict, worst = _verdict(incidents[name], has_records=name in last)
+        seen, flagged = records.get(name, nothing), flags.get(name, nothing)
+        champion = registry.champion(connection, name)
+        share = np.divide(flagged, seen, out=np.full(HOURS, np.nan), where=seen > 0)
+        version = None if champion is None else champion.version
+        lines.append(
+            FleetLine(name, version, verdict, worst, len(incidents[name]), last.get(name), seen, share)
+        )
+    return sorted(lines, key=_order)
+
+
+def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
+    """Lines as JSON."""
+    return [
+        {
+            "model": line.model,
+            "champion": line.champion,
+            "verdict": line.verdict,
+            "since": None if line.incident is None else utc_text(line.incident.opened_us),
+            "incident": None if line.incident is None else line.incident.id,
+            "about": "" if line.incident is None else line.incident.assertion,
+            "slice": line.whom,
+            "note": "" if line.incident is None else line.incident.note,
+            "next_step": line.next_step,
+            "incidents": line.current,
+            "last_record": None if line.last_record_us is None else utc_text(line.last_record_us),
+            "records": [int(value) for value in line.records],
+            "flags_per_record": [None if np.isnan(value) else float(value) for value in line.flagged],
+        }
+        for line in lines
+    ]
+
+
+def _verdict(rows: Sequence[IncidentRow], *, has_records: bool) -> tuple[Verdict, IncidentRow | None]:
+    alive = [row for row in rows if row.status == "open"]
+    if alive:
+        worst = min(alive, key=lambda row: (row.level != "critical", row.opened_us))
+        return ("critical" if worst.level == "critical" else "warning"), worst
+    if rows:
+        return "known", min(rows, key=lambda row: (row.level != "critical", row.opened_us))
+    return ("well" if has_records else "waiting"), None
+
+
+def _order(line: FleetLine) -> tuple[int, int, str]:
+    since = line.incident.opened_us if line.incident is not None else 0
+    return ORDER.index(line.verdict), since, line.model
+
+
+def _by_hour(connection: Connection, table: Any, counted: Any, start_us: int) -> dict[str, Any]:
+    """Sums by model and hour, shape (24,) each."""
+    hour = table.c.minute_us // HOUR_US
+    query = select(table.c.model, hour, func.sum(counted)).where(table.c.minute_us >= start_us)
+    if "slot" in table.c:
+        query = query.where(table.c.slot == CHAMPION)
+    found: dict[str, NDArray[np.float64]] = {}
+    for name, at, number in connection.execute(query.group_by(table.c.model, hour)):
+        place = int(at) - start_us // HOUR_US
+        if place < HOURS:
+            found.setdefault(name, np.zeros(HOURS))[place] += number
+    return found

@@ -1,0 +1,105 @@
+"""Fleet: verdicts of models in order, their hours, the page."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from outrider.dataops.flags.stored_incidents import IncidentRow, acknowledge
+from outrider.dataops.state.database import write
+from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
+from outrider.monitor.queries.fleet import fleet_json, read_fleet
+from tests.databases import migrated
+
+HOUR_US = 3_600_000_000
+NOW_US = 500_000 * HOUR_US + 1_800_000_000
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = migrated(tmp_path / "state.db")
+    yield made
+    made.dispose()
+
+
+def incident(model: str, opened_us: int, **more: Any) -> dict[str, Any]:
+    """Stored incident of a model."""
+    row = IncidentRow(
+        id=f"inc_{model}_{opened_us}", model=model, assertion="blurred", slice="north", kind="flags",
+        status="open", opened_us=opened_us, last_flag_us=opened_us, muted_until_us=0, resolved_us=None,
+        flags=9, level="warning", first_record="r",
+        note="1 % before, 20 % now", details={"action": "label"},
+    )  # fmt: skip
+    return {name: getattr(row, name) for name in row.__slots__} | more
+
+
+def add(engine: Engine, *rows: dict[str, Any]) -> None:
+    with write(engine) as connection:
+        connection.execute(insert(table_of(Incident)), list(rows))
+
+
+def count(
+    engine: Engine, model: str, minute_us: int, records: int, flags: int, slot: str = "champion"
+) -> None:
+    with write(engine) as connection:
+        connection.execute(
+            insert(table_of(RecordCount)).values(
+                model=model, slice="", minute_us=minute_us, version="1", records=records, entities=records
+            )
+        )
+        connection.execute(
+            insert(table_of(FlagCount)).values(
+                model=model, slot=slot, assertion="blurred", revision="r", slice="", minute_us=minute_us,
+                version="1", flags=flags, kept=flags, entities=flags,
+            )
+        )  # fmt: skip
+
+
+def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(engine: Engine) -> None:
+    add(
+        engine,
+        incident("a", NOW_US - 10),
+        incident("b", NOW_US - 30, level="critical"),
+        incident("b", NOW_US - 40),
+        incident("c", NOW_US - 50),
+        incident("d", NOW_US - 60, status="muted", muted_until_us=NOW_US + 1),
+        incident("e", NOW_US - 70, status="resolved", resolved_us=NOW_US),
+    )
+    count(engine, "e", NOW_US - HOUR_US, 10, 1)
+    with engine.connect() as connection:
+        lines = read_fleet(connection, ["a", "b", "c", "d", "e", "f"], now_us=NOW_US)
+    assert [(line.model, line.verdict, line.current) for line in lines] == [
+        ("b", "critical", 2), ("c", "warning", 1), ("a", "warning", 1), ("d", "known", 1), ("e", "well", 0),
+        ("f", "waiting", 0),
+    ]  # fmt: skip
+    assert lines[0].incident is not None
+    assert lines[0].incident.level == "critical"
+    assert [line.next_step for line in lines[-2:]] == ["", "send records"]
+    facts = fleet_json(lines)
+    assert facts[1]["next_step"] == "label some of its records"
+    assert (facts[1]["about"], facts[1]["slice"]) == ("blurred", "north")
+    assert facts[-1]["since"] is facts[-1]["last_record"] is None
+
+
+def test_an_acknowledged_incident_is_known(engine: Engine) -> None:
+    row = incident("a", NOW_US - 10)
+    add(engine, row)
+    with write(engine) as connection:
+        acknowledge(connection, row["id"])
+    with engine.connect() as connection:
+        assert [line.verdict for line in read_fleet(connection, ["a"], now_us=NOW_US)] == ["known"]
+
+
+def test_hours_hold_what_a_loop_counts(engine: Engine) -> None:
+    count(engine, "a", NOW_US, 8, 2)
+    count(engine, "a", NOW_US - 23 * HOUR_US, 10, 5)
+    count(engine, "a", NOW_US - 24 * HOUR_US, 99, 99)  # before the first hour
+    count(engine, "a", NOW_US + 2 * HOUR_US, 99, 99)  # a clock that runs ahead
+    count(engine, "a", NOW_US - 60_000_000, 4, 4, slot="2")  # a challenger's flags
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
+    assert line.records.tolist() == [10, *[0] * 22, 12]
+    facts = fleet_json([line])[0]
+    assert facts["flags_per_record"] == [0.5, *[None] * 22, pytest.approx(2 / 12)]

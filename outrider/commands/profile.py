@@ -122,11 +122,12 @@ def _head(found: dict[str, Any]) -> str:
 def _row(column: dict[str, Any]) -> dict[str, Any]:
     quantiles = column["quantiles"] or {}
     shares = [
-        f"{one['name']}{' (new)' if one['is_new'] else ''} {one['share']:.1%}" for one in column["categories"]
+        f"{one['name']}{' (new)' if one['is_new'] else ''}: {one['share']:.1%}"
+        for one in column["categories"]
     ]
     left = len(shares) - _SHOWN
     if column["kind"] == "category" and column["other"]:
-        shares = [*shares[:_SHOWN], f"other {column['other'] / column['weight']:.1%}"]
+        shares = [*shares[:_SHOWN], f"other: {column['other'] / column['weight']:.1%}"]
     text = ", ".join(shares[: _SHOWN + 1]) + (f", {left} more" if left > 0 else "")
     problems = [
         f"{column[key]:.1%} {title}"

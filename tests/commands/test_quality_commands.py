@@ -259,6 +259,6 @@ def test_profile_shows_columns_of_a_file(tmp_path: Path) -> None:
     assert {one["name"]: one["weight"] for one in found["inputs.branch"]["categories"]} == {
         "north": 200, "south": 100,
     }  # fmt: skip
-    assert "north 66.7%" in shown("profile", "--file", str(path))
+    assert "north: 66.7%" in shown("profile", "--file", str(path))
     with pytest.raises(OutriderError, match="no such file"):
         run("profile", "--file", str(tmp_path / "none.csv"))

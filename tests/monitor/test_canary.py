@@ -136,3 +136,18 @@ def test_a_replay_finds_the_challengers_flags_and_stores_none_twice(tmp_path: Pa
             assert told.exit_code == 0, told.output
         assert bench.rows("SELECT id, slot FROM flag ORDER BY id") == before
         assert bench.rows("SELECT count(*) FROM weak_label") == weak == [(2,)]
+
+
+def test_answers_of_production_and_of_a_challenger_are_profiled_apart_and_once(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path, checks=CHECKS)) as bench:
+        challenge(bench)
+        for block in range(30):
+            rows = range(2000 + 50 * block, 2050 + 50 * block)
+            bench.feed([record(n, n % 50 / 50, version="1") for n in rows], after_s=4)
+            bench.work()
+            if block % 9 == 8:
+                bench.restart()
+        bench.feed([record(9999, 0.5, version="1")], after_s=60)
+        bench.work()
+        stored = bench.rows("SELECT slot, version, sum(rows) FROM profile GROUP BY slot, version ORDER BY 1")
+        assert stored == [("2", "2", 1500), ("champion", "1", 1501)]  # one came before it

@@ -66,6 +66,7 @@ def _summary(profile: Profile, at: int) -> ColumnSummary:
     column, estimates = profile.layout.columns[at], profile.estimates[at]
     rows, weights = profile.counts_at(at)
     rest = weights[column.bins :]
+    known = int(rows[: column.bins + 1].sum())
     there = float(weights.sum() - rest[ABSENT])
     is_number = column.kind == "numeric"
     found = ColumnSummary(
@@ -77,7 +78,7 @@ def _summary(profile: Profile, at: int) -> ColumnSummary:
         non_finite=_share(rest[OTHER], there) if is_number else 0.0,
         mistyped=_share(rest[MISTYPED], there),
         absent=_share(rest[ABSENT], there + rest[ABSENT]),
-        distinct=distinct(estimates.registers) if estimates.registers.any() else None,
+        distinct=min(distinct(estimates.registers), float(known)) if known else None,
     )
     bins = weights[: column.bins]
     return (

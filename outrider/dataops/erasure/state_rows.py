@@ -82,6 +82,7 @@ TEXTS = (
     ("lineage_edge", "parent"),
     ("trigger_evaluation", "why"),
     ("trigger_state", "suggestion"),
+    ("profile_layout", "layout"),
 )
 """Table and column of texts and JSON that may quote a record."""
 

@@ -181,8 +181,7 @@ class Pipeline:
         gathered = self._state(slot).profiles
         for part in judged.parts:
             own = locations if part.rows is None else locations.take(part.rows)
-            versions = pa.array(own.versions or [None] * part.batch.rows, pa.string())
-            gathered.add(part.batch.with_columns({"version": versions}), own.seq, own.unit.received)
+            gathered.add(_with_versions(part.batch, own.versions), own.seq, own.unit.received)
 
     def _write_profiles(self, effects: Effects, unit: Unit, *, is_last: bool = False) -> bool:
         """Add the profiles of minutes that are over; True where there were any."""
@@ -472,6 +471,15 @@ def known_classes(settings: ModelSettings) -> dict[str, list[str]]:
         return {}
     names = [str(one) for one in settings.classes]
     return {f"outputs.{settings.target}": names}
+
+
+def _with_versions(batch: Batch, versions: Sequence[str | None]) -> Batch:
+    """Records with the version that answered each."""
+    table = batch.to_arrow()
+    at, told = table.schema.get_field_index("version"), pa.array(versions, pa.string())
+    if table.column(at).equals(told):
+        return batch
+    return Batch(table.set_column(at, "version", told), model=batch.model)
 
 
 def _judges_of(offered: Offered) -> list[str]:

@@ -244,3 +244,23 @@ def test_one_entity_counts_once_in_what_is_fitted() -> None:
     entities = ["one"] * 5000 + [f"e{n}" for n in range(40)]
     layout = ProfileLayout.fit(Batch.from_columns({"inputs.x": values, "entity": entities}, model="m"))
     assert len(layout.by_name["inputs.x"].edges) == 5
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3), (3, 20, 30), (1, 20, 30)])
+def test_sharpness_is_the_variance_of_the_laplacian(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (50, *shape)).astype(np.uint8)
+    channels = tuple(axis + 1 for axis, side in enumerate(shape) if side <= 4)
+    grey = images.mean(axis=channels) if channels else images.astype(np.float64)
+    values = []
+    for image in grey:
+        inner = [
+            image[y - 1, x] + image[y + 1, x] + image[y, x - 1] + image[y, x + 1] - 4 * image[y, x]
+            for y in range(1, 19)
+            for x in range(1, 29)
+        ]
+        values.append(np.var(inner))
+    batch = Batch.from_columns({"inputs.image": tensor_array(images)}, model="m")
+    profile = Profile.of(batch, ProfileLayout.fit(batch))
+    assert column(profile, "inputs.image#sharpness").mean == pytest.approx(np.mean(values), rel=1e-4)
+    assert column(profile, "inputs.image#brightness").mean == pytest.approx(grey.mean(), rel=1e-5)

@@ -83,6 +83,7 @@ GETS = {
     "/v1/overview": "/v1/overview",
     "/v1/models": "/v1/models",
     "/v1/models/{model}/history": "/v1/models/digits/history",
+    "/v1/models/{model}/profile": "/v1/models/digits/profile",
     "/v1/models/{model}/versions/champion": "/v1/models/digits/versions/champion",
     "/v1/models/{model}/versions/{version}": "/v1/models/digits/versions/1",
     "/v1/models/{model}/versions/{version}/weights": "",

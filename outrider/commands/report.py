@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from outrider.assertions.performance import figure_text
+
 from .api import connect, one_model
 from .output import Config, Json, ModelArgument, as_json, table, write_file
 
@@ -50,6 +52,10 @@ def report(
         f"{found['model']}: champion {found['champion'] or '-'}, {found['records']:,} records, "
         f"{found['flagged']:,} flagged"
     )
+    accuracy = found["accuracy"]
+    if accuracy["share"] is not None:
+        shown = figure_text("accuracy", accuracy["share"], accuracy["low"], accuracy["high"])
+        typer.echo(f"accuracy of version {found['accuracy_version'] or '?'}: {shown}, {accuracy['basis']}")
     table([_version(each) for each in found["versions"]], _VERSIONS, empty="no version yet")
     for test in found["shadow_tests"]:
         _show(test)

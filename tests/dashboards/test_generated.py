@@ -294,6 +294,7 @@ def move(metrics: Metrics) -> None:
         "python": "3",
         "metric": "x",
         "judge": "j",
+        "slice": "a",
     }
     metrics.declare(known)
     for spec in CATALOGUE:

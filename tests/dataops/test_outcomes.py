@@ -14,6 +14,9 @@ from sqlalchemy import Engine
 
 from outrider.assertions.matching import same
 from outrider.assertions.typed_text import read_typed
+from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
+from outrider.dataops.erasure.target import ErasureTarget, Found
+from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.measures import RATIO, buckets_of
@@ -127,6 +130,20 @@ def _numeric_pairs(engine: Engine) -> int:
             answer, truth = read_typed(one.predicted), read_typed(own[-1].value)
             found += isinstance(answer, float) and isinstance(truth, int | float)
     return found
+
+
+def test_a_class_that_only_erased_records_name_loses_its_name(engine: Engine) -> None:
+    rows = [("record", 0, '"secret"', "1", 5_120, 1.0), ("label", 0, '"dog"')]
+    rows += [("record", 1, '"cat"', "1", 5_120, 1.0), ("label", 1, '"dog"')]
+    rows += [("record", 2, '"cat"', "1", 5_120, 1.0), ("label", 2, '"mine"')]
+    commit(engine, 0, rows, ClassNames())
+    with write(engine) as connection:
+        found, quoted = Found(), Quotations([], [])
+        found.ids["m"] = {"r0", "r2"}
+        name_gone(connection, ErasureTarget(records=("r0", "r2")), found)
+        erase_rows_of(connection, found, quoted)
+    counted = query(engine, "SELECT predicted, label, sum(records) FROM outcome_count GROUP BY 1, 2")
+    assert set(map(tuple, counted)) == {(OTHER, "dog", 1), ("cat", "dog", 1), ("cat", OTHER, 1)}
 
 
 def test_equal_classes_are_counted_by_one_name() -> None:

@@ -1,7 +1,7 @@
 """Histograms of measures per minute, exact in counts and totals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ RATIO = 2.0 ** (1 / 8)
 """Between the bounds of a bucket: a quantile is off by less than 9 %, a mean and a count by nothing."""
 LEAST = 1e-9
 """Smaller values are zero."""
+_WIDTH = 1 << 16
+"""More than there are buckets of doubles."""
 ONE = 1 + math.floor(8 * math.log2(1 / LEAST))
 """Bucket of 1.0: what holds or does not hold stands here or in bucket 0."""
 
@@ -44,35 +46,41 @@ def buckets_of(values: Floats) -> Integers:
     return np.where(known, np.copysign(found, values), 0).astype(np.int64)
 
 
-def measure_rows(model: str, measure: str, values: Floats, keys: RecordKeys) -> list[Row]:
+def measure_rows(model: str, measures: Mapping[str, Floats], keys: RecordKeys) -> list[Row]:
     """Rows of ``measure_count`` for the finite values of records.
+
+    Parameters
+    ----------
+    measures
+        Values by measure, NaN where a record has none.
 
     Examples
     --------
     >>> keys = RecordKeys(["1"] * 3, [None] * 3, np.zeros(3, dtype=np.int64), np.ones(3))
-    >>> measure_rows("m", "error", np.array([0.0, 1.0, 1.0]), keys)
+    >>> measure_rows("m", {"error": np.array([0.0, 1.0, 1.0])}, keys)
     [('m', 'error', 0, '1', '', 0, 1, 1.0, 1.0, 0.0), ('m', 'error', 0, '1', '', 240, 2, 2.0, 2.0, 2.0)]
     """
+    parts: dict[Row, int] = {}
+    columns = zip(keys.minute_us.tolist(), keys.version, keys.slice, strict=True)
+    place = np.array([parts.setdefault(part, len(parts)) for part in columns], dtype=np.int64)
+    names = [(minute, version or "", part or "") for minute, version, part in parts]
+    return [
+        row for name, values in measures.items() for row in _rows(model, name, values, keys, names, place)
+    ]
+
+
+def _rows(
+    model: str, measure: str, values: Floats, keys: RecordKeys, names: Sequence[Row], place: Integers
+) -> Iterator[Row]:
     known = np.isfinite(values)
     if not known.any():
-        return []
-    names, place = _codes([keys.version, keys.slice], known)
-    bucket, minute, weight = buckets_of(values[known]), keys.minute_us[known], keys.weight[known]
-    cells, at = np.unique(np.stack([minute, place, bucket], axis=1), axis=0, return_inverse=True)
-    at = at.ravel()
+        return
+    bucket, weight = buckets_of(values[known]), keys.weight[known]
+    cells, at = np.unique(place[known] * _WIDTH + bucket + _WIDTH // 2, return_inverse=True)
     sums = [
-        np.bincount(at, weights=one, minlength=len(cells)).tolist()
+        np.bincount(at, weights=one).tolist()
         for one in (np.ones(len(at)), weight, weight * weight, weight * values[known])
     ]
-    return [
-        (model, measure, start, *names[code], number, int(records), one, squares, total)
-        for (start, code, number), records, one, squares, total in zip(cells.tolist(), *sums, strict=True)
-    ]
-
-
-def _codes(columns: Sequence[Sequence[str | None]], known: NDArray[np.bool_]) -> tuple[list[Row], Integers]:
-    """Distinct rows of texts, null as empty, and the number of each row's."""
-    rows = [tuple(value or "" for value in row) for row in zip(*columns, strict=True)]
-    numbers: dict[Row, int] = {}
-    found = np.array([numbers.setdefault(row, len(numbers)) for row in rows], dtype=np.int64)
-    return list(numbers), found[known]
+    for cell, records, *rest in zip(cells.tolist(), *sums, strict=True):
+        part, number = divmod(cell, _WIDTH)
+        yield (model, measure, *names[part], number - _WIDTH // 2, int(records), *rest)

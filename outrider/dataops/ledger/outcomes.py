@@ -6,7 +6,7 @@ behind it put on. A record whose row has expired keeps the outcome that it had.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection
@@ -17,7 +17,7 @@ from outrider.dataops.state.rows import Row, add_to_rows
 from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
 
 from .champions import version_at
-from .measures import RecordKeys, measure_rows
+from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 
 OTHER = "__other__"
@@ -37,8 +37,27 @@ _STANDING = (
     " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
     " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
 )
-Standing = dict[str, Any]
-"""By record: its row with the label that counts."""
+
+
+class LabelledRow(NamedTuple):
+    """Record with the label that counts."""
+
+    id: str
+    seq: int
+    ts_us: int
+    version: str | None
+    by_replica: bool | None
+    slice: str | None
+    predicted: str
+    confidence: int | None
+    weight: float
+    value: str
+    """Null where it was withdrawn, as rows are read."""
+    received_us: int
+
+
+Standing = dict[str, LabelledRow]
+"""By record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +142,7 @@ def standing(connection: Connection, model: str, ids: Iterable[str]) -> Standing
     for start in range(0, len(wanted), _CHUNK):
         part = wanted[start : start + _CHUNK]
         query = _STANDING.format(marks=", ".join("?" * len(part)))
-        for row in connection.exec_driver_sql(query, (model, *part)):
+        for row in map(LabelledRow._make, connection.exec_driver_sql(query, (model, *part))):
             found[row.id] = row
     return {key: row for key, row in found.items() if row.value is not None}
 
@@ -171,7 +190,7 @@ def count_changes(
             connection.exec_driver_sql(query, (model, *at))
 
 
-def judged_versions(connection: Connection, model: str, rows: Sequence[Any]) -> list[str]:
+def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:
     """Judged version of stored records: production's, else that of the replica.
 
     The replica's is the champion's of that time; empty where there was none.
@@ -190,38 +209,46 @@ def confidence_bucket(confidence: int | None) -> int:
 
 
 def _outcome_rows(
-    model: str, outcomes: Sequence[LabelOutcome], rows: Sequence[Any], keys: RecordKeys, sign: Any
+    model: str, outcomes: Sequence[LabelOutcome], rows: Sequence[LabelledRow], keys: RecordKeys, sign: Floats
 ) -> list[Row]:
-    sums: dict[Row, list[float]] = {}
-    minutes = keys.minute_us.tolist()
-    for at, (one, row) in enumerate(zip(outcomes, rows, strict=True)):
-        own = (minutes[at], keys.version[at] or "", keys.slice[at] or "", one.predicted, one.label, one.hit)
-        cell = sums.setdefault((model, *own, confidence_bucket(row.confidence)), [0.0] * 5)
-        sure = 0.0 if row.confidence is None else row.confidence / SCALE
-        brier = 0.0 if row.confidence is None else (sure - one.hit) ** 2
-        weight = row.weight
-        for place, part in enumerate((1.0, weight, weight * weight, weight * sure, weight * brier)):
-            cell[place] += sign[at] * part
-    return [(*key, int(records), *rest) for key, (records, *rest) in sums.items()]
+    """Rows of ``outcome_count``, records of one cell put together."""
+    sure = np.array([np.nan if row.confidence is None else row.confidence / SCALE for row in rows])
+    hit = np.array([one.hit for one in outcomes], dtype=np.float64)
+    bucket = np.where(np.isnan(sure), -1, np.minimum(sure * CONFIDENCES + 1e-9, CONFIDENCES - 1))
+    cells: dict[Row, int] = {}
+    columns = (keys.minute_us.tolist(), keys.version, keys.slice, outcomes, bucket.astype(int).tolist())
+    place = np.array([cells.setdefault(key, len(cells)) for key in zip(*columns, strict=True)])
+    weight = sign * keys.weight
+    sums = [
+        np.bincount(place, weights=one, minlength=len(cells)).tolist()
+        for one in (
+            sign,
+            weight,
+            weight * keys.weight,
+            weight * np.nan_to_num(sure),
+            weight * np.nan_to_num((sure - hit) ** 2),
+        )
+    ]
+    return [
+        (model, minute, version or "", part or "", one.predicted, one.label, one.hit, at, int(n), *rest)
+        for (minute, version, part, one, at), n, *rest in zip(cells, *sums, strict=True)
+    ]
 
 
 def _measure(
-    connection: Connection, model: str, outcomes: Sequence[LabelOutcome], keys: RecordKeys, sign: Any
+    connection: Connection, model: str, outcomes: Sequence[LabelOutcome], keys: RecordKeys, sign: Floats
 ) -> None:
     """Count absolute and squared errors of answers that are numbers."""
     error = np.array([one.error for one in outcomes])
     if not np.isfinite(error).any():
         return
-    for name, values in (("abs_error", np.abs(error)), ("squared_error", error * error)):
-        for side in (-1.0, 1.0):
-            own = np.where(sign == side, values, np.nan)
-            rows = measure_rows(model, name, own, keys)
-            add_to_rows(
-                connection, MeasureCount, [(*row[:6], *(side * one for one in row[6:])) for row in rows]
-            )
+    for side in (-1.0, 1.0):
+        own = np.where(sign == side, error, np.nan)
+        rows = measure_rows(model, {"abs_error": np.abs(own), "squared_error": own * own}, keys)
+        add_to_rows(connection, MeasureCount, [(*row[:6], *(side * one for one in row[6:])) for row in rows])
 
 
-def _delays(connection: Connection, model: str, rows: Sequence[Any]) -> None:
+def _delays(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> None:
     """Count how long after its record each first label came, at the minute in which it did."""
     if not rows:
         return
@@ -233,4 +260,4 @@ def _delays(connection: Connection, model: str, rows: Sequence[Any]) -> None:
         received - received % MINUTE_US,
         np.ones(len(rows)),
     )
-    add_to_rows(connection, MeasureCount, measure_rows(model, "label_delay_s", delay, keys))
+    add_to_rows(connection, MeasureCount, measure_rows(model, {"label_delay_s": delay}, keys))

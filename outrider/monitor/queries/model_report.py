@@ -163,6 +163,9 @@ class ModelReport(TypedDict):
     records: int
     flagged: int
     accuracy: RateFigures
+    """Of one version, that of ``accuracy_version``."""
+    accuracy_version: str | None
+    """The champion where it has labels, else the last version that has any; None for none."""
     assertions: list[AssertionRates]
     shadow_tests: list[TrialFigures]
 
@@ -217,6 +220,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
         judged = _judged(connection, model)
         costs = read_costs(connection, model)
     view = read_overview(engine, model, now_us=now_us)
+    version, accuracy = view.accuracy_beside(None if champion is None else champion.version)
     return {
         "model": model,
         "champion": None if champion is None else champion.version,
@@ -235,7 +239,8 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
         ],
         "records": view.records,
         "flagged": view.flagged,
-        "accuracy": rate_json(view.accuracy_of_all),
+        "accuracy": rate_json(accuracy),
+        "accuracy_version": version,
         "assertions": [
             {
                 "name": each.name,

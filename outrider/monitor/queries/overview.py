@@ -126,6 +126,15 @@ class Overview:
     """Columns of the champion's slot in the newest hour."""
     now_us: int = 0
 
+    def accuracy_beside(self, champion: str | None) -> tuple[str | None, Rate]:
+        """Version and accuracy to show beside the champion.
+
+        The champion's own where it has labels, else that of the last version that has any.
+        """
+        by_version = self.accuracy.get("", {})
+        named = champion if champion in by_version else next(reversed([*by_version]), None)
+        return named, Rate(0, 0) if named is None else by_version[named]
+
     @property
     def is_busy(self) -> bool:
         """True where records were judged within the last minute. Shedding then is shedding now."""

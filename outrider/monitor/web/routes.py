@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
-from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.flags import quality, stored_incidents
 from outrider.dataops.outbox import WebhookTarget
@@ -37,7 +37,6 @@ from outrider.monitor.queries.fleet import ORDER, read_fleet
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
     DEFAULT_RULE,
-    Overview,
     list_choices,
     list_descriptions,
     read_overview,
@@ -129,7 +128,7 @@ class WebPage:
             current = stored_incidents.list_incidents(connection, model=model, status="current", limit=20)
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
-        version, accuracy = _current_accuracy(view, champion.version if champion else None)
+        version, accuracy = view.accuracy_beside(champion.version if champion else None)
         trends = read_series_view(self._engine, model, request.query_params, now_us=view.now_us)
         context = {
             "o": view,
@@ -579,13 +578,6 @@ def web_routes(
     if comparisons is not None:
         router.include_router(comparison_pages(comparisons, frame))
     return router
-
-
-def _current_accuracy(view: Overview, champion: str | None) -> tuple[str | None, Rate | None]:
-    """Accuracy of the champion's version where it has labels, else of the last that has any."""
-    by_version = view.accuracy.get("", {})
-    named = champion if champion in by_version else next(reversed([*by_version]), None)
-    return (None, None) if named is None else (named, by_version[named])
 
 
 def _address(path: str, query: Mapping[str, str | None]) -> str:

@@ -45,8 +45,7 @@ def note_measures(
     minute = _minutes(seq, received)
     keys = RecordKeys(versions, slices, minute, judged.column("weight"))
     values = _calls(judged) if effects.owner == CHAMPION else _beside(judged, target)
-    for name, column in values.items():
-        effects.measures += measure_rows(effects.model, name, column, keys)
+    effects.measures += measure_rows(effects.model, values, keys)
     _note_live(effects, dict(zip(judged.keys.tolist(), slices, strict=True)), received)
 
 
@@ -111,7 +110,7 @@ def _note_live(effects: Effects, slices: Mapping[str, str | None], received: Map
             one.weight,
         )
         effects.measures += measure_rows(
-            effects.model, f"live:{one.test}", one.failed.astype(np.float64), keys
+            effects.model, {f"live:{one.test}": one.failed.astype(np.float64)}, keys
         )
 
 

@@ -19,11 +19,6 @@ from .service import CONFIG, Service, wait_until, write_project
 
 ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "device-zq7f33"
 MARKERS = needles(ENTITY, TEXT, DEVICE, "zq7f", NUMBER)
-RULES = """
-[flags]
-alpha = 0.5
-horizon_s = 3600
-"""
 
 
 def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
@@ -31,7 +26,7 @@ def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
     with inbox.listen():
         hook = f'\n[[webhooks]]\nurl = "{inbox.url}"\nevents = ["incident.opened"]\nallow_private = true\n'
         hook += f'secret = "whsec_{"c2VjcmV0" * 4}"\n'
-        with Service(write_project(tmp_path / "project", config=CONFIG + RULES + hook)) as service:
+        with Service(write_project(tmp_path / "project", config=CONFIG + hook)) as service:
             record_a_person(service)
             folder = service.folder
             found = places(folder, MARKERS)

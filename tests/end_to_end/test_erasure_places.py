@@ -12,7 +12,7 @@ from tests.scan import places
 
 from .loop import Receiver
 from .service import CONFIG, Service, outrider, wait_until, write_project
-from .test_erasure import DEVICE, ENTITY, MARKERS, NUMBER, RULES, TEXT, record_a_person
+from .test_erasure import DEVICE, ENTITY, MARKERS, NUMBER, TEXT, record_a_person
 
 PICTURES = (
     payload_project.CONFIG.replace("toy", "pics")
@@ -32,7 +32,7 @@ def write_places(folder: Path, inbox: Receiver) -> Path:
     hook = f'\n[[webhooks]]\nurl = "{inbox.url}"\nevents = ["incident.opened"]\nallow_private = true\n'
     hook += f'secret = "whsec_{"c2VjcmV0" * 4}"\n'
     own_suites = CONFIG.replace('["test_toy.py"]', '["test_toy.py", "suites"]')
-    config = write_project(folder, config=own_suites + EXPECTED + RULES + PICTURES + hook)
+    config = write_project(folder, config=own_suites + EXPECTED + PICTURES + hook)
     (folder / "pics.py").write_text(payload_project.MODEL)
     (folder / "look.py").write_text(payload_project.CHECKS)
     for name in ("images", "suites"):

@@ -26,6 +26,8 @@ _NEAR = 30
 _LEAST = 60
 """Minutes from which there is a rhythm to speak of."""
 _ODDS = 2.0
+_LABELS_EVERY = 10
+"""Minutes between two looks at labels: they are many, and seldom told by the minute."""
 _RECORDS, _LABEL = table_of(RecordCount), table_of(Label)
 
 
@@ -82,6 +84,11 @@ class SilenceWatch:
         found = (self._of(what, self._minutes(connection, what, stop), stop) for what in WHAT)
         return [one for one in found if one is not None]
 
+    def has_come(self, connection: Connection, what: str, *, since_us: int) -> bool:
+        """True where something came since the minute of a time."""
+        newest = self._newest(connection, what)
+        return newest is not None and newest >= minute_of(since_us)
+
     def _newest(self, connection: Connection, what: str) -> int | None:
         """Time of the newest; None without any."""
         if what == "records":
@@ -95,7 +102,8 @@ class SilenceWatch:
     def _minutes(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
         """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
         newest = self._newest(connection, what)
-        if newest is None or newest >= stop - MINUTE_US:
+        is_heard = newest is None or newest >= stop - MINUTE_US
+        if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
             return np.zeros(0, dtype=np.int64)
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":

@@ -1,0 +1,1 @@
+"""Benchmarks of monitoring: alarms, drift, profiles, series."""

@@ -14,6 +14,7 @@ from .distances import (
     wasserstein,
     wasserstein_of_counts,
 )
+from .energy import EnergyDistance, energy_distance
 from .evidence import holm
 from .report import drift_report
 from .result import ColumnDrift, DriftReport
@@ -21,8 +22,10 @@ from .result import ColumnDrift, DriftReport
 __all__ = [
     "ColumnDrift",
     "DriftReport",
+    "EnergyDistance",
     "chi_square",
     "drift_report",
+    "energy_distance",
     "holm",
     "jensen_shannon",
     "ks_distance",

@@ -150,30 +150,25 @@ def missing_place(
         Other columns, of reference and current.
     """
     best, words = _MOSTLY, ""
-    rows_now = len(missing[1])
-    more = missing[1].sum() - missing[0].mean() * rows_now  # records beyond the former share
+    gone, rows_now = np.flatnonzero(missing[1]), len(missing[1])
+    more = max(1.0, len(gone) - missing[0].mean() * rows_now)  # records beyond the former share
     for name, (one, two) in categories.items():
-        labels = [str(value) for value in one.categories.to_pylist()]
-        places = {label: at for at, label in enumerate(str(value) for value in two.categories.to_pylist())}
-        if len(labels) > FEW_CATEGORIES:
+        holes = np.bincount(two.codes[gone], minlength=len(two.categories) + 1)[:-1]
+        # Of a category with fewer holes than that, the excess is smaller still.
+        if len(one.categories) > FEW_CATEGORIES or not len(holes) or holes.max() < best * more:
             continue
-        before = _shares_missing(missing[0], one.codes, len(one.categories))
-        after = _shares_missing(missing[1], two.codes, len(two.categories))
-        for at, label in enumerate(labels):
-            if label not in places or places[label] >= len(after[0]):
-                continue
-            share, rows = after[0][places[label]], after[1][places[label]]
-            own = (share - before[0][at]) * rows / max(more, 1.0)
-            if own > best and rows < _MOSTLY * rows_now:
-                best = own
-                words = f"`{name} = {label}`: nulls {percent(before[0][at])} → {percent(share)}"
+        labels, now = one.categories.to_pylist(), two.categories.to_pylist()
+        rows = np.bincount(two.codes, minlength=len(now) + 1)
+        at = int(holes.argmax())
+        if now[at] not in labels:
+            continue
+        is_there = one.codes == labels.index(now[at])
+        before = float(missing[0][is_there].mean()) if is_there.any() else 0.0
+        own = (holes[at] - before * rows[at]) / more
+        if own > best and rows[at] < _MOSTLY * rows_now:
+            best, share = own, holes[at] / rows[at]
+            words = f"`{name} = {now[at]}`: nulls {percent(before)} → {percent(share)}"
     return words
-
-
-def _shares_missing(missing: NDArray[np.bool_], codes: NDArray[Any], size: int) -> tuple[Floats, Floats]:
-    rows = np.bincount(codes, minlength=size + 1)[:size].astype(np.float64)
-    gone = np.bincount(codes[missing], minlength=size + 1)[:size]
-    return np.divide(gone, rows, out=np.zeros(size), where=rows > 0), rows
 
 
 def percent(share: float) -> str:

@@ -29,7 +29,7 @@ class Grid:
     Attributes
     ----------
     centre
-        The reference's median; finite.
+        About the reference's median; finite.
 
     References
     ----------

@@ -17,6 +17,7 @@ from .direction import (
     shape_words,
     unseen_words,
 )
+from .energy import EnergyDistance, energy_distance, vector_evidence
 from .evidence import ChangeEvidence, evidence_of, holm, records_needed, smallest_found
 from .reading import WORDS, Kind, NotCompared, Values, read_current, read_reference
 from .result import ColumnDrift, DriftReport, Role, Status
@@ -27,6 +28,10 @@ from .windows import Windows
 ALPHA = 0.01
 LEAST, LEAST_SHARE = 0.05, 0.01
 FOUND = 0.2
+FEWEST_VECTORS = 100
+"""Vectors of a window below which nothing is said of them."""
+_DISPERSED = 2.0
+"""Dispersion of the reference's blocks from which sentences name it."""
 _ROLES: dict[str, Role] = {"outputs": "output", "label": "label", "attrs": "attribute"}
 
 
@@ -155,6 +160,7 @@ class _Column:
     evidence: list[ChangeEvidence] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     ignored: str = ""
+    energy: EnergyDistance | None = None
     is_same: bool = False
     """One and the same value in both windows."""
 
@@ -172,6 +178,9 @@ def _measure(column: _Column, windows: Windows, least: float, least_share: float
         return
     try:
         two = read_current(windows.current[column.name], one)
+        if one.kind == "vector":
+            _measure_vectors(column, one.numbers, two.numbers, least)
+            return
         counts = count_column(one, two, *windows.samples)
     except NotCompared as error:
         column.problems.append(f"{error.window}: {error}")
@@ -182,6 +191,22 @@ def _measure(column: _Column, windows: Windows, least: float, least_share: float
         column.values, column.counts = (one, two), counts
         column.variation = Variation.of(counts)
         column.evidence = evidence_of(counts, column.variation, least=least, least_share=least_share)
+
+
+def _measure_vectors(
+    column: _Column, reference: NDArray[np.float64], current: NDArray[np.float64], least: float
+) -> None:
+    """Weigh the energy distance of vectors; rows that are not finite are left out."""
+    both = [each[np.isfinite(each).all(axis=1)] for each in (reference, current)]
+    for window, every, each in zip(("reference", "current"), (reference, current), both, strict=True):
+        if len(each) < len(every):
+            left_out = len(every) - len(each)
+            column.problems.append(f"{window}: finite vectors expected, found {left_out:,} others, left out")
+        if len(each) < FEWEST_VECTORS:
+            column.problems.append(f"{window}: at least {FEWEST_VECTORS} vectors expected, found {len(each)}")
+    if min(map(len, both)) >= FEWEST_VECTORS:
+        column.energy = energy_distance(both[0], both[1])
+        column.evidence = [vector_evidence(both[0], both[1], least=least)]
 
 
 def _is_judged(counts: ColumnCounts) -> bool:
@@ -233,6 +258,8 @@ def _verdict(
     find: float,
 ) -> ColumnDrift:
     kind = column.kind or ""
+    if column.energy is not None:
+        return _vector_verdict(column, column.energy, chances, alpha)
     if column.counts is None or column.variation is None:
         status: Status = "no drift shown" if column.is_same else "undecided"
         return ColumnDrift(column.name, column.role, kind, status, "", tuple(column.problems))
@@ -259,12 +286,33 @@ def _verdict(
     )
 
 
+def _vector_verdict(
+    column: _Column, energy: EnergyDistance, chances: tuple[float, ...], alpha: float
+) -> ColumnDrift:
+    found = column.evidence[0]
+    is_drift = chances[0] <= alpha and found.distance >= found.floor
+    return ColumnDrift(
+        column.name,
+        column.role,
+        column.kind or "",
+        "drift" if is_drift else "no drift shown",
+        f"vectors moved by an energy distance of {energy.distance:.3g}" if is_drift else "",
+        tuple(column.problems),
+        tuple(column.evidence),
+        chances,
+        (found.change,) if is_drift else (),
+        {"energy_distance": energy.distance, "energy_coefficient": energy.coefficient},
+    )
+
+
 def _too_small(counts: ColumnCounts, variation: Variation, alpha: float, smallest: float, find: float) -> str:
     needed = records_needed(variation, alpha, find)
     n, m = counts.reference.sum(), counts.current.sum()
+    moves = f"; blocks of the reference differ {variation.shape:,.0f} times as much as independent records do"
     return (
         f"reference and current: about {needed:,} records of each expected to find a distance of {find:g}, "
-        f"found {n:,.0f} and {m:,.0f} effective ones, which find {smallest:.2g}"
+        f"found {n:,.0f} and {m:,.0f} effective ones, which find {min(smallest, 1.0):.2g}"
+        f"{moves if variation.shape >= _DISPERSED else ''}"
     )
 
 

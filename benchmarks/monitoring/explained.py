@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.figure import Figure
 from outrider.dataops.flags.minute_counts import ALL, MinuteCounts
 from outrider.dataops.flags.rate_alarms import AlarmRule, RateAlarm, causes, rate_alarms
-from outrider.dataops.flags.rate_limit import MINUTE_US
+from outrider.dataops.ledger.minutes import MINUTE_US
 
 FAULTS, MINUTES = 200, 480
 ASSERTIONS = [f"assertion {number}" for number in range(5)]

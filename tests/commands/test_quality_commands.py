@@ -89,6 +89,15 @@ def shown(*arguments: str, said: str = "") -> str:
     return result.output
 
 
+def test_fleet_shows_the_worst_model_first() -> None:
+    (line,) = run("fleet")["models"]
+    assert (line["model"], line["verdict"], line["about"]) == (MODEL, "critical", "track_agrees")
+    assert sum(line["records"]) == 1100
+    shown = CliRunner().invoke(app, ["fleet"])
+    assert shown.exit_code == 0, shown.output
+    assert "look at the incident" in shown.output
+
+
 def test_assertions_are_listed_with_precision_and_state() -> None:
     listed = {row["name"]: row for row in run("assertions")["assertions"]}
     assert listed["margin_is_wide"]["precision"]["trials"] > 0

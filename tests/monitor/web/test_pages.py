@@ -28,8 +28,11 @@ def test_a_page_renders_under_a_strict_policy(app: FastAPI, page: str) -> None:
         assert get(app, address).status_code == 200, address
 
 
-def test_home_leads_to_the_first_model(app: FastAPI) -> None:
-    assert get(app, "/").headers["location"] == f"/m/{MODEL}"
+def test_home_is_the_fleet_with_the_worst_incident_of_each_model(app: FastAPI) -> None:
+    page = get(app, "/").text
+    assert f'<a href="/m/{MODEL}">' in page
+    assert '<span class="tag critical">critical</span>' in page
+    assert "track_agrees" in page
 
 
 def test_hostile_ids_are_escaped_and_stay_reachable(app: FastAPI, sample: Sample) -> None:

@@ -23,7 +23,7 @@ from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.span import MOST_POINTS
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
-from tests.end_to_end.service import write_project
+from tests.end_to_end.service import CONFIG, MODEL, write_project
 from tests.monitor.test_routes_data import Client
 from tests.monitor.workbench import START_US, Workbench, workbench
 
@@ -275,3 +275,25 @@ def test_the_overview_draws_each_version_and_names_the_accuracys(bench: Any) -> 
 )
 def test_figures_are_told_with_their_interval(statistic: str, figures: tuple[float, ...], text: str) -> None:
     assert figure_text(statistic, *figures) == text
+
+
+def test_a_challenger_has_shares_and_agreement_of_its_own(tmp_path: Path) -> None:
+    """It is certain of the other class above 0.9."""
+    config = f'{CONFIG}\n[models.toy.challengers.2]\npredictor = "other.py:predict"\n'
+    path = write_project(tmp_path, config=config)
+    (tmp_path / "other.py").write_text(MODEL.replace("x > 0.5", "(x > 0.5) & (x <= 0.9)"))
+    with workbench(path) as made:
+        xs = [n / 100 for n in range(100)]
+        made.feed([{"id": f"c{n}", "inputs": {"x": x}, "attrs": {"device": "a"}} for n, x in enumerate(xs)])
+        made.work()
+        found = report(made, measures=("flags", "agreement", "live_tests", "records"))
+        agreement = series(found, measure="agreement", version="2")
+        assert agreement["whole"]["value"] == pytest.approx(0.91)
+        assert agreement["whole"]["records"] == 100
+        flags = series(found, measure="challenger_flags", name="too_high", version="2")
+        assert (flags["whole"]["value"], flags["whole"]["records"]) == (pytest.approx(0.09), 100)
+        own = series(found, measure="flags", name="too_high", version="1")
+        assert own["whole"]["value"] == pytest.approx(0.09)
+        asked = series(found, measure="live_tests", name="test_nudge", version="1")
+        passed = "SELECT count(*) FROM live_answer WHERE status IN ('passed', 'failed')"
+        assert [(asked["whole"]["records"],)] == made.rows(passed)

@@ -4,7 +4,7 @@ Around each transaction that may change which label a record has, its outcome be
 behind it put on. A record whose row has expired keeps the outcome that it had.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -115,14 +115,31 @@ def outcomes_of(pairs: Sequence[tuple[str, str]], names: ClassNames) -> list[Lab
 
 
 def affected(
-    connection: Connection, model: str, *, labels: Iterable[str], records: Iterable[str]
+    connection: Connection, model: str, *, labels: Iterable[str], records: Sequence[str]
 ) -> list[str]:
-    """Records whose label a transaction may change, new ones too."""
+    """Records whose label a transaction may change, new ones too.
+
+    Parameters
+    ----------
+    labels
+        Records that new labels name.
+    records
+        New records; those count for which a label waits.
+    """
     ids = dict.fromkeys(one for one in labels if one)
     some = "SELECT 1 FROM label WHERE model = ? LIMIT 1"
     if connection.exec_driver_sql(some, (model,)).first() is not None:
-        ids |= dict.fromkeys(records)
+        for part, marks in _parts(records):
+            waiting = f"SELECT DISTINCT record_id FROM label WHERE model = ? AND record_id IN ({marks})"
+            ids |= dict.fromkeys(connection.exec_driver_sql(waiting, (model, *part)).scalars().all())
     return list(ids)
+
+
+def _parts(ids: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+    """Ids in parts, each with its places in a query."""
+    for start in range(0, len(ids), _CHUNK):
+        part = ids[start : start + _CHUNK]
+        yield part, ", ".join("?" * len(part))
 
 
 def labelled_entities(connection: Connection, model: str, since: Mapping[str, int]) -> list[str]:
@@ -138,12 +155,9 @@ def labelled_entities(connection: Connection, model: str, since: Mapping[str, in
 def standing(connection: Connection, model: str, ids: Iterable[str]) -> Standing:
     """Labelled ones of records, with the label that counts now."""
     found: Standing = {}
-    wanted = list(ids)
-    for start in range(0, len(wanted), _CHUNK):
-        part = wanted[start : start + _CHUNK]
-        query = _STANDING.format(marks=", ".join("?" * len(part)))
-        for row in map(LabelledRow._make, connection.exec_driver_sql(query, (model, *part))):
-            found[row.id] = row
+    for part, marks in _parts(list(ids)):
+        rows = connection.exec_driver_sql(_STANDING.format(marks=marks), (model, *part)).all()
+        found |= {row.id: row for row in map(LabelledRow._make, rows)}
     return {key: row for key, row in found.items() if row.value is not None}
 
 

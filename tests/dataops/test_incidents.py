@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import Engine, text
 
 from outrider.dataops.flags import stored_incidents
 from outrider.dataops.flags.explanation import iso
 from outrider.dataops.flags.incidents import VERSION, IncidentBook
+from outrider.dataops.flags.minute_counts import ALL, MinuteCounts
 from outrider.dataops.flags.rate_alarms import AlarmRule
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.flags.version_mismatch import count_versions
@@ -237,6 +239,37 @@ def test_a_worker_that_starts_again_decides_the_same(engine: Engine) -> None:
     ]
 
 
+def test_counts_read_minute_by_minute_equal_those_read_at_once(traffic: Traffic) -> None:
+    for minute in range(40):
+        traffic.parts({"a": minute % 3, "b": minute % 5}, records=20)
+        if minute % 7 == 0:
+            traffic.quiet(180)
+    known = traffic.book._counts
+    for now_us in (traffic.now_us, traffic.now_us - 3_600_000_000, traffic.now_us):
+        fresh = MinuteCounts("m", known.minutes)
+        with traffic.engine.connect() as connection:
+            known.read(connection, now_us)
+            fresh.read(connection, now_us)
+        assert known.rows.keys() == fresh.rows.keys()
+        assert all(np.array_equal(known.rows[key], row) for key, row in fresh.rows.items())
+        assert known.of("x", ALL)[0].sum() == sum(known.of("x", part)[0].sum() for part in ("a", "b"))
+
+
+def test_the_metric_names_what_the_incident_and_the_event_name(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(2)
+    for _ in range(4):
+        traffic.minute(30)
+    (found,), ((_, told),) = traffic.incidents(), traffic.told()
+    with traffic.engine.connect() as connection:
+        assert stored_incidents.open_alarms(connection) == [("m", "flags", "warning", found.assertion)]
+    assert (told["assertion"], told["slice"]) == (found.assertion, found.slice)
+    with write(traffic.engine) as connection:
+        until_us = traffic.now_us + 60_000_000
+        stored_incidents.mute(connection, found.id, until_us=until_us, now_us=traffic.now_us)
+        assert stored_incidents.open_alarms(connection) == []
+
+
 def test_silence_of_records_is_told_by_their_own_rhythm(traffic: Traffic) -> None:
     for _ in range(90):
         traffic.minute(1)
@@ -330,6 +363,15 @@ def test_a_person_resolves_and_what_is_wrong_is_refused(traffic: Traffic) -> Non
             stored_incidents.mute(connection, incident, until_us=1, now_us=2)
         with pytest.raises(NotFound, match="no incident 'inc_0'"):
             stored_incidents.get(connection, "inc_0")
+
+
+def test_further_slices_of_an_earlier_release_end_by_silence(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    with write(traffic.engine) as connection:
+        connection.execute(text("UPDATE incident SET kind = 'flood', assertion = 'further slices'"))
+    traffic.quiet(301)
+    traffic.quiet(60)
+    assert [row.status for row in traffic.incidents()] == ["resolved"]
 
 
 def test_a_new_process_goes_on_where_the_old_one_ended(engine: Engine) -> None:

@@ -50,6 +50,8 @@ from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versi
 
 LIVE = "live_test"
 FLAGS = "flags"
+FLOOD = "flood"
+"""Of an earlier release: further slices together; silence ends it."""
 EVENT_TIME = "event_time"
 CLOCK = "clock"
 VERSION = "version_mismatch"
@@ -116,7 +118,7 @@ class IncidentBook:
         rows = connection.execute(self._unresolved()).all()
         self._follow_live(connection, [row for row in rows if row.kind == LIVE], failures, alarms, now_us)
         self._follow_clocks(connection, rows, ahead, now_us, seq)
-        standing = [row for row in rows if row.kind == FLAGS]
+        standing = [row for row in rows if row.kind in (FLAGS, FLOOD)]
         self._follow_critical(
             connection, [row for row in standing if row.level == "critical"], groups, now_us
         )

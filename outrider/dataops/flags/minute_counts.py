@@ -41,7 +41,8 @@ class MinuteCounts:
     def read(self, connection: Connection, now_us: int) -> None:
         """Add the minutes that are complete now."""
         start = minute_of(now_us) - self.minutes * MINUTE_US
-        since = max(start, min(self.stop_us, minute_of(now_us)) - _AGAIN_US)
+        is_back = start < self.start_us  # the clock was set: all is read again
+        since = start if is_back else max(start, self.stop_us - _AGAIN_US)
         self._shift(start, since)
         minute = _RECORDS.c.minute_us
         query = select(_RECORDS.c.slice, minute, _RECORDS.c.entities).where(

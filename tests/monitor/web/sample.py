@@ -493,6 +493,24 @@ def _minutes(connection: Connection) -> None:
         connection.execute(text(sql))
 
 
+_SHARES = {
+    name: {"share": share, "low": 0.0, "high": 1.0, "flagged": round(200 * share), "seen": 200}
+    for name, share in (("before", 0.02), ("now", 0.31))
+}
+EXPLAINED = {
+    "onset": dict.fromkeys(("first", "likeliest", "last"), "2026-01-05T10:00:00Z"),
+    **_SHARES,
+    "explained_by": [{"assertion": "track_agrees", "slice": "till-2", "weight": 40.0, **_SHARES}],
+    "version": "1",
+    "event": {"kind": "rolled_back", "name": "1", "at": "2026-01-05T09:58:00Z"},
+    "records": ["card-00200-f0"],
+    "action": "roll_back",
+    "page": "/assertions/m/track_agrees",
+    "runbook": "docs/alarms.md",
+    "guarantee": None,
+}
+
+
 def _incidents(connection: Connection, at: int) -> None:
     for number, status in ((1, "resolved"), (2, "open")):
         add(
@@ -511,6 +529,7 @@ def _incidents(connection: Connection, at: int) -> None:
             level="critical",
             first_record="card-00200-f0",
             note="quiet for 900 s" if status == "resolved" else "",
+            details=EXPLAINED if status == "open" else {},
         )
 
 

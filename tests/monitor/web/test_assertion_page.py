@@ -209,6 +209,13 @@ def test_an_assertion_is_suspended_and_resumed_by_buttons(own: Sample, browser: 
 
 def test_incidents_are_acknowledged_muted_and_resolved_by_buttons(own: Sample, browser: Browser) -> None:
     status = "SELECT status FROM incident WHERE id = 'inc_2'"
+    text = browser.page(f"/m/{MODEL}")
+    for said in (
+        "2.0\u202f% of 200 before, 31.0\u202f% of 200 since",
+        "rolled back 1",
+        "Proposed: roll back",
+    ):
+        assert said in text, said
     for page, button, now in (
         (f"/m/{MODEL}", "acknowledge", "acknowledged"),
         (f"/assertions/{MODEL}/track_agrees", "mute for a day", "muted"),

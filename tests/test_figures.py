@@ -238,6 +238,7 @@ DECLARED = {
     "assertions.md": {"70 %": "split", "30 %": "split"},
     "configuration.md": {"80 %": "limit"},
     "demo.md": {"5 %": "setup", "45 %": "setup", "30 %": "criterion"},
+    "drift.md": {"1 %": "level", "5 %": "level"},
     "gate.md": {"5 %": "level", "2 %": "setup", "85 %": "setup", "90 %": "setup", "1 %": "criterion"},
     "gpu.md": {"10 %": "target"},
     "jobs.md": {"80 %": "limit"},

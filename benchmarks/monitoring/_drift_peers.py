@@ -1,10 +1,11 @@
 """Results and times of peers on the same data, by the Python of an environment that has one of them.
 
 ``PYTHON benchmarks/monitoring/_drift_peers.py FOLDER NAME`` prints one JSON object: version, seconds,
-statistics by column. ``--small`` uses the first 2,000 and 3,000 rows: what tests compare with.
+statistics by column.
 """
 
 import json
+import os
 import sys
 import time
 import warnings
@@ -16,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 warnings.simplefilter("ignore")
+os.environ["NML_DISABLE_USAGE_LOGGING"] = "1"
 Statistics = dict[str, dict[str, float]]
 
 
@@ -62,15 +64,16 @@ def nannyml_statistics(reference: pd.DataFrame, current: pd.DataFrame) -> Statis
 def evidently_statistics(reference: pd.DataFrame, current: pd.DataFrame) -> Statistics:
     """Drift of every column by the named distances."""
     from evidently.legacy.calculations.stattests import get_stattest
+    from evidently.legacy.core import ColumnType
 
     found: Statistics = {}
     for name in reference:
-        is_number = reference[name].dtype.kind == "f"
-        kind = "num" if is_number else "cat"
-        for method in ("wasserstein", "psi", "jensenshannon") if is_number else ("psi", "jensenshannon"):
-            test = get_stattest(reference[name].dropna(), current[name].dropna(), kind, method)
-            value = test(reference[name].dropna(), current[name].dropna(), kind, 0.1).drift_score
-            found.setdefault(name, {})[method] = float(value)
+        kind = ColumnType.Numerical if reference[name].dtype.kind == "f" else ColumnType.Categorical
+        one, two = reference[name].dropna(), current[name].dropna()
+        methods = ("wasserstein",) if kind == ColumnType.Numerical else ("psi", "jensenshannon", "chisquare")
+        for method in methods:
+            test = get_stattest(one, two, kind, method)
+            found.setdefault(name, {})[method] = float(test(one, two, kind, 0.1).drift_score)
     return found
 
 
@@ -81,11 +84,9 @@ PEERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Statistics]] = {
 }
 
 
-def main(folder: Path, name: str, *, is_small: bool) -> None:
+def main(folder: Path, name: str) -> None:
     """Print version, seconds and statistics."""
     reference, current = (pd.read_parquet(folder / f"{each}.parquet") for each in ("reference", "current"))
-    if is_small:
-        reference, current = reference.iloc[:2000], current.iloc[:3000]
     for frame in (reference, current):
         for column in frame:
             if frame[column].dtype.kind != "f":
@@ -97,4 +98,4 @@ def main(folder: Path, name: str, *, is_small: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], is_small="--small" in sys.argv)
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -4,14 +4,15 @@
 
 - ``report``: from pandas, on one core, decisions and sentences included. Floor: each string encoded once by
   pyarrow and its codes counted, each float counted once in a fixed histogram (subtraction and ``bincount``).
-- ``report_arrow``: the same from Arrow dictionaries with two threads, by the clock. Floor: the same counts on
-  two threads; nothing is encoded.
+- ``report_arrow``: the same from Arrow dictionaries with two threads, by the clock and in CPU seconds of both
+  (``_cpu``). Floor: the same counts on two threads; nothing is encoded.
 - ``ks``: 15 exact distances. Floor: each million sorted once, and the reference looked up in it. The product
   needs less: it sorts those values alone that the greatest distance may lie at.
 
 Floor and product run in turn, in CPU seconds unless said. Peers run in environments of their own: ``python -m
 benchmarks.monitoring.drift --write FOLDER`` writes the data, ``pip install nannyml`` (``evidently``) makes
-one, and its Python runs ``benchmarks/monitoring/_drift_peers.py FOLDER NAME``.
+one, and its Python runs ``benchmarks/monitoring/_drift_peers.py FOLDER NAME``. With ``--small`` behind FOLDER
+the data are those of ``tests/assertions/drift/peers.json``.
 """
 
 import statistics
@@ -32,6 +33,8 @@ from benchmarks.figure import Figure
 from outrider.assertions.drift import drift_report, ks_distance
 
 REFERENCE, CURRENT, PAIRS = 100_000, 1_000_000, 7
+SMALL = 2_000, 3_000
+"""Rows of the windows whose statistics tests compare with those of peers."""
 CATEGORIES = np.array(["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"])
 DATA = "15 floats (normal, lognormal, Poisson), 5 strings of 8 values, 4 columns changed, seed 0"
 _PART, _CODES = 125_000, 65_536
@@ -136,8 +139,7 @@ def encoded(data: pd.DataFrame) -> pa.Table:
 
 def measure() -> None:
     """Print the figures."""
-    rng = np.random.default_rng(0)
-    reference, current = frame(rng, REFERENCE), changed(rng, CURRENT)
+    reference, current = windows(REFERENCE, CURRENT)
     found = drift_report(reference, current)
     drifted = sorted(each.column for each in found.drifting)
     assert drifted == ["normal1", "normal3", "whole0", "word1"], drifted
@@ -147,10 +149,11 @@ def measure() -> None:
         "encoding and counting each value once",
     ).show()  # fmt: skip
     tables = encoded(reference), encoded(current)
-    pairs(
-        "report_arrow", lambda: drift_report(*tables, threads=2), lambda: floor(tables, 2),
-        time.perf_counter, 2.2, "counting each value once on two threads",
-    ).show()  # fmt: skip
+    for name, clock in (("report_arrow", time.perf_counter), ("report_arrow_cpu", time.process_time)):
+        pairs(
+            name, lambda: drift_report(*tables, threads=2), lambda: floor(tables, 2), clock, 2.2,
+            "counting each value once on two threads",
+        ).show()  # fmt: skip
     numbers = [name for name in reference if not name.startswith("word")]
     columns = [(reference[name].to_numpy(), current[name].dropna().to_numpy()) for name in numbers]
     pairs(
@@ -164,16 +167,21 @@ def sorted_once(reference: NDArray[np.float64], current: NDArray[np.float64]) ->
     np.sort(current).searchsorted(np.sort(reference), "right")
 
 
-def write(folder: Path) -> None:
+def windows(reference: int, current: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both windows of so many rows."""
+    rng = np.random.default_rng(0)
+    return frame(rng, reference), changed(rng, current)
+
+
+def write(folder: Path, sizes: tuple[int, int]) -> None:
     """Write both windows for peers."""
     folder.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(0)
-    frame(rng, REFERENCE).to_parquet(folder / "reference.parquet")
-    changed(rng, CURRENT).to_parquet(folder / "current.parquet")
+    for name, each in zip(("reference", "current"), windows(*sizes), strict=True):
+        each.to_parquet(folder / f"{name}.parquet")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--write"]:
-        write(Path(sys.argv[2]))
+        write(Path(sys.argv[2]), SMALL if "--small" in sys.argv else (REFERENCE, CURRENT))
     else:
         measure()

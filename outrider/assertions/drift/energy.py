@@ -1,4 +1,4 @@
-"""Energy distance of vectors, such as embeddings, and its proof by a witness."""
+"""Energy distance of vectors, and its proof by a witness."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,9 @@ class EnergyDistance:
 
 
 def energy_distance(reference: Floats, current: Floats) -> EnergyDistance:
-    r"""Energy distance :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|`, without each vector's distance from itself.
+    r"""Energy distance of two samples of vectors.
+
+    :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|`, without each vector's distance from itself.
 
     Parameters
     ----------

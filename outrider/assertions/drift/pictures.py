@@ -47,12 +47,13 @@ class Picture:
 def picture_of(counts: ColumnCounts) -> Picture:
     """Bars of a column."""
     one, two = counts.reference / counts.reference.sum(), counts.current / counts.current.sum()
-    return _of_numbers(counts, one, two) if counts.is_ordered else _of_categories(counts, one, two)
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers near the end of doubles
+        return _of_numbers(counts, one, two) if counts.is_ordered else _of_categories(counts, one, two)
 
 
 def _of_numbers(counts: ColumnCounts, one: Floats, two: Floats) -> Picture:
     ends = [_end(counts, each, share) for each in (one, two) for share in (_TAIL, 1 - _TAIL)]
-    edges = np.linspace(min(ends), max(ends), BARS + 1)
+    edges = 2 * np.linspace(min(ends) / 2, max(ends) / 2, BARS + 1)
     if edges[0] == edges[-1]:
         edges = edges[0] + np.linspace(-0.5, 0.5, BARS + 1)
     at = np.column_stack([counts.lower, counts.upper]).reshape(-1)
@@ -60,6 +61,9 @@ def _of_numbers(counts: ColumnCounts, one: Floats, two: Floats) -> Picture:
     for each in (one, two):
         upto = np.cumsum(each)
         reached = np.interp(edges[1:-1], at, np.column_stack([upto - each, upto]).reshape(-1))
+        reached = np.maximum.accumulate(
+            np.clip(np.nan_to_num(reached), 0.0, 1.0)
+        )  # cells narrower than rounding
         bars.append(np.diff(np.concatenate([[0.0], reached, [1.0]])))
     return Picture((), _rounded(edges), _rounded(bars[0]), _rounded(bars[1]))
 

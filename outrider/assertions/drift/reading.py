@@ -108,8 +108,8 @@ def arrow_of(column: Any) -> pa.Array:
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise NotCompared(f"values of one type expected, found {str(error).splitlines()[0]}") from None
     if isinstance(found, pa.ChunkedArray):
-        return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
-    return found
+        found = found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+    return found.cast(pa.large_string()) if pa.types.is_string_view(found.type) else found
 
 
 def read_reference(column: Any, *, is_answer: bool) -> Values:
@@ -151,6 +151,8 @@ def read_current(column: Any, reference: Values) -> Values:
     if pa.types.is_null(array.type):
         array = array.cast(pa.float64() if reference.kind == "number" else reference.categories.type)
     is_class = reference.kind == "category" and _is_number(reference.categories.type)
+    if pa.types.is_dictionary(array.type) and _is_number(array.type.value_type):
+        array = array.dictionary_decode()
     if reference.kind == "number" and _is_number(array.type):
         return _numbers(_as_numbers(array))
     if is_class and (_is_number(array.type) or pa.types.is_boolean(array.type)):
@@ -180,7 +182,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_category(kind: pa.DataType) -> bool:
@@ -215,16 +217,16 @@ def _is_classes(array: pa.Array) -> bool:
 
 
 def _classes(array: pa.Array) -> Values:
-    """Whole numbers as categories; of one type, as nulls make floats of integers."""
+    """Whole numbers as categories."""
     return _categories(array.cast(pa.float64()))
 
 
 def _categories(array: pa.Array) -> Values:
     if not pa.types.is_dictionary(array.type):
-        if pa.types.is_string_view(array.type):
-            array = array.cast(pa.large_string())
         array = pc.dictionary_encode(array)
     known = array.dictionary
+    if _is_number(known.type):
+        known = known.cast(pa.float64())  # nulls make floats of integers
     codes = array.indices
     if codes.null_count:
         codes = pc.fill_null(codes.cast(pa.int64()), len(known))

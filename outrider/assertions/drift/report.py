@@ -113,13 +113,19 @@ def drift_report(
     chosen = [_Column(name, roles[name]) for name in windows.chosen(columns)]
     problems = windows.problems()
     if not problems:
+
+        def measure(column: _Column) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # numbers near the end of doubles
+                _measure(column, windows, least, least_share)
+
         with ThreadPoolExecutor(threads) as pool:
-            each_of = map if threads == 1 else pool.map
-            list(each_of(lambda column: _measure(column, windows, least, least_share), chosen))
+            list(map(measure, chosen) if threads == 1 else pool.map(measure, chosen))
     ignored = {each.name: each.ignored for each in chosen if each.ignored}
     compared = [each for each in chosen if not each.ignored]
+    with np.errstate(over="ignore", invalid="ignore"):
+        decided = _decide(compared, windows, units or {}, alpha, find)
     return DriftReport(
-        columns=_decide(compared, windows, units or {}, alpha, find),
+        columns=decided,
         problems=tuple(problems),
         ignored=ignored,
         reference_rows=windows.samples[0].rows,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -64,7 +65,7 @@ def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample
     Raises
     ------
     ValueError
-        If a weight is missing, infinite or not above 0.
+        If a weight is missing, infinite or not above 0, or an entity is a list or an object.
 
     References
     ----------
@@ -86,7 +87,10 @@ def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample
 
 
 def _weights(column: Any) -> Floats:
-    found = arrow_of(column).to_numpy(zero_copy_only=False).astype(np.float64)
+    array = arrow_of(column)
+    if not pa.types.is_integer(array.type) and not pa.types.is_floating(array.type):
+        raise ValueError(f"weights above 0 expected, found {array.type}")
+    found = array.to_numpy(zero_copy_only=False).astype(np.float64)
     wrong = ~(np.isfinite(found) & (found > 0))
     if wrong.any():
         raise ValueError(f"weights above 0 expected, found {found[wrong][0]} in {int(wrong.sum())} records")
@@ -96,7 +100,10 @@ def _weights(column: Any) -> Floats:
 
 def _entities(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Entity of each record by number, and the first record of each entity."""
-    array = pc.dictionary_encode(arrow_of(column))
+    given = arrow_of(column)
+    if pa.types.is_nested(given.type):
+        raise ValueError(f"entities as texts or numbers expected, found {given.type}")
+    array = given if pa.types.is_dictionary(given.type) else pc.dictionary_encode(given)
     codes = pc.fill_null(array.indices.cast("int64"), -1).to_numpy(zero_copy_only=False)
     alone = codes < 0
     if alone.any():

@@ -26,7 +26,7 @@ def scipy_statistics(reference: pd.DataFrame, current: pd.DataFrame) -> Statisti
     from scipy import stats
 
     found: Statistics = {}
-    for name in reference:
+    for name in map(str, reference):
         one, two = reference[name].dropna(), current[name].dropna()
         if one.dtype.kind == "f":
             found[name] = {
@@ -67,7 +67,7 @@ def evidently_statistics(reference: pd.DataFrame, current: pd.DataFrame) -> Stat
     from evidently.legacy.core import ColumnType
 
     found: Statistics = {}
-    for name in reference:
+    for name in map(str, reference):
         kind = ColumnType.Numerical if reference[name].dtype.kind == "f" else ColumnType.Categorical
         one, two = reference[name].dropna(), current[name].dropna()
         methods = ("wasserstein",) if kind == ColumnType.Numerical else ("psi", "jensenshannon", "chisquare")

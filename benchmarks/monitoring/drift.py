@@ -154,7 +154,7 @@ def measure() -> None:
             name, lambda: drift_report(*tables, threads=2), lambda: floor(tables, 2), clock, 2.2,
             "counting each value once on two threads",
         ).show()  # fmt: skip
-    numbers = [name for name in reference if not name.startswith("word")]
+    numbers = [name for name in map(str, reference) if not name.startswith("word")]
     columns = [(reference[name].to_numpy(), current[name].dropna().to_numpy()) for name in numbers]
     pairs(
         "ks", lambda: [ks_distance(*each) for each in columns],
@@ -162,9 +162,9 @@ def measure() -> None:
     ).show()  # fmt: skip
 
 
-def sorted_once(reference: NDArray[np.float64], current: NDArray[np.float64]) -> None:
+def sorted_once(reference: NDArray[np.float64], current: NDArray[np.float64]) -> Any:
     """Floor of an exact distance that sorts."""
-    np.sort(current).searchsorted(np.sort(reference), "right")
+    return np.sort(current).searchsorted(np.sort(reference), "right")
 
 
 def windows(reference: int, current: int) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -169,7 +169,7 @@ def real() -> None:
         "elec2_late": (elec.iloc[:10_000], elec.iloc[-10_000:]),
     }
     for name, (one, two) in windows.items():
-        both = [column for column in one if column in two.columns]
+        both = [str(column) for column in one if column in two.columns]
         found = drift_report(one, two, columns=both)
         told = "; ".join(f"{each.column}: {each.words}" for each in found.drifting)
         Figure(

@@ -20,11 +20,11 @@ from outrider.dataops.access.store import AccessStore
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.fairness import fairness_routes
-from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.read import read_routes
-from outrider.monitor.api.series import series_routes
-from outrider.monitor.api.weak_slices import weak_slice_routes
+from outrider.monitor.api.traffic.fairness import fairness_routes
+from outrider.monitor.api.traffic.profiles import profile_routes
+from outrider.monitor.api.traffic.series import series_routes
+from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
 from outrider.monitor.http.route_scopes import RouteScopes

@@ -13,7 +13,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
-from outrider.monitor.api.fairness import fairness_routes
+from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.queries.fairness import dataset_figures
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings

@@ -17,7 +17,7 @@ from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import table_of
-from outrider.monitor.api.series import series_routes, step_us
+from outrider.monitor.api.traffic.series import series_routes, step_us
 from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.span import MOST_POINTS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.api.weak_slices import weak_slice_routes
+from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.queries.weak_slices import SliceSearch, slices_json, stored_slices
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings

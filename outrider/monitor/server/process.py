@@ -24,7 +24,7 @@ from outrider.dataops.redaction.columns import ColumnRules
 from outrider.dataops.redaction.kinds import Kind
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
-from outrider.monitor.api.columns import column_routes
+from outrider.monitor.api.traffic.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies

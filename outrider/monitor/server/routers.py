@@ -17,22 +17,22 @@ from outrider.monitor.api.comparisons import comparison_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.erasures import erasure_routes
 from outrider.monitor.api.export import export_routes
-from outrider.monitor.api.fairness import fairness_routes
 from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.api.judges import judge_routes
 from outrider.monitor.api.outside.external_jobs import external_job_routes
 from outrider.monitor.api.outside.uploads import upload_routes
 from outrider.monitor.api.pauses import pause_routes
-from outrider.monitor.api.profiles import profile_routes
 from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
-from outrider.monitor.api.series import series_routes
 from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.traffic.fairness import fairness_routes
+from outrider.monitor.api.traffic.profiles import profile_routes
+from outrider.monitor.api.traffic.series import series_routes
+from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
-from outrider.monitor.api.weak_slices import weak_slice_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook

@@ -1,0 +1,1 @@
+"""Figures of the traffic: columns, profiles, groups, weak slices, series."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from outrider.demo.cards import CAMERAS, SOUND
 from outrider.demo.children import Children
 from outrider.demo.files import Plan, environment, free_port, prepare_folder
 from outrider.demo.loop import Loop
@@ -196,6 +197,18 @@ def test_every_answer_was_judged_once(result: dict[str, Any], folder: Path) -> N
     assert sorted(sent) == sorted(judged)
     assert result["records"] == {"sent": len(sent), "judged": len(judged)}
     assert query(folder, "SELECT * FROM dead_letter") == []
+
+
+def test_incidents_are_few_and_each_names_a_failing_camera_first(
+    result: dict[str, Any], folder: Path
+) -> None:
+    found = [(part, json.loads(text)) for part, text in query(folder, "SELECT slice, details FROM incident")]
+    failing = {camera for camera in CAMERAS if camera not in SOUND}
+    assert 1 <= len(found) <= 6
+    assert {part for part, _ in found} <= failing | {""}
+    causes = [details["explained_by"][0]["slice"] for _, details in found if "explained_by" in details]
+    assert causes
+    assert set(causes) <= failing
 
 
 LONG_FLOW = 4000

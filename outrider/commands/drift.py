@@ -54,6 +54,9 @@ def drift(
     ] = None,
     alpha: Annotated[float, typer.Option(help="Chance of any false alarm in the whole report.")] = 0.01,
     least: Annotated[float, typer.Option(help="Smallest distance of a distribution that is drift.")] = 0.05,
+    multivariate: Annotated[
+        bool, typer.Option("--multivariate", help="Also tell both windows apart by all columns together.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="HTML file with the distributions of every column.")
     ] = None,
@@ -82,6 +85,7 @@ def drift(
             units=_units(unit or ()),
             alpha=alpha,
             least=least,
+            is_multivariate=multivariate,
             threads=min(_MOST_THREADS, os.cpu_count() or 1),
         )
     except ValueError as error:
@@ -119,6 +123,8 @@ def _show(found: "DriftReport") -> None:
     sentences += [f"{name}, not compared: {why}" for name, why in found.ignored.items()]
     for sentence in sentences:
         typer.echo(sentence)
+    if found.together_words:
+        typer.echo(found.together_words)
     typer.echo(found.sentence)
 
 

@@ -4,6 +4,7 @@
 in the same cells.
 """
 
+from .classifier import DomainClassifier
 from .distances import (
     chi_square,
     jensen_shannon,
@@ -21,6 +22,7 @@ from .result import ColumnDrift, DriftReport
 
 __all__ = [
     "ColumnDrift",
+    "DomainClassifier",
     "DriftReport",
     "EnergyDistance",
     "chi_square",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .classifier import DomainClassifier, domain_classifier
 from .counting import ColumnCounts, count_column
 from .direction import (
     FEW_CATEGORIES,
@@ -49,6 +50,7 @@ def drift_report(
     least: float = LEAST,
     least_share: float = LEAST_SHARE,
     find: float = FOUND,
+    is_multivariate: bool = False,
     threads: int = 1,
 ) -> DriftReport:
     """Judge each column's drift, with one error over all columns.
@@ -80,6 +82,9 @@ def drift_report(
     find
         Distance that should be found with a chance of 80 %, in (0, 1): a column whose samples are too small
         for it is undecided.
+    is_multivariate
+        Also tell records of both windows apart by all columns together (:class:`DomainClassifier`), with the
+        same error over everything.
     threads
         Columns that are counted at once.
 
@@ -123,7 +128,8 @@ def drift_report(
     ignored = {each.name: each.ignored for each in chosen if each.ignored}
     compared = [each for each in chosen if not each.ignored]
     with np.errstate(over="ignore", invalid="ignore"):
-        decided = _decide(compared, windows, units or {}, alpha, find)
+        together = _together(compared) if is_multivariate and not problems else None
+        decided = _decide(compared, windows, units or {}, alpha, find, together)
     return DriftReport(
         columns=decided,
         problems=tuple(problems),
@@ -135,6 +141,8 @@ def drift_report(
         alpha=alpha,
         least=least,
         least_share=least_share,
+        together=together,
+        is_apart=together is not None and _is_apart(compared, together, alpha, least),
     )
 
 
@@ -232,12 +240,29 @@ def _problems(counts: ColumnCounts) -> list[str]:
     return found
 
 
+def _is_apart(columns: Sequence[_Column], together: DomainClassifier, alpha: float, least: float) -> bool:
+    """True where the windows are told apart, proven and by enough."""
+    chances = [each.chance for column in columns for each in column.evidence]
+    adjusted = float(holm([*chances, together.chance])[-1])
+    return adjusted <= alpha and together.auroc >= 0.5 + least
+
+
+def _together(columns: Sequence[_Column]) -> DomainClassifier | None:
+    return domain_classifier({each.name: each.values for each in columns if each.values is not None})
+
+
 def _decide(
-    columns: Sequence[_Column], windows: Windows, units: Mapping[str, str], alpha: float, find: float
+    columns: Sequence[_Column],
+    windows: Windows,
+    units: Mapping[str, str],
+    alpha: float,
+    find: float,
+    together: DomainClassifier | None,
 ) -> tuple[ColumnDrift, ...]:
     """Verdicts with one error over all columns, worst first."""
-    adjusted = iter(holm([each.chance for column in columns for each in column.evidence]).tolist())
-    tests = sum(len(column.evidence) for column in columns)
+    chances_of_all = [each.chance for column in columns for each in column.evidence]
+    chances_of_all += [] if together is None else [together.chance]
+    adjusted, tests = iter(holm(chances_of_all).tolist()), len(chances_of_all)
     categories = {
         each.name: each.values
         for each in columns

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from .classifier import DomainClassifier
 from .counting import ColumnCounts
 from .direction import listed
 from .evidence import Change, ChangeEvidence
@@ -111,6 +112,10 @@ class DriftReport:
         Columns of kinds that have no distance here, with what was found.
     alpha
         Chance of any false alarm in the whole report.
+    together
+        Records of both windows told apart by all columns together; None where not asked for.
+    is_apart
+        True where that is proven and large enough.
     """
 
     columns: tuple[ColumnDrift, ...]
@@ -123,6 +128,8 @@ class DriftReport:
     alpha: float
     least: float
     least_share: float
+    together: DomainClassifier | None = None
+    is_apart: bool = False
 
     @property
     def drifting(self) -> tuple[ColumnDrift, ...]:
@@ -131,8 +138,8 @@ class DriftReport:
 
     @property
     def is_drift(self) -> bool:
-        """True where at least one column drifts."""
-        return bool(self.drifting)
+        """True where a column drifts, or all of them together."""
+        return bool(self.drifting) or self.is_apart
 
     @property
     def is_decided(self) -> bool:
@@ -149,11 +156,27 @@ class DriftReport:
             return f"{len(names)} of {decided} columns drift ({rows}): {listed(names)}"
         if not decided:
             return f"nothing could be decided ({rows})"
+        if self.is_apart:
+            return f"no column drifts alone, all together do ({rows}): {self.together_words}"
         return f"no drift shown in {decided} columns ({rows})"
+
+    @property
+    def together_words(self) -> str:
+        """Domain classifier in one sentence; empty without one."""
+        if self.together is None:
+            return ""
+        found = self.together
+        by = f", most by {listed(found.columns)}" if self.is_apart and found.columns else ""
+        return (
+            f"both windows are told apart with an AUROC of {found.auroc:.3f} "
+            f"({found.low:.3f} to {found.high:.3f}){by}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
+            "together": None if self.together is None else self.together.to_dict(),
+            "together_words": self.together_words,
             "sentence": self.sentence,
             "is_drift": self.is_drift,
             "is_decided": self.is_decided,

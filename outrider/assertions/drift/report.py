@@ -187,6 +187,9 @@ def _measure(column: _Column, windows: Windows, least: float, least_share: float
         column.ignored = str(error)
         return
     column.kind = one.kind
+    if column.name not in windows.current and column.role == "label":
+        column.ignored = "current: labels expected as in the reference, none has arrived"
+        return
     if column.name not in windows.current:
         column.problems.append(f"current: {WORDS[one.kind]} expected as in the reference, the column is gone")
         return

@@ -273,6 +273,12 @@ def test_bad_input_is_said_and_is_no_drift(name: str, before: Any, now: Any, sen
     assert found.to_dict()["columns"][0]["problems"]
 
 
+def test_labels_that_have_not_arrived_are_said_and_hold_up_no_verdict(reference: Columns) -> None:
+    found = drift_report(reference | {"y": reference["plan"]}, reference, labels=["y"])
+    assert found.is_decided
+    assert found.ignored == {"y": "current: labels expected as in the reference, none has arrived"}
+
+
 def test_one_value_in_both_windows_is_no_drift_and_said() -> None:
     found = drift_report({"x": np.ones(500)}, {"x": np.ones(400)})
     assert found.is_decided

@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CELLS = 1 << 15
+MOST = 1e38
+"""Nearly the largest number of single precision; sums and quantiles take larger ones as this."""
 _SHIFT = 17
 _SIGN = np.int32(0x7FFFFFFF)
 
@@ -49,13 +51,14 @@ def cell_floor(cells: NDArray[np.integer], centre: float) -> Floats:
 
 
 def cell_middle(cells: NDArray[np.integer], centre: float) -> Floats:
-    """Middle of each cell, shape (n,).
+    """Middle of each cell, in [-MOST, MOST], shape (n,).
 
     The cell of the centre itself is the centre.
     """
     at = np.asarray(cells, dtype=np.int64)
-    low, high = cell_floor(at, centre), cell_floor(np.minimum(at + 1, CELLS - 1), centre)
     with np.errstate(over="ignore", invalid="ignore"):
+        low, high = cell_floor(at, centre), cell_floor(np.minimum(at + 1, CELLS - 1), centre)
+        low = np.clip(np.nan_to_num(low, nan=-np.inf), -MOST, MOST)
         middle = low + (high - low) / 2
     near = at == CELLS // 2
     return np.asarray(np.where(near, centre, np.where(np.isfinite(middle), middle, low)))

@@ -3,7 +3,7 @@
 Columns themselves, or properties of texts, images, vectors and lists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +17,13 @@ from outrider.assertions.columns import is_tensor, to_tensor
 
 Source: TypeAlias = Literal["number", "category", "text", "image", "vector", "list", "none"]
 PARTS = ("inputs.", "outputs.", "attrs.")
+PROPERTIES: Mapping[Source, tuple[str, ...]] = {
+    "text": ("#length", "#language"),
+    "image": ("#brightness", "#sharpness"),
+    "vector": ("#norm",),
+    "list": ("#elements",),
+}
+"""Endings of the names of features, by source."""
 TEXT_WORDS = 5.0
 """Mean words from which a column of strings is text, not categories."""
 IMAGE_SIDE = 8
@@ -46,7 +53,9 @@ def source_of(column: pa.Array, *, is_text: bool | None = None) -> Source:
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        return "number"
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):  # months have no length
         return "number"
     if pa.types.is_boolean(kind):
         return "category"
@@ -65,8 +74,9 @@ def features_of(name: str, column: pa.Array, source: Source) -> Iterator[Feature
     elif source == "category":
         yield Feature(name, False, column)
     elif source == "text":
-        yield Feature(f"{name}#length", True, pc.utf8_length(column))
-        yield Feature(f"{name}#language", False, _languages(column))
+        texts = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        yield Feature(f"{name}#length", True, pc.utf8_length(texts))
+        yield Feature(f"{name}#language", False, _languages(texts))
     elif source == "image":
         brightness, sharpness = _of_images(to_tensor(column, name, 0))
         for label, values in (("brightness", brightness), ("sharpness", sharpness)):

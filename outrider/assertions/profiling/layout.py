@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch import Batch
 
-from .cells import CELLS, Floats, cell_floor, cells_of, count_cells
-from .features import Feature, Source, batch_columns, features_of, source_of
+from .cells import MOST, Floats, cell_floor, cells_of, count_cells
+from .features import PROPERTIES, Feature, Source, batch_columns, features_of, source_of
 from .points import LEAST_ENTITIES
 
 Kind: TypeAlias = Literal["numeric", "category"]
@@ -65,7 +65,8 @@ class ColumnLayout:
     @property
     def column(self) -> str:
         """Column of the records, without the counted property."""
-        return self.name.partition("#")[0]
+        properties = PROPERTIES.get(self.source, ())
+        return next((self.name.removesuffix(one) for one in properties if self.name.endswith(one)), self.name)
 
     def edge_values(self) -> Floats:
         """Least value of each bin but the first.
@@ -109,9 +110,11 @@ class ProfileLayout:
         is_few = len(first) < LEAST_ENTITIES
         columns: list[ColumnLayout] = []
         for name, column in batch_columns(reference).items():
+            if column.null_count == len(column) or source_of(column, is_text=False) == "none":
+                continue  # nulls say nothing of their type: fitted when it holds values
             own = column if is_few else column.take(pa.array(first))
             if own.null_count == len(own):
-                continue  # says nothing of its type: fitted when it holds values
+                continue
             source = _source(name, own)
             columns += [
                 _fitted(feature, source, known.get(feature.name, ()), is_few=is_few)
@@ -200,7 +203,7 @@ def numbers_of(column: pa.Array) -> Any:
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         return column.to_numpy(zero_copy_only=False) / 1e6
     if pa.types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == 32 else pa.int64()
@@ -253,16 +256,23 @@ def _edges(values: Floats, *, is_whole: bool) -> tuple[float, tuple[int, ...]]:
     if len(values) < 2 * LEAST_ENTITIES:
         return 0.0, ()
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf")
-    spread = float(high - low) or float(np.std(values)) or abs(float(median)) or 1.0
+    with np.errstate(over="ignore"):
+        deviation = float(np.std(values))
+        spread = float(high - low) or (deviation if np.isfinite(deviation) else 0.0)
+    spread = min(spread or abs(float(median)) or 1.0, MOST)
     step = max(10.0 ** np.floor(np.log10(spread / 10)), 1.0 if is_whole else 0.0)
     centre = float(np.round(median / step) * step)
     cells, rows, _ = count_cells(cells_of(values, centre))
     begins = _grouped(rows, max(LEAST_ENTITIES, len(values) / BINS))
     edges = cells[1:][np.array(begins, dtype=np.bool_)].tolist()
-    reach = 2.0 * np.array([values.min() - centre, values.max() - centre])
-    far = cells_of(np.array([min(reach[0], -spread), max(reach[1], spread)]) + centre, centre)
-    beyond = {int(far[0]) + 1, min(int(far[1]), CELLS - 1)}
-    return centre, tuple(sorted({*edges, *beyond}))
+    with np.errstate(over="ignore"):
+        reach = 2.0 * np.array([values.min() - centre, values.max() - centre])
+        ends = np.array([min(reach[0], -spread), max(reach[1], spread)]) + centre
+    far = cells_of(ends, centre)
+    found = np.array(sorted({*edges, int(far[0]) + 1, int(far[1])}), dtype=np.int64)
+    with np.errstate(invalid="ignore"):
+        is_number = np.isfinite(cell_floor(found, centre))
+    return centre, tuple(found[is_number].tolist())
 
 
 def _grouped(rows: NDArray[np.int64], least: float) -> list[bool]:

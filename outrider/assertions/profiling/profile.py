@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import row_hashes
 
-from .cells import Floats, Ints, cells_of, count_cells
+from .cells import MOST, Floats, Ints, cells_of, count_cells
 from .distinct import REGISTERS, Registers, registers_of, registers_of_numbers
 from .features import Feature, batch_columns, features_of, source_of
 from .layout import (
@@ -330,9 +330,9 @@ def _count_numbers(
     estimates.points = Points.of(cells, mass, entities)
     if len(estimates.points.cells):  # else the mean would say what few entities had
         with np.errstate(over="ignore"):
-            away = numbers - column.centre
-            scaled = away if weight is None else away * weight
-            estimates.sums[:] = mass.sum(), scaled.sum(), scaled @ away
+            away = np.clip(numbers - column.centre, -MOST, MOST)
+        scaled = away if weight is None else away * weight
+        estimates.sums[:] = mass.sum(), scaled.sum(), scaled @ away
 
 
 def _count_categories(

@@ -264,3 +264,50 @@ def test_sharpness_is_the_variance_of_the_laplacian(shape: tuple[int, ...]) -> N
     profile = Profile.of(batch, ProfileLayout.fit(batch))
     assert column(profile, "inputs.image#sharpness").mean == pytest.approx(np.mean(values), rel=1e-4)
     assert column(profile, "inputs.image#brightness").mean == pytest.approx(grey.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.r_[1e300, np.zeros(999)],
+        np.r_[1e308, -1e308, np.full(998, 5.0)],
+        np.r_[3e38, np.linspace(0, 1, 999)],
+        np.full(1000, 1e300),
+    ],
+)
+def test_one_odd_number_leaves_all_figures_finite(values: np.ndarray) -> None:
+    batch = Batch.from_columns({"inputs.x": values}, model="m")
+    layout = ProfileLayout.fit(batch)
+    (found,) = summaries(Profile.of(batch, layout))
+    assert sum(found.counts) == 1000
+    assert found.quantiles is not None
+    shown = [*found.edges, *found.quantiles, found.mean, found.deviation, found.low, found.high]
+    assert all(one is not None and np.isfinite(one) for one in shown)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(np.arange(1000) * 1_000_003 + 1, pa.timestamp("ns")),
+        pa.array(np.arange(1000) * 1_000_003 + 1, pa.timestamp("ns", "UTC")),
+        pa.array([f"a text of more than five words {at}" for at in range(1000)]).dictionary_encode(),
+    ],
+)
+def test_columns_of_any_type_are_counted(column: pa.Array) -> None:
+    batch = Batch.from_arrow(pa.record_batch({"inputs.x": column}), model="m")
+    found = summaries(Profile.of(batch, ProfileLayout.fit(batch)))
+    assert found
+    assert all((one.mistyped, one.absent) == (0.0, 0.0) for one in found)
+
+
+@pytest.mark.parametrize("column", [pa.array([pa.MonthDayNano([1, 2, 3])] * 20), pa.array([b"a"] * 20)])
+def test_columns_that_nothing_can_be_counted_of_are_left_out(column: pa.Array) -> None:
+    batch = Batch.from_arrow(pa.record_batch({"inputs.x": column}), model="m")
+    assert ProfileLayout.fit(batch).columns == ()
+
+
+def test_a_hash_in_a_columns_name_is_no_property() -> None:
+    batch = Batch.from_columns({"inputs.house #": np.arange(1000.0)}, model="m")
+    layout = ProfileLayout.fit(batch)
+    assert (layout.columns[0].column, layout.extended(batch)) == ("inputs.house #", layout)
+    assert summaries(Profile.of(batch, layout))[0].absent == 0.0

@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
+from outrider.assertions.typed_text import text_of
 from outrider.dataops.ledger.profiles import (
     FIRST_ROWS,
     MINUTE_US,
@@ -202,3 +203,50 @@ def test_a_year_of_twenty_columns_is_small(engine: Engine) -> None:
     assert size * (180 + 14 * 24 + 730) <= 300e6
     few = len(Profile.of(traffic.slice(0, 60), layout).to_bytes())
     assert few / 60 == pytest.approx(45, abs=15)
+
+
+def sliced(rows: int, part: object, *, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+    return Batch.from_columns(
+        {"inputs.age": rng.integers(18, 90, rows), "attrs.shop": [part] * rows, "version": ["1"] * rows},
+        model="m",
+    )
+
+
+def test_a_slice_that_is_called_as_the_others_are_loses_no_record() -> None:
+    blocks = (10, sliced(30, OTHER_SLICES)), (20, sliced(3, "rare", seed=1))
+    rows = drained(gathered(*blocks), fitted(), 60, "shop")
+    assert [(row.slice, row.rows) for row in rows] == [(OTHER_SLICES, 33)]
+
+
+def test_columns_that_differ_within_a_block_are_one_profile() -> None:
+    buffer = ProfileBuffer()
+    for one in (sliced(20, "a"), batch(30)):
+        buffer.add(one, np.full(one.rows, 7), {7: START})
+    (row,) = drained(buffer, fitted(), 60)
+    assert (row.rows, row.seq) == (50, 7)
+
+
+def test_slices_of_few_records_a_minute_have_profiles_of_their_own_in_the_end() -> None:
+    buffer, book, found = ProfileBuffer(), fitted(), []
+    for minute in range(6):
+        for seq, part in enumerate(("a", "b"), 2 * minute + 1):
+            buffer.add(sliced(4, part, seed=seq), np.full(4, seq), {seq: START + minute * MINUTE_US})
+        found.append({row.slice for row in drained(buffer, book, 60 * (minute + 1), "shop")})
+    assert found == [{OTHER_SLICES}] * 2 + [{"a", "b"}] * 4
+
+
+def test_an_entity_counts_once_for_its_slice() -> None:
+    buffer, book = ProfileBuffer(), fitted()
+    for minute in range(12):
+        rows = sliced(4, "a", seed=minute).with_columns({"entity": pa.array(["e"] * 4)})
+        buffer.add(rows, np.full(4, minute + 1), {minute + 1: START + minute * MINUTE_US})
+        (row,) = drained(buffer, book, 60 * (minute + 1), "shop")
+        assert row.slice == OTHER_SLICES
+
+
+@pytest.mark.parametrize("part", [True, 1.0, 7])
+def test_slices_are_named_as_in_the_counts(part: object) -> None:
+    rows = sliced(20, part)
+    (row,) = drained(gathered((10, rows)), fitted(), 60, "shop")
+    assert row.slice == text_of(rows, "attrs.shop")[0]

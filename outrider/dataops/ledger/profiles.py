@@ -16,6 +16,7 @@ from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.assertions.profiling.features import PARTS, batch_columns
 from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.assertions.profiling.points import LEAST_ENTITIES
+from outrider.assertions.typed_text import text_of
 
 MINUTE_US = 60_000_000
 BUFFER_ROWS = 65_536
@@ -29,6 +30,8 @@ _WEIGHED = 16
 """Of so many parts one is asked how many bytes its rows have."""
 SLICES = 50
 """Most slices that have profiles of their own; the others are one."""
+_CANDIDATES = 1000
+"""Other slices whose entities are counted."""
 OTHER_SLICES = "__other__"
 
 _KEPT = ("entity", "version", "weight")
@@ -126,7 +129,10 @@ class ProfileBuffer:
     """Records gathered."""
     _parts: list[_Gathered] = field(default_factory=list)
     _row_bytes: float = 0.0
-    _slices: set[str] = field(default_factory=set)
+    slices: set[str] = field(default_factory=set)
+    """Slices that have profiles of their own."""
+    _met: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    """Entities of the other slices, up to ten each."""
 
     def add(self, batch: Batch, seq: Ints, received: Mapping[int, int]) -> None:
         """Gather judged records.
@@ -176,11 +182,15 @@ class ProfileBuffer:
         if not (is_last or is_full):
             due, self._parts = _split(due, now)
         self.rows, self._row_bytes = sum(len(part.seq) for part in self._parts), 0.0
-        found: list[ProfileRow] = []
+        found: dict[tuple[int, str, str], tuple[int, Profile]] = {}
         for batch, seq, minute in _joined(due):
             layout = book.fit(batch, at_us=now_us)
-            found += self._profiles(slot, layout, batch, seq, minute, slice_by)
-        return found
+            for key, last, profile in self._profiles(layout, batch, seq, minute, slice_by):
+                if key in found:  # of another schema
+                    before, own = found[key]
+                    last, profile = max(last, before), own.merged(profile)
+                found[key] = last, profile
+        return list(_written(slot, found))
 
     def _begin(self) -> int:
         """Minute of the first record."""
@@ -193,8 +203,9 @@ class ProfileBuffer:
         return self.rows >= least or book.reference() is not None
 
     def _profiles(
-        self, slot: str, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
-    ) -> Iterator[ProfileRow]:
+        self, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
+    ) -> Iterator[tuple[tuple[int, str, str], int, Profile]]:
+        """Profile of each minute, version and slice, with its last block."""
         versions = _texts(batch, "version")
         slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
         first = int(minute.min())
@@ -206,36 +217,63 @@ class ProfileBuffer:
         for key in keys.tolist():
             rows = slice(None) if len(keys) == 1 else np.flatnonzero(group == key)
             own = batch if len(keys) == 1 else batch.take(rows)
-            profile = Profile.of(own, layout)
             when, version, part = np.unravel_index(key, shape)
-            yield ProfileRow(
-                60, (first + int(when)) * MINUTE_US, slot, versions[1][version], slices[1][part],
-                int(seq[rows].max()), layout.digest, profile.rows, profile.to_bytes(),
-            )  # fmt: skip
+            start = (first + int(when)) * MINUTE_US
+            yield (
+                (start, versions[1][version], slices[1][part]),
+                int(seq[rows].max()),
+                Profile.of(own, layout),
+            )
 
     def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
-        """Slices with ten entities or more, as far as there is room; the others as one."""
+        """Slices that ten entities or more have had, as far as there is room; the others as one."""
         codes, names = slices
         if names == [""]:
             return slices
-        first = first_of_entities(batch_entities(batch))
-        entities = np.bincount(codes[first], minlength=len(names))
-        for at in np.argsort(-entities, kind="stable").tolist():
-            if entities[at] >= LEAST_ENTITIES and len(self._slices) < SLICES:
-                self._slices.add(names[at])
-        kept = [name for name in names if name in self._slices or not name]
+        if len(self.slices) < SLICES:
+            self._meet(batch, codes, names)
+        kept = [name for name in names if name in self.slices or not name]
         places = np.array([kept.index(name) if name in kept else len(kept) for name in names])
         return places[codes], [*kept, OTHER_SLICES]
 
+    def _meet(self, batch: Batch, codes: Ints, names: Sequence[str]) -> None:
+        """Count the entities of slices that have no profiles of their own yet."""
+        entities = batch_entities(batch)
+        first = first_of_entities(entities)
+        number = np.bincount(codes[first], minlength=len(names))
+        for at in np.argsort(-number, kind="stable").tolist():
+            name = names[at]
+            if name in self.slices or name in ("", OTHER_SLICES) or not number[at]:
+                continue
+            met = self._met.get(name)
+            if met is None:
+                if len(self._met) >= _CANDIDATES:
+                    self._met.pop(next(iter(self._met)))
+                met = self._met[name] = set()
+            rows = np.flatnonzero(first & (codes == at))[:LEAST_ENTITIES]
+            for row, entity in zip(rows.tolist(), entities.take(pa.array(rows)).to_pylist(), strict=True):
+                met.add((0, entity) if entity is not None else (len(met) + 1, str(row)))
+            if len(met) >= LEAST_ENTITIES and len(self.slices) < SLICES:
+                self.slices.add(name)
+                del self._met[name]
+
+
+def _written(slot: str, found: Mapping[tuple[int, str, str], tuple[int, Profile]]) -> Iterator[ProfileRow]:
+    """Rows of the profiles of minutes, versions and slices."""
+    for (start, version, part), (last, profile) in found.items():
+        digest, payload = profile.layout.digest, profile.to_bytes()
+        yield ProfileRow(60, start, slot, version, part, last, digest, profile.rows, payload)
+
 
 def _texts(batch: Batch, name: str) -> tuple[Ints, list[str]]:
-    """Code of each record's text and the texts; one empty text for a column that is not there."""
+    """Code of each record's text, as counts have it, and the texts; one empty text without the column."""
     if not name or not batch.has(name):
         return np.zeros(batch.rows, dtype=np.int64), [""]
     given = batch.arrow(name)
     if given.null_count == len(given):
         return np.zeros(batch.rows, dtype=np.int64), [""]
-    column = pc.fill_null(given.cast(pa.string()), "").dictionary_encode()
+    texts = given if pa.types.is_string(given.type) else pa.array(text_of(batch, name), pa.string())
+    column = pc.fill_null(texts, "").dictionary_encode()
     return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
 
 

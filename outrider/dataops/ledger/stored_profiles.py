@@ -9,7 +9,7 @@ from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import ProfileLayoutRow, ProfileWindow, table_of
 
-from .profiles import LayoutRow, ProfileRow
+from .profiles import OTHER_SLICES, SLICES, LayoutRow, ProfileRow
 
 _PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
@@ -78,6 +78,18 @@ def last_profiled(connection: Connection, model: str, slot: str) -> int | None:
     query = select(func.max(_PROFILE.c.seq)).where(_PROFILE.c.model == model, _PROFILE.c.slot == slot)
     found: int | None = connection.scalar(query)
     return found
+
+
+def profiled_slices(connection: Connection, model: str, slot: str) -> list[str]:
+    """Slices of a slot that have stored profiles of their own, at most ``SLICES``, the latest first."""
+    is_own = _PROFILE.c.slice.not_in(("", OTHER_SLICES))
+    query = (
+        select(_PROFILE.c.slice)
+        .where(_PROFILE.c.model == model, _PROFILE.c.slot == slot, is_own)
+        .group_by(_PROFILE.c.slice)
+        .order_by(func.max(_PROFILE.c.start_us).desc(), _PROFILE.c.slice)
+    )
+    return list(connection.scalars(query.limit(SLICES)))
 
 
 def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> FoundProfile | None:

@@ -297,3 +297,23 @@ def test_a_challenger_has_shares_and_agreement_of_its_own(tmp_path: Path) -> Non
         asked = series(found, measure="live_tests", name="test_nudge", version="1")
         passed = "SELECT count(*) FROM live_answer WHERE status IN ('passed', 'failed')"
         assert [(asked["whole"]["records"],)] == made.rows(passed)
+
+
+def test_answers_and_calls_of_any_shape_and_size_stop_no_worker(tmp_path: Path) -> None:
+    odd: list[dict[str, Any]] = [
+        {"outputs": {"label": 1, "probs": [[0.1, 0.9], [0.5, 0.5]]}, "attrs": {"latency_s": 1.7e308}},
+        {"outputs": {"label": 1, "score": [0.1, 0.9]}, "attrs": {"latency_s": [0.1, 0.2]}},
+        {"outputs": {"label": 1.7e308, "score": 1e300}, "attrs": {"cost_usd": -1.7e308}},
+    ]
+    with workbench(write_project(tmp_path)) as made:
+        for number, record in enumerate(odd):
+            made.feed([{"id": f"r{number}-{at}", "inputs": {"x": 0.5}, **record} for at in range(3)])
+        made.work()
+        for label in (-1.7e308, 0.5, None):
+            made.label({f"r2-{at}": label for at in range(3)})
+        made.work()
+        assert made.count("records") == 9
+        found = report(made, measures=("latency", "cost"))
+        assert [each["whole"]["records"] for each in found["series"]] == [3, 3, 3, 3, 3]
+        sums = made.rows("SELECT weight, squares, total FROM measure_count")
+        assert all(math.isfinite(one) for row in sums for one in row)

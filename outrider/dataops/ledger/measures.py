@@ -16,6 +16,8 @@ RATIO = 2.0 ** (1 / 8)
 """Between the bounds of a bucket: a quantile is off by less than 9 %, a mean and a count by nothing."""
 LEAST = 1e-9
 """Smaller values are zero."""
+MOST = 1e100
+"""Larger values count as this: sums stay finite, and what is taken off again leaves no NaN."""
 _WIDTH = 1 << 16
 """More than there are buckets of doubles."""
 ONE = 1 + math.floor(8 * math.log2(1 / LEAST))
@@ -75,11 +77,12 @@ def _rows(
     known = np.isfinite(values)
     if not known.any():
         return
-    bucket, weight = buckets_of(values[known]), keys.weight[known]
+    own, weight = np.clip(values[known], -MOST, MOST), keys.weight[known]
+    bucket = buckets_of(own)
     cells, at = np.unique(place[known] * _WIDTH + bucket + _WIDTH // 2, return_inverse=True)
     sums = [
         np.bincount(at, weights=one).tolist()
-        for one in (np.ones(len(at)), weight, weight * weight, weight * values[known])
+        for one in (np.ones(len(at)), weight, weight * weight, weight * own)
     ]
     for cell, records, *rest in zip(cells.tolist(), *sums, strict=True):
         part, number = divmod(cell, _WIDTH)

@@ -61,20 +61,22 @@ def _confidences(judged: Batch) -> Floats:
     numbers = _numbers(judged, "outputs.score")
     if numbers is None and judged.has("outputs.probs"):
         try:
-            numbers = np.asarray(judged.tensor("outputs.probs"), dtype=np.float64).max(axis=1)
+            vectors = np.asarray(judged.tensor("outputs.probs"), dtype=np.float64)
+            numbers = vectors.max(axis=1) if vectors.ndim == 2 else None  # else one for each token or pixel
         except (TypeError, ValueError):  # vectors of changing length
             numbers = None
     return np.full(judged.rows, np.nan) if numbers is None else numbers
 
 
 def _numbers(judged: Batch, name: str) -> Floats | None:
-    """Column as numbers, NaN for null; None where it is no column of numbers."""
+    """Column as numbers, NaN for null; None where it has not one number for each record."""
     if not judged.has(name):
         return None
     try:
-        return np.asarray(judged.column(name, null=np.nan), dtype=np.float64)
+        found = np.asarray(judged.column(name, null=np.nan), dtype=np.float64)
     except (TypeError, ValueError):
         return None
+    return found if found.ndim == 1 else None
 
 
 def _calls(judged: Batch) -> dict[str, Floats]:

@@ -8,6 +8,9 @@ from sqlalchemy import Engine
 from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.assertions.typed_text import text_of
+from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
+from outrider.dataops.erasure.target import ErasureTarget, Found
+from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.ledger.profiles import (
     FIRST_ROWS,
     MINUTE_US,
@@ -250,3 +253,24 @@ def test_slices_are_named_as_in_the_counts(part: object) -> None:
     rows = sliced(20, part)
     (row,) = drained(gathered((10, rows)), fitted(), 60, "shop")
     assert row.slice == text_of(rows, "attrs.shop")[0]
+
+
+def test_erasure_leaves_a_layout_that_can_be_read_and_written_under(engine: Engine) -> None:
+    profiles = store(engine, 2)
+    layout = profiles[0].layout
+    found, quoted = Found(), Quotations([], ["north", str(layout.columns[0].centre), "numeric", "3"])
+    with write(engine) as connection:
+        name_gone(connection, ErasureTarget(records=("r0",)), found)
+        erase_rows_of(connection, found, quoted)
+        clean = newest_layout(connection, "m")
+        assert clean is not None
+        assert clean.columns[0] == layout.columns[0]
+        assert set(clean.columns[1].categories) == {"[erased]", "south"}
+        payload = Profile.of(batch(30), clean).to_bytes()
+        row = ProfileRow(60, START + 2 * MINUTE_US, "champion", "1", "", 3, clean.digest, 30, payload)
+        insert_profiles(connection, "m", [row])
+        whole = read_profile(connection, "m", ProfileRange())
+        assert whole is not None
+        assert whole.profile.rows == 90
+        kept = KeptProfiles(minutes_s=0)
+        assert roll_up(connection, "m", now_us=START + 2 * HOUR_S * 1_000_000, kept=kept) == 3

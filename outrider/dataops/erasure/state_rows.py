@@ -1,5 +1,6 @@
 """Rows of erased records in ``state.db``, and texts that quote them."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ ROWS = (
     OwnRows("judge_answers", "judge_answer", "judge NOT IN (SELECT digest FROM temp.kept_judge)"),
 )
 """In this order: reviews and members are found by their flags."""
+_LAYOUTS = "profile_layout"
 TEXTS = (
     ("flag", "evidence"),
     ("weak_label", "value"),
@@ -82,7 +84,7 @@ TEXTS = (
     ("lineage_edge", "parent"),
     ("trigger_evaluation", "why"),
     ("trigger_state", "suggestion"),
-    ("profile_layout", "layout"),
+    (_LAYOUTS, "layout"),
 )
 """Table and column of texts and JSON that may quote a record."""
 
@@ -289,9 +291,19 @@ def _quotations(
         rows = connection.exec_driver_sql(query, given)
         while part := rows.fetchmany(_AT_ONCE):
             for at in quoted.suspects(row[0] for row in part):
-                clean = quoted.cleaned(part[at][0])
+                text = part[at][0]
+                clean = _clean_layout(quoted, text) if table == _LAYOUTS else quoted.cleaned(text)
                 if clean is not None:
                     yield table, column, tuple(part[at][1:]), clean
+
+
+def _clean_layout(quoted: Quotations, text: str) -> str | None:
+    """Layout without categories that quote; edges and kinds are of many records, and stay."""
+    columns = json.loads(text)
+    for column in columns:
+        column["categories"] = quoted.cleaned_value(column["categories"])
+    clean = json.dumps(columns, separators=(",", ":"))
+    return None if clean == text else clean
 
 
 def _columns(connection: Connection, table: str) -> list[str]:

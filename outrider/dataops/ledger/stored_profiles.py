@@ -169,8 +169,10 @@ def _keep_joined_layout(connection: Connection, model: str, layout: ProfileLayou
 
 
 def _layouts(connection: Connection, model: str) -> dict[str, ProfileLayout]:
+    """Layouts by stored digest and by their own, which differ where erasure took a category."""
     query = select(_LAYOUT.c.digest, _LAYOUT.c.layout).where(_LAYOUT.c.model == model)
-    return {row.digest: ProfileLayout.from_json(row.layout) for row in connection.execute(query)}
+    found = {row.digest: ProfileLayout.from_json(row.layout) for row in connection.execute(query)}
+    return {layout.digest: layout for layout in found.values()} | found
 
 
 def _rows(connection: Connection, model: str, wanted: ProfileRange) -> Iterator[ProfileRow]:

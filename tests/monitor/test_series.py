@@ -14,6 +14,7 @@ from sqlalchemy import insert
 
 from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.ledger.minutes import roll_up
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import table_of
@@ -227,6 +228,8 @@ def client(bench: Any) -> Client:
     ("query", "field", "reason"),
     [
         ("series?step=90", "step", "whole minutes expected, got 90 s"),
+        ("series?step=999999999w", "step", "at most 366 days expected, got 7e+09"),
+        ("series?since=0001-01-01T00:00:00Z", "since", "at most 300 steps of 30 days expected"),
         ("series?step=soon", "step", "a time such as 5m, 1h or 1d expected, got 'soon'"),
         ("series?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until", "is empty"),
         ("series?since=2020-01-01T00:00:00Z&step=1m", "step", "counts from"),
@@ -317,3 +320,41 @@ def test_answers_and_calls_of_any_shape_and_size_stop_no_worker(tmp_path: Path) 
         assert [each["whole"]["records"] for each in found["series"]] == [3, 3, 3, 3, 3]
         sums = made.rows("SELECT weight, squares, total FROM measure_count")
         assert all(math.isfinite(one) for row in sums for one in row)
+
+
+def labelled(made: Workbench) -> list[tuple[Any, ...]]:
+    """Records of two classes in a block, each labelled 1."""
+    made.feed(
+        [
+            {"id": f"r{at}", "version": "1", "inputs": {"x": 0.1}, "outputs": {"label": at % 2, "score": 0.5}}
+            for at in range(20)
+        ]
+    )
+    made.label({f"r{at}": 1 for at in range(20)})
+    made.work()
+    return made.rows("SELECT * FROM outcome_count ORDER BY 1, 2, 3, 4, 5, 6, 7, 8")
+
+
+def test_labels_withdrawn_when_their_minutes_are_hours_leave_no_figure(tmp_path: Path) -> None:
+    hour_us = 60 * MINUTE_US
+    with workbench(write_project(tmp_path)) as made:
+        labelled(made)
+        made.now_us += 7 * 24 * hour_us
+        with write(made.engine) as connection:
+            roll_up(connection, "toy", before_us=START_US, now_us=made.now_us)
+        made.label({f"r{at}": None for at in range(20)})
+        made.work()
+        found = report(made, since_us=START_US - hour_us, step_us=hour_us)
+        assert [(each["statistic"], each["whole"]["value"]) for each in found["series"]] == [("share", 0.0)]
+
+
+def test_labels_of_an_earlier_release_are_counted_before_one_changes(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        counted = labelled(made)
+        for table in ("outcome_count", "minute_block"):  # as migrations leave them
+            made.execute(f"DELETE FROM {table}")
+        made.restart()
+        made.label({"r1": 0})
+        made.label({"r1": 1})
+        made.work()
+        assert made.rows("SELECT * FROM outcome_count ORDER BY 1, 2, 3, 4, 5, 6, 7, 8") == counted

@@ -6,7 +6,7 @@ behind it put on. A record whose row has expired keeps the outcome that it had.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
@@ -31,6 +31,8 @@ CONFIDENCES = 50
 SCALE = 10_000
 """Of ``record.confidence``."""
 _CHUNK = 500
+_EARLIER = 10_000
+"""Labels of earlier releases that are counted at once."""
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
     " l.value, l.received_us FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
@@ -56,6 +58,7 @@ class LabelledRow(NamedTuple):
     received_us: int
 
 
+T = TypeVar("T")
 Standing = dict[str, LabelledRow]
 """By record."""
 
@@ -135,8 +138,8 @@ def affected(
     return list(ids)
 
 
-def _parts(ids: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
-    """Ids in parts, each with its places in a query."""
+def _parts(ids: Sequence[T]) -> Iterator[tuple[Sequence[T], str]]:
+    """Ids or times in parts, each with its places in a query."""
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
         yield part, ", ".join("?" * len(part))
@@ -198,10 +201,21 @@ def count_changes(
     _delays(connection, model, [row for row in new if row.id not in before])
     empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
-        at = sorted(set(keys.minute_us[: len(gone)].tolist()))
-        for table in ("outcome_count", "measure_count"):
-            query = empty.format(table, ", ".join("?" * len(at)))
-            connection.exec_driver_sql(query, (model, *at))
+        for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):
+            for table in ("outcome_count", "measure_count"):
+                connection.exec_driver_sql(empty.format(table, marks), (model, *part))
+
+
+def count_earlier(connection: Connection, model: str, names: ClassNames) -> None:
+    """Count the labels of a database whose release did not; nothing where outcomes are counted already."""
+    some = "SELECT 1 FROM outcome_count WHERE model = ? LIMIT 1"
+    if connection.exec_driver_sql(some, (model,)).first() is not None:
+        return
+    labelled = "SELECT DISTINCT record_id FROM label WHERE model = ? AND record_id != ''"
+    ids = connection.exec_driver_sql(labelled, (model,)).scalars().all()
+    for start in range(0, len(ids), _EARLIER):
+        found = standing(connection, model, ids[start : start + _EARLIER])
+        count_changes(connection, model, {}, found, names=names, received={})
 
 
 def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:

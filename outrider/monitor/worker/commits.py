@@ -13,7 +13,7 @@ from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFla
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger import minutes, stored_profiles
+from outrider.dataops.ledger import minutes, outcomes, stored_profiles
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.ledger.stored_profiles import KeptProfiles
@@ -128,6 +128,7 @@ class Commits:
             effects.marks.clear()  # with nobody to compare with
         if model not in self._classes:
             self._classes[model] = ClassNames.stored(connection, model)
+            outcomes.count_earlier(connection, model, self._classes[model])
         effects.class_names = self._classes[model]
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)

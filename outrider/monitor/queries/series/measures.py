@@ -97,6 +97,7 @@ def _cells(connection: Connection, wanted: SeriesCut, span: SeriesSpan, stored: 
         select(*keys, *sums)
         .where(*wanted.cut(_COUNT), *in_span(_COUNT, span), own)
         .group_by(*keys)
+        .having(func.sum(_COUNT.c.records) > 0)
         .order_by(_COUNT.c.measure, _COUNT.c.version, part, _COUNT.c.bucket)
     )
     return _Cells.of(connection.execute(query).all())

@@ -168,7 +168,8 @@ def _rows(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> Sequen
         for name in ("records", "weight", "squares", "confidence", "brier")
     ]
     query = select(*keys, *sums).where(*wanted.cut(_OUTCOME), *in_span(_OUTCOME, span)).group_by(*keys)
-    return connection.execute(query).all()
+    left = func.sum(_OUTCOME.c.records) > 0  # none where all labels of an old cell were withdrawn
+    return connection.execute(query.having(left)).all()
 
 
 def _counted(rows: Sequence[Any]) -> _Counted:

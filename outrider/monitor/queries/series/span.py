@@ -17,6 +17,7 @@ STEPS_US = tuple(
     minutes * MINUTE_US
     for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
 )
+MOST_STEP_US = 366 * DAY_US
 DEFAULT_US = DAY_US
 _BACK_US = {"day": DAY_US, "week": 7 * DAY_US}
 
@@ -102,7 +103,12 @@ def span_of(
     finest = max((one.resolution_us(since_us=since, now_us=now_us) for one in ages), default=MINUTE_US)
     if step_us is None:
         fitting = (one for one in STEPS_US if one >= finest and _points(since, until, one) <= MOST_POINTS)
-        step = next(fitting, STEPS_US[-1])
+        step = next(fitting, 0)
+        if not step:
+            raise ValueError(
+                f"since: at most {MOST_POINTS} steps of {STEPS_US[-1] // DAY_US} days expected, got "
+                f"{utc_text(since)} to {utc_text(until)}"
+            )
     else:
         step = _checked(step_us, finest, since, until)
     start = since // step * step
@@ -112,6 +118,8 @@ def span_of(
 def _checked(step_us: int, finest_us: int, since_us: int, until_us: int) -> int:
     if step_us <= 0 or step_us % MINUTE_US:
         raise ValueError(f"step: whole minutes expected, got {step_us / 1e6:g} s")
+    if step_us > MOST_STEP_US:
+        raise ValueError(f"step: at most {MOST_STEP_US // DAY_US} days expected, got {step_us / DAY_US:g}")
     if step_us < finest_us or step_us % finest_us:
         raise ValueError(
             f"step: counts from {utc_text(since_us)} on are kept by {finest_us // 1_000_000} s; "

@@ -28,6 +28,7 @@ from outrider.dataops.ledger.stored_profiles import (
     insert_profiles,
     last_profiled,
     newest_layout,
+    newest_range,
     read_profile,
     roll_up,
 )
@@ -274,3 +275,37 @@ def test_erasure_leaves_a_layout_that_can_be_read_and_written_under(engine: Engi
         assert whole.profile.rows == 90
         kept = KeptProfiles(minutes_s=0)
         assert roll_up(connection, "m", now_us=START + 2 * HOUR_S * 1_000_000, kept=kept) == 3
+
+
+def test_minutes_of_a_clock_that_was_set_back_hold_up_nothing_and_hide_nothing(engine: Engine) -> None:
+    buffer, book, day_s = gathered((86_400, batch(30))), fitted(), 86_400
+    assert book.current is not None
+    book._note(book.current, "test", FIRST_ROWS, START)
+    written = drained(buffer, book, 10)
+    for seq, at_s in enumerate((10, 70), 2):
+        buffer.add(batch(20), np.full(20, seq), {seq: START + at_s * 1_000_000})
+        written += drained(buffer, book, at_s)
+    assert [(row.start_us - START) // 1_000_000 for row in written] == [day_s, 0]
+    with write(engine) as connection:
+        insert_layouts(connection, "m", book.new_rows())
+        insert_profiles(connection, "m", written)
+        wanted = newest_range(connection, "m", slots=("champion",), span_us=HOUR_S * 1_000_000)
+        found = read_profile(connection, "m", wanted)
+    assert found is not None
+    assert (found.since_us, found.profile.rows) == (START, 20)
+
+
+def test_a_reference_is_looked_for_once_a_minute() -> None:
+    asked: list[int] = []
+    buffer = gathered((10, batch(50)))
+    book = LayoutBook(reference=lambda: asked.append(1))
+    for at_s in (60, 61, 62, 119, 120):
+        assert drained(buffer, book, at_s) == []
+    assert len(asked) == 2
+
+
+def test_weights_beyond_what_is_stored_stay_positive() -> None:
+    one = batch(50).with_columns({"weight": np.full(50, 1e12)})
+    (row,) = drained(gathered((10, one)), book := fitted(), 60)
+    assert book.current is not None
+    assert (Profile.from_bytes(row.payload, book.current).weights >= 0).all()

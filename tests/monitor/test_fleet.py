@@ -103,3 +103,12 @@ def test_hours_hold_what_a_loop_counts(engine: Engine) -> None:
     assert line.records.tolist() == [10, *[0] * 22, 12]
     facts = fleet_json([line])[0]
     assert facts["flags_per_record"] == [0.5, *[None] * 22, pytest.approx(2 / 12)]
+
+
+def test_records_of_a_clock_that_was_set_back_are_not_the_last(engine: Engine) -> None:
+    minute_us = NOW_US - NOW_US % 60_000_000
+    count(engine, "a", minute_us - HOUR_US, 10, 1)
+    count(engine, "a", minute_us + 24 * HOUR_US, 10, 1)
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
+    assert line.last_record_us == minute_us - HOUR_US

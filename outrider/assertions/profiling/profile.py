@@ -34,6 +34,8 @@ from .points import LEAST_ENTITIES, Points
 NEW_CATEGORIES = 20
 """Categories that the layout does not know and a profile names, the most frequent first."""
 _WEIGHT_STEP = float(1 << 20)
+_MOST_WEIGHT = float(1 << 42)
+"""Of a bin of a window, as stored."""
 
 
 @dataclass(slots=True)
@@ -216,7 +218,9 @@ class Profile:
         }
         parts = [
             _packed(self.counts.astype(np.uint32)),
-            b"" if is_plain else _packed((self.weights * _WEIGHT_STEP).astype(np.int64)),
+            b""
+            if is_plain
+            else _packed((np.minimum(self.weights, _MOST_WEIGHT) * _WEIGHT_STEP).astype(np.int64)),
             _packed(np.concatenate([np.zeros(0, dtype=np.int64), *cells]).astype(np.uint16)),
             _packed(np.concatenate([np.zeros(0), *(one.weights for one in points)])),
             _packed(np.concatenate([np.zeros(0), *(one.sums for one in self.estimates)])),

@@ -87,11 +87,13 @@ class LayoutBook:
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fitted: list[LayoutRow] = field(default_factory=list)
     """Layouts that are not stored yet."""
+    _asked: int = -1
+    _found: tuple[str, Batch] | None = None
 
     def fit(self, batch: Batch, *, at_us: int) -> ProfileLayout:
         """Layout for ``batch``: the current one, with lacking columns added."""
         if self.current is None:
-            found = self.reference()
+            found = self.rows_to_fit(at_us // MINUTE_US)
             if found is not None:
                 self._note(ProfileLayout.fit(found[1], classes=self.classes), found[0], found[1].rows, at_us)
         layout = self.current
@@ -103,8 +105,14 @@ class LayoutBook:
         assert self.current is not None
         return self.current
 
+    def rows_to_fit(self, minute: int) -> tuple[str, Batch] | None:
+        """Reference rows with their name; looked for once a minute, as finding none may take a scan."""
+        if minute != self._asked:
+            self._asked, self._found = minute, self.reference()
+        return self._found
+
     def _note(self, layout: ProfileLayout, source: str, rows: int, at_us: int) -> None:
-        self.current = layout
+        self.current, self._found = layout, None
         self.fitted.append(LayoutRow(layout.digest, at_us, source, rows, layout.to_json()))
 
     def new_rows(self) -> list[LayoutRow]:
@@ -163,7 +171,7 @@ class ProfileBuffer:
     ) -> list[ProfileRow]:
         """Profiles of the minutes that are over at ``now_us``.
 
-        Of all minutes where much is gathered.
+        Of all minutes where much is gathered. A later minute is over, too: the clock was set back since.
 
         Parameters
         ----------
@@ -174,7 +182,7 @@ class ProfileBuffer:
             return []
         now = now_us // MINUTE_US
         is_full = self.rows >= BUFFER_ROWS or self.rows * self._row_bytes >= BUFFER_BYTES
-        if not (is_last or is_full) and self._begin() >= now:
+        if not (is_last or is_full) and self._begin() == now:
             return []
         if book.current is None and not is_full and not self._may_fit(book, now):
             return []
@@ -200,7 +208,7 @@ class ProfileBuffer:
     def _may_fit(self, book: LayoutBook, now: int) -> bool:
         """True where there is a reference, or enough traffic to fit on; after an hour less is enough."""
         least = FIRST_ROWS if now - self._begin() < 60 else LATER_ROWS
-        return self.rows >= least or book.reference() is not None
+        return self.rows >= least or book.rows_to_fit(now) is not None
 
     def _profiles(
         self, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
@@ -278,14 +286,14 @@ def _texts(batch: Batch, name: str) -> tuple[Ints, list[str]]:
 
 
 def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gathered]]:
-    """Records of minutes before ``now``, and those of later ones."""
+    """Records of other minutes than ``now``, and those of this one."""
     over: list[_Gathered] = []
     left: list[_Gathered] = []
     for part in parts:
         if isinstance(part.minute, int):
-            (over if part.minute < now else left).append(part)
+            (left if part.minute == now else over).append(part)
             continue
-        is_over = part.minute < now
+        is_over = part.minute != now
         for mask, side in ((is_over, over), (~is_over, left)):
             if mask.all():
                 side.append(part)

@@ -1,6 +1,6 @@
 """Stored profiles: written, rolled up, read for a range."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
 
 from sqlalchemy import Connection, delete, func, select
@@ -112,11 +112,17 @@ def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> Fo
     )
 
 
-def newest_window(connection: Connection, model: str, *, slots: Sequence[str], span_us: int) -> int | None:
-    """Begin of the last ``span_us`` that have profiles; None without any."""
-    query = select(func.max(_PROFILE.c.start_us)).where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(slots))
-    last: int | None = connection.scalar(query)
-    return None if last is None else last - span_us
+def newest_range(connection: Connection, model: str, *, slots: tuple[str, ...], span_us: int) -> ProfileRange:
+    """Range of ``span_us`` up to the windows of the newest blocks, whatever the clock was before."""
+    query = (
+        select(_PROFILE.c.start_us, _PROFILE.c.span_s)
+        .where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(slots))
+        .order_by(_PROFILE.c.seq.desc(), _PROFILE.c.start_us.desc())
+    )
+    last = connection.execute(query.limit(1)).first()
+    if last is None:
+        return ProfileRange(slots)
+    return ProfileRange(slots, last.start_us - span_us, last.start_us + last.span_s * 1_000_000)
 
 
 def roll_up(connection: Connection, model: str, *, now_us: int, kept: KeptProfiles) -> int:

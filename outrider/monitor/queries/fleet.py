@@ -102,7 +102,9 @@ def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) ->
     records = _by_hour(connection, _RECORDS, _RECORDS.c.records, start_us)
     flags = _by_hour(connection, _FLAGS, _FLAGS.c.flags, start_us)
     last = dict(map(tuple, connection.execute(
-        select(_RECORDS.c.model, func.max(_RECORDS.c.minute_us)).group_by(_RECORDS.c.model)
+        select(_RECORDS.c.model, func.max(_RECORDS.c.minute_us))
+        .where(_RECORDS.c.minute_us <= now_us)
+        .group_by(_RECORDS.c.model)
     )))  # fmt: skip
     nothing = np.zeros(HOURS)
     lines = []

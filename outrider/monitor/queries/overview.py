@@ -178,7 +178,7 @@ def read_overview(
             accuracy_of_all=_right(labelled.judged),
             no_accuracy=NUMERIC_TARGET if labelled.is_numeric else "",
             slices=_slices(connection, model),
-            last_record_us=last_minute(connection, model),
+            last_record_us=last_minute(connection, model, now_us=now_us),
             dead_letters=_dead_letters(connection, model),
             freshness=standing(connection, model),
             profile=read_columns(connection, model),

@@ -11,7 +11,7 @@ from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.stored_profiles import (
     FoundProfile,
     ProfileRange,
-    newest_window,
+    newest_range,
     read_profile,
 )
 
@@ -87,8 +87,8 @@ class ColumnsView:
 def read_columns(connection: Connection, model: str) -> ColumnsView:
     """Columns of the champion over the newest hour of profiles."""
     slots = slots_of(None)
-    since = newest_window(connection, model, slots=slots, span_us=HOUR_US)
-    found = None if since is None else read_profile(connection, model, ProfileRange(slots, since))
+    wanted = newest_range(connection, model, slots=slots, span_us=HOUR_US)
+    found = read_profile(connection, model, wanted)
     if found is None:
         return ColumnsView()
     columns = summaries(found.profile)

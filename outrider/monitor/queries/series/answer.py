@@ -196,7 +196,7 @@ def _report(
 ) -> SeriesReport:
     earlier = {row.key: row for row in before}
     compared = None if asked.versus is None else span.before(asked.versus)
-    newest = last_minute(connection, model)
+    newest = last_minute(connection, model, now_us=asked.now_us)
     is_quiet = newest is not None and asked.now_us - newest > QUIET_US
     return {
         "model": model,

@@ -70,11 +70,13 @@ def first_minute(connection: Connection, model: str) -> int | None:
     return found
 
 
-def last_minute(connection: Connection, model: str) -> int | None:
-    """Minute of a model's newest counted records; None without any."""
-    found: int | None = connection.scalar(
-        select(func.max(_RECORD.c.minute_us)).where(_RECORD.c.model == model)
-    )
+def last_minute(connection: Connection, model: str, *, now_us: int) -> int | None:
+    """Minute of a model's newest counted records up to now; None without any.
+
+    Later ones are of a clock that was set back since.
+    """
+    own = _RECORD.c.model == model, _RECORD.c.minute_us <= now_us
+    found: int | None = connection.scalar(select(func.max(_RECORD.c.minute_us)).where(*own))
     return found
 
 

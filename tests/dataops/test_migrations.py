@@ -240,3 +240,26 @@ def test_champions_of_earlier_releases_are_in_the_history(tmp_path: Path) -> Non
     ]
     assert found["n"] == [("a", None, "registered", "named in the configuration", 4)]
     engine.dispose()
+
+
+def test_counts_of_a_used_database_come_whole_into_the_newest_schema(tmp_path: Path) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    migrations.upgrade(engine, "0026")
+    with write(engine) as connection:
+        run = connection.exec_driver_sql
+        key = "model, slice, minute_us, records"
+        run(f"INSERT INTO record_count ({key}) VALUES ('m', 'a', 60, 7), ('m', '', 60, 5)")
+        key = "model, slot, assertion, revision, slice, minute_us, flags, kept"
+        run(f"INSERT INTO flag_count ({key}) VALUES ('m', 'champion', 'x', 'r', 'a', 60, 3, 2)")
+        names = "model, slot, column, hour_us, rows, nulls, payload"
+        run(f"INSERT INTO sketch ({names}) VALUES ('m', 'champion', 'inputs.x', 0, 1, 0, x'00')")
+    migrations.upgrade(engine)
+    with engine.connect() as connection:
+        counted = connection.exec_driver_sql(
+            "SELECT slice, minute_us, version, records, entities FROM record_count ORDER BY slice"
+        )
+        assert list(map(tuple, counted)) == [("", 60, "", 5, 5), ("a", 60, "", 7, 7)]
+        flags = connection.exec_driver_sql("SELECT slice, version, flags, kept, entities FROM flag_count")
+        assert list(map(tuple, flags)) == [("a", "", 3, 2, 3)]
+        assert "sketch" not in inspect(engine).get_table_names()
+    engine.dispose()

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
+from outrider.assertions.columns import tensor_array
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.assertions.typed_text import text_of
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
@@ -309,3 +310,20 @@ def test_weights_beyond_what_is_stored_stay_positive() -> None:
     (row,) = drained(gathered((10, one)), book := fitted(), 60)
     assert book.current is not None
     assert (Profile.from_bytes(row.payload, book.current).weights >= 0).all()
+
+
+def test_bins_of_images_wait_for_as_many_records_as_all_others() -> None:
+    rng, buffer, book = np.random.default_rng(0), ProfileBuffer(), LayoutBook()
+    for seq in range(1, 21):
+        columns = {
+            "inputs.image": tensor_array(rng.random((50, 128, 128), dtype=np.float32)),
+            "outputs.label": rng.integers(0, 3, 50),
+        }
+        buffer.add(Batch.from_columns(columns, model="m"), np.full(50, seq), {seq: START})
+        assert drained(buffer, book, 1) == []
+    (row,) = drained(buffer, book, 60)
+    assert (row.rows, book.current is not None) == (1000, True)
+    assert book.current is not None
+    assert {one.name: one.bins > 2 for one in book.current.columns} == dict.fromkeys(
+        ("inputs.image#brightness", "inputs.image#sharpness", "outputs.label"), True
+    )

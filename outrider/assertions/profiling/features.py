@@ -28,6 +28,8 @@ TEXT_WORDS = 5.0
 """Mean words from which a column of strings is text, not categories."""
 IMAGE_SIDE = 8
 """Least height and width of a tensor that is an image."""
+WIDE_BYTES = 8192
+"""Tensors from this size wait for their minute as their features."""
 LOOKED_AT = 96
 """Pixels of a side that are looked at, at most."""
 _CHUNK = 32
@@ -86,6 +88,40 @@ def features_of(name: str, column: pa.Array, source: Source) -> Iterator[Feature
         yield Feature(f"{name}#norm", True, _masked(np.sqrt((flat * flat).sum(axis=1)), column))
     elif source == "list":
         yield Feature(f"{name}#elements", True, pc.list_value_length(column))
+
+
+def source_of_feature(name: str, kind: pa.DataType) -> Source | None:
+    """Kind of tensor that a column is the feature of, see :func:`narrowed`; None of another."""
+    if not pa.types.is_float64(kind):
+        return None
+    tensors: tuple[Source, ...] = ("image", "vector")
+    return next((source for source in tensors if name.endswith(PROPERTIES[source])), None)
+
+
+def narrowed(batch: Batch) -> Batch:
+    """Records with the features of large tensors in place of these; profiles of both are equal.
+
+    Examples
+    --------
+    >>> from outrider.assertions.columns import tensor_array
+    >>> images = tensor_array(np.zeros((2, 64, 64)))
+    >>> sorted(batch_columns(narrowed(Batch.from_columns({"inputs.image": images}, model="m"))))
+    ['inputs.image#brightness', 'inputs.image#sharpness']
+    """
+    table = batch.to_arrow()
+    if not any(_is_wide(kind) for kind in table.schema.types):
+        return batch
+    columns: dict[str, pa.Array] = {}
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if name.startswith(PARTS) and _is_wide(column.type):
+            columns |= {one.name: one.values for one in features_of(name, column, source_of(column))}
+        else:
+            columns[name] = column
+    return Batch(pa.record_batch(columns), model=batch.model)
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return is_tensor(kind) and int(np.prod(kind.shape)) * kind.value_type.bit_width >= 8 * WIDE_BYTES
 
 
 def batch_columns(batch: Batch) -> dict[str, pa.Array]:

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import Batch
 
 from .cells import MOST, Floats, cell_floor, cells_of, count_cells
-from .features import PROPERTIES, Feature, Source, batch_columns, features_of, source_of
+from .features import (
+    PROPERTIES,
+    Feature,
+    Source,
+    batch_columns,
+    features_of,
+    source_of,
+    source_of_feature,
+)
 from .points import LEAST_ENTITIES
 
 Kind: TypeAlias = Literal["numeric", "category"]
@@ -115,6 +123,9 @@ class ProfileLayout:
             own = column if is_few else column.take(pa.array(first))
             if own.null_count == len(own):
                 continue
+            if (tensor := source_of_feature(name, own.type)) is not None:
+                columns.append(_fitted(Feature(name, True, own), tensor, (), is_few=is_few))
+                continue
             source = _source(name, own)
             columns += [
                 _fitted(feature, source, known.get(feature.name, ()), is_few=is_few)
@@ -156,7 +167,8 @@ class ProfileLayout:
         if not lacking:
             return self
         more = ProfileLayout.fit(reference, classes=classes)
-        return ProfileLayout((*self.columns, *(one for one in more.columns if one.column in lacking)))
+        found = [one for one in more.columns if one.column in lacking or one.name in lacking]
+        return ProfileLayout((*self.columns, *(one for one in found if one.name not in self.by_name)))
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""

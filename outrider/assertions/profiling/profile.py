@@ -16,7 +16,7 @@ from outrider.assertions.columns import row_hashes
 
 from .cells import MOST, Floats, Ints, cells_of, count_cells
 from .distinct import REGISTERS, Registers, registers_of, registers_of_numbers
-from .features import Feature, batch_columns, features_of, source_of
+from .features import PROPERTIES, Feature, batch_columns, features_of, source_of, source_of_feature
 from .layout import (
     ABSENT,
     MISTYPED,
@@ -286,7 +286,12 @@ def _features(columns: dict[str, pa.Array], layout: ProfileLayout) -> list[Featu
     found: list[Feature] = []
     for name, source in layout.sources.items():
         column = columns.get(name)
-        if column is None:
+        if column is None:  # unless its features stand for it
+            given = [
+                each for each in (f"{name}{one}" for one in PROPERTIES.get(source, ())) if each in columns
+            ]
+            own = [each for each in given if source_of_feature(each, columns[each].type) == source]
+            found += [Feature(each, True, columns[each]) for each in own]
             continue
         kind = source_of(column, is_text=source == "text")
         if kind == "number" and source == "category" and not pa.types.is_floating(column.type):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout
-from outrider.assertions.profiling.features import PARTS, batch_columns
+from outrider.assertions.profiling.features import PARTS, batch_columns, narrowed
 from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.assertions.profiling.points import LEAST_ENTITIES
 from outrider.assertions.typed_text import text_of
@@ -156,6 +156,7 @@ class ProfileBuffer:
         """
         if not batch.rows:
             return
+        batch = narrowed(batch)
         minutes: Ints | int = received[int(seq[0])] // MINUTE_US
         if received[int(seq[-1])] // MINUTE_US != minutes:  # blocks come in order
             blocks, at = np.unique(seq, return_inverse=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outrider.assertions import Batch
 from outrider.assertions.columns import tensor_array
 from outrider.assertions.profiling import RANKS, Profile, ProfileLayout, merged, summaries
+from outrider.assertions.profiling.features import narrowed
 from outrider.assertions.profiling.summary import ColumnSummary
 
 NAMES = ["north", "south", "east", "west"]
@@ -311,3 +312,25 @@ def test_a_hash_in_a_columns_name_is_no_property() -> None:
     layout = ProfileLayout.fit(batch)
     assert (layout.columns[0].column, layout.extended(batch)) == ("inputs.house #", layout)
     assert summaries(Profile.of(batch, layout))[0].absent == 0.0
+
+
+def test_profiles_of_large_tensors_are_those_of_their_features() -> None:
+    rng = np.random.default_rng(0)
+    images = tensor_array(rng.random((60, 32, 32, 3)) * np.linspace(0, 1, 60)[:, None, None, None])
+    columns = {
+        "inputs.image": pa.ExtensionArray.from_storage(
+            images.type, images.storage.take(pa.array([*range(55), *[None] * 5], pa.int64()))
+        ),
+        "inputs.vector": tensor_array(rng.random((60, 2048))),
+        "inputs.small": tensor_array(rng.random((60, 4))),
+        "outputs.label": rng.integers(0, 3, 60),
+    }
+    whole = Batch.from_columns(columns, model="m")
+    narrow = narrowed(whole)
+    assert narrow.to_arrow().nbytes < whole.to_arrow().nbytes / 100
+    layout = ProfileLayout.fit(whole)
+    assert ProfileLayout.fit(narrow) == layout
+    assert ProfileLayout(()).extended(narrow) == layout == layout.extended(narrow)
+    one, two = Profile.of(whole, layout), Profile.of(narrow, layout)
+    assert (one.counts == two.counts).all()
+    assert one.to_bytes() == two.to_bytes()

@@ -15,7 +15,8 @@ from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.ledger.profiles import (
     FIRST_ROWS,
     MINUTE_US,
-    OTHER_SLICES,
+    OTHERS,
+    VERSIONS,
     LayoutBook,
     ProfileBuffer,
     ProfileRow,
@@ -104,7 +105,7 @@ def test_versions_and_slices_have_profiles_of_their_own_and_rare_slices_share_on
     two = batch(20, version="2").with_columns({"attrs.shop": ["a"] * 20})
     rows = drained(gathered((0, one), (1, two)), fitted(), 60, slice_by="shop")
     assert {(row.version, row.slice): row.rows for row in rows} == {
-        ("1", "a"): 30, ("1", "b"): 25, ("1", OTHER_SLICES): 5, ("2", "a"): 20,
+        ("1", "a"): 30, ("1", "b"): 25, ("1", OTHERS): 5, ("2", "a"): 20,
     }  # fmt: skip
 
 
@@ -219,9 +220,9 @@ def sliced(rows: int, part: object, *, seed: int = 0) -> Batch:
 
 
 def test_a_slice_that_is_called_as_the_others_are_loses_no_record() -> None:
-    blocks = (10, sliced(30, OTHER_SLICES)), (20, sliced(3, "rare", seed=1))
+    blocks = (10, sliced(30, OTHERS)), (20, sliced(3, "rare", seed=1))
     rows = drained(gathered(*blocks), fitted(), 60, "shop")
-    assert [(row.slice, row.rows) for row in rows] == [(OTHER_SLICES, 33)]
+    assert [(row.slice, row.rows) for row in rows] == [(OTHERS, 33)]
 
 
 def test_columns_that_differ_within_a_block_are_one_profile() -> None:
@@ -238,7 +239,7 @@ def test_slices_of_few_records_a_minute_have_profiles_of_their_own_in_the_end() 
         for seq, part in enumerate(("a", "b"), 2 * minute + 1):
             buffer.add(sliced(4, part, seed=seq), np.full(4, seq), {seq: START + minute * MINUTE_US})
         found.append({row.slice for row in drained(buffer, book, 60 * (minute + 1), "shop")})
-    assert found == [{OTHER_SLICES}] * 2 + [{"a", "b"}] * 4
+    assert found == [{OTHERS}] * 2 + [{"a", "b"}] * 4
 
 
 def test_an_entity_counts_once_for_its_slice() -> None:
@@ -247,7 +248,7 @@ def test_an_entity_counts_once_for_its_slice() -> None:
         rows = sliced(4, "a", seed=minute).with_columns({"entity": pa.array(["e"] * 4)})
         buffer.add(rows, np.full(4, minute + 1), {minute + 1: START + minute * MINUTE_US})
         (row,) = drained(buffer, book, 60 * (minute + 1), "shop")
-        assert row.slice == OTHER_SLICES
+        assert row.slice == OTHERS
 
 
 @pytest.mark.parametrize("part", [True, 1.0, 7])
@@ -327,3 +328,21 @@ def test_bins_of_images_wait_for_as_many_records_as_all_others() -> None:
     assert {one.name: one.bins > 2 for one in book.current.columns} == dict.fromkeys(
         ("inputs.image#brightness", "inputs.image#sharpness", "outputs.label"), True
     )
+
+
+def test_versions_that_never_end_and_minutes_years_apart_are_few_rows() -> None:
+    rows = batch(500)
+    named = rows.with_columns({"version": pa.array([f"build-{at}" for at in range(500)])})
+    found = drained(gathered((-1_000_000_000, named), (10, named)), fitted(), 60)
+    assert len(found) == 2 * (VERSIONS + 1)
+    assert sum(row.rows for row in found) == 1000
+    assert sum(row.rows for row in found if row.version == OTHERS) == 1000 - 2 * VERSIONS
+
+
+def test_a_version_has_room_once_others_have_gone() -> None:
+    buffer, book = ProfileBuffer(), fitted()
+    for day in range(3):
+        many = batch(VERSIONS).with_columns({"version": pa.array([f"{day}-{at}" for at in range(VERSIONS)])})
+        buffer.add(many, np.full(VERSIONS, day + 1), {day + 1: START + day * DAY_S * 1_000_000})
+        found = drained(buffer, book, day * DAY_S + 60)
+        assert {row.version.partition("-")[0] for row in found} == {str(day)}

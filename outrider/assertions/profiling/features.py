@@ -91,7 +91,7 @@ def features_of(name: str, column: pa.Array, source: Source) -> Iterator[Feature
 
 
 def source_of_feature(name: str, kind: pa.DataType) -> Source | None:
-    """Kind of tensor that a column is the feature of, see :func:`narrowed`; None of another."""
+    """Kind of tensor whose feature a column is, or None."""
     if not pa.types.is_float64(kind):
         return None
     tensors: tuple[Source, ...] = ("image", "vector")
@@ -99,7 +99,9 @@ def source_of_feature(name: str, kind: pa.DataType) -> Source | None:
 
 
 def narrowed(batch: Batch) -> Batch:
-    """Records with the features of large tensors in place of these; profiles of both are equal.
+    """Records with the features of large tensors, not these.
+
+    Profiles of both are equal.
 
     Examples
     --------

@@ -207,7 +207,10 @@ def count_changes(
 
 
 def count_earlier(connection: Connection, model: str, names: ClassNames) -> None:
-    """Count the labels of a database whose release did not; nothing where outcomes are counted already."""
+    """Count the labels that earlier releases stored uncounted.
+
+    Nothing happens where there are outcomes.
+    """
     some = "SELECT 1 FROM outcome_count WHERE model = ? LIMIT 1"
     if connection.exec_driver_sql(some, (model,)).first() is not None:
         return

@@ -3,7 +3,7 @@
 What is gathered stands in memory alone; a restart reads the blocks behind the last written window again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,7 +32,10 @@ SLICES = 50
 """Most slices that have profiles of their own; the others are one."""
 _CANDIDATES = 1000
 """Other slices whose entities are counted."""
-OTHER_SLICES = "__other__"
+VERSIONS = 50
+"""Most judged versions of a day that have profiles of their own; the others are one."""
+_DAY = 1440
+OTHERS = "__other__"
 
 _KEPT = ("entity", "version", "weight")
 """Columns beside those that are counted."""
@@ -106,7 +109,10 @@ class LayoutBook:
         return self.current
 
     def rows_to_fit(self, minute: int) -> tuple[str, Batch] | None:
-        """Reference rows with their name; looked for once a minute, as finding none may take a scan."""
+        """Reference rows with their name, or None.
+
+        They are looked for once a minute: finding none may take a scan.
+        """
         if minute != self._asked:
             self._asked, self._found = minute, self.reference()
         return self._found
@@ -139,6 +145,8 @@ class ProfileBuffer:
     _row_bytes: float = 0.0
     slices: set[str] = field(default_factory=set)
     """Slices that have profiles of their own."""
+    _versions: dict[str, int] = field(default_factory=dict)
+    """Minute in which each version with profiles of its own was last met."""
     _met: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Entities of the other slices, up to ten each."""
 
@@ -215,24 +223,36 @@ class ProfileBuffer:
         self, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
     ) -> Iterator[tuple[tuple[int, str, str], int, Profile]]:
         """Profile of each minute, version and slice, with its last block."""
-        versions = _texts(batch, "version")
+        versions = self._known(_texts(batch, "version"), int(minute.max()))
         slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
-        first = int(minute.min())
-        shape = (int(minute.max()) - first + 1, len(versions[1]), len(slices[1]))
+        minutes, at = np.unique(minute, return_inverse=True)  # years may lie between two of them
+        shape = (len(minutes), len(versions[1]), len(slices[1]))
         group = np.zeros(1, dtype=np.int64)  # one for all
         if np.prod(shape) > 1:
-            group = np.ravel_multi_index((minute - first, versions[0], slices[0]), shape)
+            group = np.ravel_multi_index((at, versions[0], slices[0]), shape)
         keys = np.flatnonzero(np.bincount(group))
         for key in keys.tolist():
             rows = slice(None) if len(keys) == 1 else np.flatnonzero(group == key)
             own = batch if len(keys) == 1 else batch.take(rows)
             when, version, part = np.unravel_index(key, shape)
-            start = (first + int(when)) * MINUTE_US
+            start = int(minutes[when]) * MINUTE_US
             yield (
                 (start, versions[1][version], slices[1][part]),
                 int(seq[rows].max()),
                 Profile.of(own, layout),
             )
+
+    def _known(self, versions: tuple[Ints, list[str]], minute: int) -> tuple[Ints, list[str]]:
+        """Versions as they come, as far as there is room; the others as one."""
+        codes, names = versions
+        if names == [""]:
+            return versions
+        self._versions = {name: last for name, last in self._versions.items() if minute - last < _DAY}
+        number = np.bincount(codes, minlength=len(names))
+        for at in np.argsort(-number, kind="stable").tolist():
+            if names[at] in self._versions or len(self._versions) < VERSIONS:
+                self._versions[names[at]] = minute
+        return _folded(codes, names, self._versions)
 
     def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
         """Slices that ten entities or more have had, as far as there is room; the others as one."""
@@ -241,9 +261,7 @@ class ProfileBuffer:
             return slices
         if len(self.slices) < SLICES:
             self._meet(batch, codes, names)
-        kept = [name for name in names if name in self.slices or not name]
-        places = np.array([kept.index(name) if name in kept else len(kept) for name in names])
-        return places[codes], [*kept, OTHER_SLICES]
+        return _folded(codes, names, {"", *self.slices})
 
     def _meet(self, batch: Batch, codes: Ints, names: Sequence[str]) -> None:
         """Count the entities of slices that have no profiles of their own yet."""
@@ -252,7 +270,7 @@ class ProfileBuffer:
         number = np.bincount(codes[first], minlength=len(names))
         for at in np.argsort(-number, kind="stable").tolist():
             name = names[at]
-            if name in self.slices or name in ("", OTHER_SLICES) or not number[at]:
+            if name in self.slices or name in ("", OTHERS) or not number[at]:
                 continue
             met = self._met.get(name)
             if met is None:
@@ -265,6 +283,14 @@ class ProfileBuffer:
             if len(met) >= LEAST_ENTITIES and len(self.slices) < SLICES:
                 self.slices.add(name)
                 del self._met[name]
+
+
+def _folded(codes: Ints, names: Sequence[str], known: Container[str]) -> tuple[Ints, list[str]]:
+    """Codes and texts with those that are not known as one, the last."""
+    own = [name for name in names if name in known and name != OTHERS]
+    kept = {name: at for at, name in enumerate(own)}
+    places = np.array([kept.get(name, len(kept)) for name in names], dtype=np.int64)
+    return places[codes], [*own, OTHERS]
 
 
 def _written(slot: str, found: Mapping[tuple[int, str, str], tuple[int, Profile]]) -> Iterator[ProfileRow]:

@@ -9,7 +9,7 @@ from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import ProfileLayoutRow, ProfileWindow, table_of
 
-from .profiles import OTHER_SLICES, SLICES, LayoutRow, ProfileRow
+from .profiles import OTHERS, SLICES, LayoutRow, ProfileRow
 
 _PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
@@ -81,8 +81,11 @@ def last_profiled(connection: Connection, model: str, slot: str) -> int | None:
 
 
 def profiled_slices(connection: Connection, model: str, slot: str) -> list[str]:
-    """Slices of a slot that have stored profiles of their own, at most ``SLICES``, the latest first."""
-    is_own = _PROFILE.c.slice.not_in(("", OTHER_SLICES))
+    """Slices of a slot with stored profiles of their own.
+
+    At most ``SLICES``, the latest first.
+    """
+    is_own = _PROFILE.c.slice.not_in(("", OTHERS))
     query = (
         select(_PROFILE.c.slice)
         .where(_PROFILE.c.model == model, _PROFILE.c.slot == slot, is_own)
@@ -113,7 +116,10 @@ def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> Fo
 
 
 def newest_range(connection: Connection, model: str, *, slots: tuple[str, ...], span_us: int) -> ProfileRange:
-    """Range of ``span_us`` up to the windows of the newest blocks, whatever the clock was before."""
+    """Range of ``span_us`` up to the newest blocks.
+
+    By their order, whatever the clock was before.
+    """
     query = (
         select(_PROFILE.c.start_us, _PROFILE.c.span_s)
         .where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(slots))

@@ -71,7 +71,7 @@ def first_minute(connection: Connection, model: str) -> int | None:
 
 
 def last_minute(connection: Connection, model: str, *, now_us: int) -> int | None:
-    """Minute of a model's newest counted records up to now; None without any.
+    """Minute of a model's newest counted records, or None.
 
     Later ones are of a clock that was set back since.
     """

@@ -257,7 +257,10 @@ class FlagCount(SQLModel, table=True):
     """
 
     __tablename__ = "flag_count"
-    __table_args__ = (Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),)
+    __table_args__ = (
+        Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),
+        Index("flag_count_time", "model", "slot", "minute_us"),
+    )
     model: str = Field(primary_key=True)
     slot: str = Field(primary_key=True)
     assertion: str = Field(primary_key=True)
@@ -281,6 +284,7 @@ class RecordCount(SQLModel, table=True):
     """
 
     __tablename__ = "record_count"
+    __table_args__ = (Index("record_count_time", "model", "minute_us"),)
     model: str = Field(primary_key=True)
     slice: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""

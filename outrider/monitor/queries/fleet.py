@@ -15,6 +15,8 @@ from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
+from .series.counts import last_minute
+
 Verdict: TypeAlias = Literal["critical", "warning", "known", "well", "waiting"]
 ORDER: tuple[Verdict, ...] = ("critical", "warning", "known", "well", "waiting")
 HOURS = 24
@@ -99,24 +101,16 @@ def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) ->
         if row.model in incidents:
             incidents[row.model].append(row)
     start_us = (now_us // HOUR_US - HOURS + 1) * HOUR_US
-    records = _by_hour(connection, _RECORDS, _RECORDS.c.records, start_us)
-    flags = _by_hour(connection, _FLAGS, _FLAGS.c.flags, start_us)
-    last = dict(map(tuple, connection.execute(
-        select(_RECORDS.c.model, func.max(_RECORDS.c.minute_us))
-        .where(_RECORDS.c.minute_us <= now_us)
-        .group_by(_RECORDS.c.model)
-    )))  # fmt: skip
-    nothing = np.zeros(HOURS)
     lines = []
     for name in models:
-        verdict, worst = _verdict(incidents[name], has_records=name in last)
-        seen, flagged = records.get(name, nothing), flags.get(name, nothing)
+        last = last_minute(connection, name, now_us=now_us)
+        verdict, worst = _verdict(incidents[name], has_records=last is not None)
+        seen = _by_hour(connection, _RECORDS, _RECORDS.c.records, name, start_us)
+        flagged = _by_hour(connection, _FLAGS, _FLAGS.c.flags, name, start_us)
         champion = registry.champion(connection, name)
         share = np.divide(flagged, seen, out=np.full(HOURS, np.nan), where=seen > 0)
         version = None if champion is None else champion.version
-        lines.append(
-            FleetLine(name, version, verdict, worst, len(incidents[name]), last.get(name), seen, share)
-        )
+        lines.append(FleetLine(name, version, verdict, worst, len(incidents[name]), last, seen, share))
     return sorted(lines, key=_order)
 
 
@@ -157,15 +151,16 @@ def _order(line: FleetLine) -> tuple[int, int, str]:
     return ORDER.index(line.verdict), since, line.model
 
 
-def _by_hour(connection: Connection, table: Any, counted: Any, start_us: int) -> dict[str, Any]:
-    """Sums by model and hour, shape (24,) each."""
-    hour = table.c.minute_us // HOUR_US
-    query = select(table.c.model, hour, func.sum(counted)).where(table.c.minute_us >= start_us)
+def _by_hour(
+    connection: Connection, table: Any, counted: Any, model: str, start_us: int
+) -> NDArray[np.float64]:
+    """Sums of a model by hour, shape (24,)."""
+    hour, minute = table.c.minute_us // HOUR_US, table.c.minute_us
+    within = minute >= start_us, minute < start_us + HOURS * HOUR_US
+    query = select(hour, func.sum(counted)).where(table.c.model == model, *within)
     if "slot" in table.c:
         query = query.where(table.c.slot == CHAMPION)
-    found: dict[str, NDArray[np.float64]] = {}
-    for name, at, number in connection.execute(query.group_by(table.c.model, hour)):
-        place = int(at) - start_us // HOUR_US
-        if place < HOURS:
-            found.setdefault(name, np.zeros(HOURS))[place] += number
+    found = np.zeros(HOURS)
+    for at, number in connection.execute(query.group_by(hour)):
+        found[int(at) - start_us // HOUR_US] = number
     return found

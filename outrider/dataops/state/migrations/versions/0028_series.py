@@ -44,6 +44,8 @@ def upgrade() -> None:
         given = ", ".join((*key, "''", *numbers))
         _replace(name, (*key, "version"), numbers, "", given)
     op.create_index("flag_count_minute", "flag_count", ["model", "slot", "assertion", "minute_us"])
+    op.create_index("flag_count_time", "flag_count", ["model", "slot", "minute_us"])
+    op.create_index("record_count_time", "record_count", ["model", "minute_us"])
     _create("measure_count", _MEASURE, ("records",), ("weight", "squares", "total"))
     _create("outcome_count", _OUTCOME, ("records",), ("weight", "squares", "confidence", "brier"))
     op.create_table(
@@ -59,6 +61,8 @@ def downgrade() -> None:
     op.drop_table("minute_block")
     op.drop_table("outcome_count")
     op.drop_table("measure_count")
+    op.drop_index("record_count_time", table_name="record_count")
+    op.drop_index("flag_count_time", table_name="flag_count")
     op.drop_index("flag_count_minute", table_name="flag_count")
     for name, key, numbers in (
         ("record_count", _RECORDS, ("records",)),

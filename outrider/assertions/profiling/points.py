@@ -4,6 +4,7 @@ For quantiles, extremes and curves that are shown. A sketch that keeps sampled v
 keep what one record said.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +47,14 @@ class Points:
             return cls.nothing()
         return _joined(cells, weights, entities, max(LEAST_ENTITIES, total / (POINTS // 2)))
 
-    def merged(self, other: "Points") -> "Points":
-        """Points of both, at most ``POINTS``: rank error 0.25 % more."""
-        cells = np.concatenate([self.cells, other.cells])
-        there, at = np.unique(cells, return_inverse=True)
-        summed = np.bincount(at, np.concatenate([self.weights, other.weights]), len(there))
+    @classmethod
+    def merged(cls, parts: Sequence["Points"]) -> "Points":
+        """Points of all parts, at most ``POINTS``: rank error 0.25 % more."""
+        there, at = np.unique(np.concatenate([one.cells for one in parts]), return_inverse=True)
+        summed = np.bincount(at, np.concatenate([one.weights for one in parts]), len(there))
         weights = summed.astype(np.float64)
         if len(there) <= POINTS:
-            return Points(there, weights)
+            return cls(there, weights)
         return _joined(there, weights, weights, float(weights.sum()) / (POINTS // 2))
 
     def quantiles(self, ranks: NDArray[np.float64], centre: float) -> Floats:

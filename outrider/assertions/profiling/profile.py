@@ -57,16 +57,18 @@ class ColumnEstimates:
     registers: Registers = field(default_factory=lambda: np.zeros(REGISTERS, dtype=np.uint8))
     new: dict[str, float] = field(default_factory=dict)
 
-    def merged(self, other: "ColumnEstimates") -> "ColumnEstimates":
-        """Estimates of both together."""
-        new = dict(self.new)
-        for name, weight in other.new.items():
-            new[name] = new.get(name, 0.0) + weight
+    @classmethod
+    def merged(cls, parts: Sequence["ColumnEstimates"]) -> "ColumnEstimates":
+        """Estimates of all parts together."""
+        new: dict[str, float] = {}
+        for part in parts:
+            for name, weight in part.new.items():
+                new[name] = new.get(name, 0.0) + weight
         most = sorted(new, key=lambda name: (-new[name], name))[:NEW_CATEGORIES]
-        return ColumnEstimates(
-            self.points.merged(other.points),
-            self.sums + other.sums,
-            np.maximum(self.registers, other.registers),
+        return cls(
+            Points.merged([part.points for part in parts]),
+            np.sum([part.sums for part in parts], axis=0),
+            np.max([part.registers for part in parts], axis=0),
             {name: new[name] for name in most},
         )
 
@@ -144,18 +146,7 @@ class Profile:
 
         Columns whose bins differ cannot be added: those of ``other``, the newer, stand.
         """
-        layout = self.layout
-        if layout.digest != other.layout.digest:
-            layout = _together(layout, other.layout)
-        one, two = self.under(layout), other.under(layout)
-        return Profile(
-            layout,
-            one.rows + two.rows,
-            one.weight + two.weight,
-            one.counts + two.counts,
-            one.weights + two.weights,
-            tuple(mine.merged(theirs) for mine, theirs in zip(one.estimates, two.estimates, strict=True)),
-        )
+        return merged([self, other])
 
     def under(self, layout: ProfileLayout) -> "Profile":
         """Profile under another layout.
@@ -420,8 +411,23 @@ class _Reader:
 
 
 def merged(profiles: Sequence[Profile]) -> Profile:
-    """Profile of all of one or more, in order of time."""
-    found = profiles[0]
-    for other in profiles[1:]:
-        found = found.merged(other)
-    return found
+    """Profile of all of one or more, in order of time.
+
+    Columns whose bins differ cannot be added: those of the newest stand.
+    """
+    if len(profiles) == 1:
+        return profiles[0]
+    layout = profiles[0].layout
+    for one in profiles[1:]:
+        if one.layout.digest != layout.digest:
+            layout = _together(layout, one.layout)
+    parts = [one.under(layout) for one in profiles]
+    columns = zip(*(one.estimates for one in parts), strict=True)
+    return Profile(
+        layout,
+        sum(one.rows for one in parts),
+        float(sum(one.weight for one in parts)),
+        np.sum([one.counts for one in parts], axis=0),
+        np.sum([one.weights for one in parts], axis=0),
+        tuple(ColumnEstimates.merged(column) for column in columns),
+    )

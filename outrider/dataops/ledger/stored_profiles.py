@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
+from itertools import islice
 
 from sqlalchemy import Connection, delete, func, select
 
@@ -13,6 +14,8 @@ from .profiles import OTHERS, SLICES, LayoutRow, ProfileRow
 
 _PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
+_AT_ONCE = 256
+"""Stored profiles that are read and merged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +101,24 @@ def profiled_slices(connection: Connection, model: str, slot: str) -> list[str]:
 def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> FoundProfile | None:
     """Profile of all stored windows of a range, or None."""
     layouts = _layouts(connection, model)
-    rows = list(_rows(connection, model, wanted))
-    if not rows:
+    profile, spans, versions, slices, layout = None, [], set(), set(), ""
+    stored = _rows(connection, model, wanted)
+    while rows := list(islice(stored, _AT_ONCE)):
+        parts = [Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows]
+        profile = merged(parts if profile is None else [profile, *parts])
+        spans += [(row.start_us, row.start_us + row.span_s * 1_000_000) for row in rows]
+        versions |= {row.version for row in rows}
+        slices |= {row.slice for row in rows}
+        layout = rows[-1].layout
+    if profile is None:
         return None
-    profile = merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows])
     source = connection.scalar(
-        select(_LAYOUT.c.source).where(_LAYOUT.c.model == model, _LAYOUT.c.digest == rows[-1].layout)
+        select(_LAYOUT.c.source).where(_LAYOUT.c.model == model, _LAYOUT.c.digest == layout)
     )
+    since, until = spans[0][0], max(end for _, end in spans)
     return FoundProfile(
-        profile,
-        rows[0].start_us,
-        max(row.start_us + row.span_s * 1_000_000 for row in rows),
-        tuple(sorted({row.version for row in rows})),
-        tuple(sorted({row.slice for row in rows})),
-        source or "",
-    )
+        profile, since, until, tuple(sorted(versions)), tuple(sorted(slices)), source or ""
+    )  # fmt: skip
 
 
 def newest_range(connection: Connection, model: str, *, slots: tuple[str, ...], span_us: int) -> ProfileRange:

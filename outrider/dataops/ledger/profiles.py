@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout
-from outrider.assertions.profiling.features import PARTS, batch_columns, narrowed
+from outrider.assertions.profiling.features import PARTS, WIDE_BYTES, batch_columns, narrowed
 from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.assertions.profiling.points import LEAST_ENTITIES
 from outrider.assertions.typed_text import text_of
@@ -143,6 +143,8 @@ class ProfileBuffer:
     """Records gathered."""
     _parts: list[_Gathered] = field(default_factory=list)
     _row_bytes: float = 0.0
+    _is_wide: bool = False
+    """Records have tensors, as it seems, that their features stand for."""
     slices: set[str] = field(default_factory=set)
     """Slices that have profiles of their own."""
     _versions: dict[str, int] = field(default_factory=dict)
@@ -164,14 +166,20 @@ class ProfileBuffer:
         """
         if not batch.rows:
             return
-        batch = narrowed(batch)
         minutes: Ints | int = received[int(seq[0])] // MINUTE_US
         if received[int(seq[-1])] // MINUTE_US != minutes:  # blocks come in order
             blocks, at = np.unique(seq, return_inverse=True)
             each = np.array([received[block] // MINUTE_US for block in blocks.tolist()], dtype=np.int64)
             minutes = each[at]
         if len(self._parts) % _WEIGHED == 0:
-            self._row_bytes = max(self._row_bytes, batch.to_arrow().nbytes / batch.rows)
+            own = batch.to_arrow().nbytes / batch.rows
+            self._is_wide = own >= WIDE_BYTES
+            if self._is_wide:
+                batch = narrowed(batch)
+                own = batch.to_arrow().nbytes / batch.rows
+            self._row_bytes = max(self._row_bytes, own)
+        elif self._is_wide:
+            batch = narrowed(batch)
         self._parts.append(_Gathered(batch, seq, minutes))
         self.rows += batch.rows
 

@@ -110,9 +110,9 @@ def _end_us(row: ProfileRow) -> int:
 def read_blocks(
     connection: Connection, model: str, wanted: ProfileRange, *, fewest: int
 ) -> list[FoundProfile]:
-    """Profiles of the stored windows that lie within a range, in order of time.
+    """Profiles of the stored windows that lie within a range.
 
-    Those of an hour are one; where that are under ``fewest``, each window is its own.
+    In order of time. Those of an hour are one; where that are under ``fewest``, each minute is its own.
     """
     layouts = _layouts(connection, model)
     rows = [

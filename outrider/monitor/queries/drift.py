@@ -48,7 +48,10 @@ LIMIT_S, MOST_KEPT = 120.0, 16
 
 
 class DriftChange(TypedDict):
-    """Change of a column; shares are null for the shape of its distribution."""
+    """Change of a column.
+
+    ``reference`` and ``current`` are shares, null for the shape of a distribution.
+    """
 
     change: str
     drifts: bool
@@ -61,7 +64,10 @@ class DriftChange(TypedDict):
 
 
 class DriftDistribution(TypedDict):
-    """Shares of both windows in the same bars: of ``names``, or between ``edges``."""
+    """Shares of both windows in the same bars.
+
+    Of ``names``, or between ``edges``.
+    """
 
     names: list[str]
     edges: list[float]
@@ -135,7 +141,10 @@ class DriftRequest:
 
 
 class DriftReader:
-    """Reads drift: of few windows here, else in a process of its own, one at a time."""
+    """Reads of drift.
+
+    Of few windows here, else in a process of its own, one at a time.
+    """
 
     def __init__(self, engine: Engine, settings: Settings, *, most_here: int = MOST_HERE) -> None:
         self._engine = engine

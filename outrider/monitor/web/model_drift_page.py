@@ -34,7 +34,7 @@ class ModelDriftPage:
     def show(
         self, request: Request, model: str, last: str = "1h", reference: str = DEFAULT, slice: str = ""
     ) -> Response:
-        """Drift of the last records against what was before."""
+        """Drift of the last records from their reference."""
         with self._engine.connect() as connection:
             end, slices = newest_end(connection, model), profiled_slices(connection, model)
         found, told = None, "" if end is not None else "No profile is stored yet."

@@ -394,7 +394,7 @@ class Connection:
 def _drift_row(column: Mapping[str, Any]) -> dict[str, Any]:
     shapes = [each["distance"] for each in column["changes"] if each["change"] == "shape"]
     own = {name: value for name, value in column.items() if name != "statistics"}
-    return own | {"distance": shapes[0] if shapes else None} | column["statistics"]
+    return {**own, "distance": shapes[0] if shapes else None, **column["statistics"]}
 
 
 def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -46,7 +46,9 @@ class Drifting(Api):
 
 def test_drift_is_a_frame_by_column_name() -> None:
     frame = Connection(Drifting("http://nowhere", None)).drift("m", reference="dataset")
-    assert frame.loc["inputs.age", ["status", "distance", "psi"]].tolist() == ["drift", 0.4, 1.5]
+    assert frame[["status", "distance", "psi"]].to_dict("index") == {
+        "inputs.age": {"status": "drift", "distance": 0.4, "psi": 1.5}
+    }
     assert frame.attrs == {"sentence": "1 of 1 columns drift"}
 
 

@@ -44,7 +44,8 @@ DATASET, DEFAULT = "dataset", "24h"
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 MOST_HERE = 500
 """Stored windows that are read in intake's process: half a second."""
-LIMIT_S, MOST_KEPT = 120.0, 16
+LIMIT_S = 120.0
+_FAR_US = 1 << 62
 
 
 class DriftChange(TypedDict):
@@ -151,7 +152,6 @@ class DriftReader:
         self._settings = settings
         self._most_here = most_here
         self._lock = threading.Lock()
-        self._kept: dict[str, DriftFacts] = {}
 
     def read(self, wanted: DriftRequest) -> DriftFacts:
         """Drift of a model's columns.
@@ -170,22 +170,17 @@ class DriftReader:
                     return stored_drift(connection, self._objects, wanted)
         except ValueError as error:
             raise _refused(str(error)) from error
-        return self._asked(wanted, f"{windows} {both.current}")
+        return self._asked(wanted)
 
     @property
     def _objects(self) -> Path:
         return self._settings.data_folder / "objects"
 
-    def _asked(self, wanted: DriftRequest, state: str) -> DriftFacts:
-        arguments = [self._settings.database_url, str(self._objects), json.dumps(asdict(wanted))]
-        key = f"{state} {arguments[-1]}"
-        if kept := self._kept.get(key):
-            return kept
-        found = self._ask(arguments)
+    def _asked(self, wanted: DriftRequest) -> DriftFacts:
+        found = self._ask([self._settings.database_url, str(self._objects), json.dumps(asdict(wanted))])
         if "refused" in found:
             raise _refused(found["refused"])
         facts: DriftFacts = found
-        self._kept = dict([*self._kept.items(), (key, facts)][-MOST_KEPT:])
         return facts
 
     def _ask(self, arguments: Sequence[str]) -> Any:
@@ -241,7 +236,7 @@ def _span(text: str, before_us: int) -> tuple[int, int]:
     one, is_span, two = text.partition("..")
     try:
         if not is_span:
-            return before_us - step_us(text), before_us
+            return max(before_us - step_us(text), -_FAR_US), before_us
         begin, end = _time_us(one), _time_us(two)
     except ValueError:
         expected = "dataset, a time such as 24h or 7d, or SINCE..UNTIL in ISO 8601 with a zone"
@@ -317,7 +312,7 @@ def _minute(us: int) -> str:
 
 def _facts(report: DriftReport, before: DriftWindow, now: DriftWindow) -> DriftFacts:
     told = report.to_dict()
-    differ = bool(before["versions"]) and before["versions"] != now["versions"] and bool(now["versions"])
+    differ = len({*before["versions"], *now["versions"]}) > 1 and bool(before["versions"])
     facts: Any = {
         key: told[key]
         for key in ("sentence", "is_drift", "is_decided", "alpha", "least_distance", "least_share")

@@ -39,7 +39,7 @@ class ModelDriftPage:
             end, slices = newest_end(connection, model), profiled_slices(connection, model)
         found, told = None, "" if end is not None else "No profile is stored yet."
         try:
-            since = None if end is None else end - step_us(last)
+            since = None if end is None else max(0, end - step_us(last))
             if since is not None:
                 wanted = DriftRequest(model, since, end, reference, slice=slice or None)
                 found = self._reader.read(wanted)

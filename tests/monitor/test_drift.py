@@ -120,6 +120,9 @@ def test_windows_may_be_chosen(client: Client) -> None:
     earlier = client.get(f"/v1/models/{MODEL}/drift?since={since}&until={until}&reference=10h").json()
     assert not earlier["is_drift"]
     assert (earlier["reference"]["records"], earlier["current"]["records"]) == (10 * ROWS, 2 * ROWS)
+    half_past = utc_text(START + 37 * HOUR_US // 2)
+    part = client.get(f"/v1/models/{MODEL}/drift?since={half_past}&until={until}&reference=10h").json()
+    assert (part["reference"]["records"], part["current"]["records"]) == (9 * ROWS, 2 * ROWS)  # no hour twice
     span = f"{utc_text(START)}..{utc_text(START + 8 * HOUR_US)}"
     fixed = client.get(f"/v1/models/{MODEL}/drift?since={since}&until={until}&reference={span}").json()
     assert (fixed["reference"]["records"], fixed["is_decided"]) == (8 * ROWS, True)

@@ -1,9 +1,9 @@
 """Stored profiles: written, rolled up, read for a range."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.dataops.state.rows import insert_rows
@@ -86,18 +86,67 @@ def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> Fo
     rows = list(_rows(connection, model, wanted))
     if not rows:
         return None
-    profile = merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows])
     source = connection.scalar(
         select(_LAYOUT.c.source).where(_LAYOUT.c.model == model, _LAYOUT.c.digest == rows[-1].layout)
     )
+    return _found(rows, layouts, source or "")
+
+
+def _found(rows: Sequence[ProfileRow], layouts: Mapping[str, ProfileLayout], source: str) -> FoundProfile:
     return FoundProfile(
-        profile,
+        merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows]),
         rows[0].start_us,
-        max(row.start_us + row.span_s * 1_000_000 for row in rows),
+        max(map(_end_us, rows)),
         tuple(sorted({row.version for row in rows})),
         tuple(sorted({row.slice for row in rows})),
-        source or "",
+        source,
     )
+
+
+def _end_us(row: ProfileRow) -> int:
+    return row.start_us + row.span_s * 1_000_000
+
+
+def read_blocks(
+    connection: Connection, model: str, wanted: ProfileRange, *, fewest: int
+) -> list[FoundProfile]:
+    """Profiles of the stored windows that lie within a range.
+
+    In order of time. Those of an hour are one; where that are under ``fewest``, each minute is its own.
+    """
+    layouts = _layouts(connection, model)
+    rows = [
+        row
+        for row in _rows(connection, model, wanted)
+        if row.start_us >= wanted.since_us and _end_us(row) <= wanted.until_us
+    ]
+    width = HOUR_S * 1_000_000
+    if len({row.start_us // width for row in rows}) < fewest:
+        width = MINUTE_S * 1_000_000
+    groups: dict[int, list[ProfileRow]] = {}
+    for row in rows:
+        groups.setdefault(row.start_us // width, []).append(row)
+    return [_found(group, layouts, "") for group in groups.values()]
+
+
+def count_windows(connection: Connection, model: str, wanted: ProfileRange) -> int:
+    """Number of stored windows that touch a range."""
+    query = select(func.count()).select_from(_PROFILE).where(*_touching(model, wanted))
+    return int(connection.execute(query).scalar_one())
+
+
+def newest_end(connection: Connection, model: str) -> int | None:
+    """End of the newest window of the champion's traffic; None without any."""
+    end = func.max(_PROFILE.c.start_us + _PROFILE.c.span_s * 1_000_000)
+    query = select(end).where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(ProfileRange().slots))
+    last: int | None = connection.scalar(query)
+    return last
+
+
+def profiled_slices(connection: Connection, model: str) -> list[str]:
+    """Slices with profiles of their own."""
+    query = select(_PROFILE.c.slice).where(_PROFILE.c.model == model, _PROFILE.c.slice != "").distinct()
+    return list(connection.scalars(query.order_by(_PROFILE.c.slice)))
 
 
 def newest_window(connection: Connection, model: str, *, slots: Sequence[str], span_us: int) -> int | None:
@@ -163,15 +212,21 @@ def _layouts(connection: Connection, model: str) -> dict[str, ProfileLayout]:
 
 def _rows(connection: Connection, model: str, wanted: ProfileRange) -> Iterator[ProfileRow]:
     columns = [_PROFILE.c[field.name] for field in fields(ProfileRow)]
-    query = select(*columns).where(
+    query = select(*columns).where(*_touching(model, wanted))
+    for row in connection.execute(query.order_by(_PROFILE.c.start_us, _PROFILE.c.seq)):
+        yield ProfileRow(*row)
+
+
+def _touching(model: str, wanted: ProfileRange) -> list[ColumnElement[bool]]:
+    """Conditions on windows that touch a range."""
+    found = [
         _PROFILE.c.model == model,
         _PROFILE.c.slot.in_(wanted.slots),
         _PROFILE.c.start_us < wanted.until_us,
         _PROFILE.c.start_us + _PROFILE.c.span_s * 1_000_000 > wanted.since_us,
-    )
+    ]
     if wanted.version is not None:
-        query = query.where(_PROFILE.c.version == wanted.version)
+        found.append(_PROFILE.c.version == wanted.version)
     if wanted.slice is not None:
-        query = query.where(_PROFILE.c.slice == wanted.slice)
-    for row in connection.execute(query.order_by(_PROFILE.c.start_us, _PROFILE.c.seq)):
-        yield ProfileRow(*row)
+        found.append(_PROFILE.c.slice == wanted.slice)
+    return found

@@ -239,6 +239,44 @@ class Connection:
         frame.attrs = found
         return frame if frame.empty else frame.set_index("name")
 
+    def drift(
+        self,
+        model: str | None = None,
+        *,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        reference: str = "24h",
+        version: str | None = None,
+        slice: str | None = None,
+    ) -> pd.DataFrame:
+        """Columns of stored records that drift from a reference, worst first.
+
+        Parameters
+        ----------
+        since, until
+            Current window, times with their zone, ISO 8601; the last hour by default.
+        reference
+            ``24h``, ``7d``: so long before it; ``SINCE..UNTIL``; ``dataset``: what the champion learned from.
+        version, slice
+            Judged version, and value of ``slice_by``, of both windows.
+
+        Returns
+        -------
+        pandas.DataFrame
+            By column name: ``status``, ``words``, ``distance``, statistics, ``problems``, ``changes``,
+            ``distribution`` as in the API. ``attrs`` has the verdict and both windows.
+        """
+        name = api.one_model(self._api, model)
+        begin, end = (one.isoformat() if isinstance(one, datetime) else one for one in (since, until))
+        found = self._api.get(
+            f"/v1/models/{name}/drift",
+            since=begin, until=end, reference=reference, version=version, slice=slice,
+        )  # fmt: skip
+        rows = [_drift_row(each) for each in found.pop("columns")]
+        frame = pd.DataFrame(rows)
+        frame.attrs = found
+        return frame if frame.empty else frame.set_index("column")
+
     def label_requests(
         self, model: str | None = None, *, status: Literal["open", "labelled", "all"] = "open"
     ) -> pd.DataFrame:
@@ -351,6 +389,12 @@ class Connection:
 
     def _page(self, model: str, *parts: str) -> str:
         return "/".join([self.url, "m", *(quote(part, safe="") for part in (model, *parts))])
+
+
+def _drift_row(column: Mapping[str, Any]) -> dict[str, Any]:
+    shapes = [each["distance"] for each in column["changes"] if each["change"] == "shape"]
+    own = {name: value for name, value in column.items() if name != "statistics"}
+    return {**own, "distance": shapes[0] if shapes else None, **column["statistics"]}
 
 
 def _outcome_rows(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

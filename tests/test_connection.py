@@ -33,6 +33,25 @@ class Profiled(Api):
         return {"records": 7, "columns": [{"name": "inputs.age", "nulls": 0.5}]}
 
 
+class Drifting(Api):
+    """A service with one column that drifts."""
+
+    def get(self, path: str, **query: object) -> Any:
+        assert path == "/v1/models/m/drift"
+        assert query["reference"] == "dataset"
+        shape = {"change": "shape", "distance": 0.4}
+        column = {"column": "inputs.age", "status": "drift", "changes": [shape], "statistics": {"psi": 1.5}}
+        return {"sentence": "1 of 1 columns drift", "columns": [column]}
+
+
+def test_drift_is_a_frame_by_column_name() -> None:
+    frame = Connection(Drifting("http://nowhere", None)).drift("m", reference="dataset")
+    assert frame[["status", "distance", "psi"]].to_dict("index") == {
+        "inputs.age": {"status": "drift", "distance": 0.4, "psi": 1.5}
+    }
+    assert frame.attrs == {"sentence": "1 of 1 columns drift"}
+
+
 def test_profile_is_a_frame_by_column_name() -> None:
     frame = Connection(Profiled("http://nowhere", None)).profile("m", since=datetime(2026, 1, 1, tzinfo=UTC))
     assert frame.loc["inputs.age", "nulls"] == 0.5

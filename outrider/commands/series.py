@@ -86,12 +86,12 @@ def time_of(text: str | None, *, now: datetime | None = None) -> str | None:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Values as bars, a space for an unknown one.
+    """Values as bars, a dot for an unknown one.
 
     Examples
     --------
     >>> sparkline([0.0, 0.5, None, 1.0]), sparkline([2.0, 2.0]), sparkline([])
-    ('▁▅ █', '▁▁', '')
+    ('▁▅·█', '▁▁', '')
     """
     width = -(-len(values) // _POINTS) or 1
     parts = [
@@ -101,7 +101,7 @@ def sparkline(values: Sequence[float | None]) -> str:
     known = [one for one in means if one is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(" " if one is None else _BARS[round((one - low) * scale + 1e-9)] for one in means)
+    return "".join("·" if one is None else _BARS[round((one - low) * scale + 1e-9)] for one in means)
 
 
 def _row(each: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ ROWS: tuple[PanelRow, ...] = (
             Panel(
                 "Suspended assertions",
                 "After too many strikes, or by a person; the others go on.",
-                ((f"sum(outrider_assertion_suspended{{{MODEL}}})", "suspended"),),
+                ((f"sum(outrider_assertion_suspended{{{MODEL}}}) or vector(0)", "suspended"),),
                 kind="stat",
                 unit="none",
                 width=6,

@@ -18,10 +18,10 @@ from outrider.dataops.ledger.minutes import roll_up
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import table_of
-from outrider.monitor.api.traffic.series import series_routes, step_us
+from outrider.monitor.api.traffic.series import series_routes
 from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.queries.series.span import MOST_POINTS
+from outrider.monitor.queries.series.span import MOST_POINTS, step_us
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
 from tests.end_to_end.service import CONFIG, MODEL, write_project

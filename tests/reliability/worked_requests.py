@@ -115,6 +115,7 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/datasets/{DATASET}/diff?old=1&new=2"),
         _get(f"/v1/datasets/{DATASET}/tags"),
         _get(f"/v1/models/{MODEL}/slices?outcome=flagged"),
+        _get(f"/v1/models/{MODEL}/drift?since=2026-01-02T00:00:00Z&until=2026-01-03T00:00:00Z&reference=7d"),
         _get(f"/m/{MODEL}/behavior/{OUTCOME}"),
         _get(f"/m/{MODEL}/images/behavior/{OUTCOME}?case=0&name=image&part=after"),
         _get(f"/m/{MODEL}/images/flags/{flag['id']}/inputs.image"),

@@ -1,6 +1,7 @@
 """Drift between a reference and a current window.
 
-:func:`drift_report` judges every column of frames, tables and batches. The distances take values, or counts
+:func:`drift_report` judges every column of frames, tables and batches, :func:`profile_drift` those of stored
+profiles by the same rule. The distances take values, or counts
 in the same cells.
 """
 
@@ -17,6 +18,7 @@ from .distances import (
 )
 from .energy import EnergyDistance, energy_distance
 from .evidence import holm
+from .profiled import profile_drift
 from .report import drift_report
 from .result import ColumnDrift, DriftReport
 
@@ -32,6 +34,7 @@ __all__ = [
     "jensen_shannon",
     "ks_distance",
     "ks_of_counts",
+    "profile_drift",
     "psi",
     "total_variation",
     "wasserstein",

@@ -116,7 +116,7 @@ def _count_numbers(
     counts = before[cells].astype(np.float64)
     group_of = np.full(CODES, GROUPS + 1, dtype=np.int64)  # missing
     group_of[[INFINITE, INFINITE | 0x8000]] = GROUPS
-    group_of[code_of(cells)] = _groups(counts)
+    group_of[code_of(cells)] = groups_of(counts)
     table = _table(group_of[codes], weights, GROUPS + 2, of_reference)
     held_out = _beyond_other_blocks(codes, weights, before, seen, of_reference)
     beyond = after[: seen[0]].sum() + after[seen[-1] + 1 :].sum()
@@ -167,8 +167,8 @@ def _counts(codes: NDArray[Any], weights: Floats | None, size: int) -> NDArray[A
     return np.bincount(codes, weights, minlength=size)
 
 
-def _groups(counts: Floats) -> NDArray[np.int64]:
-    """Group of each ordered cell: groups of about equal counts."""
+def groups_of(counts: Floats) -> NDArray[np.int64]:
+    """Group of each ordered cell, all of about equal counts."""
     middle = np.cumsum(counts) - counts / 2
     place = (GROUPS * middle / max(counts.sum(), 1e-300)).astype(np.int64)
     found: NDArray[np.int64] = np.minimum(place, GROUPS - 1)
@@ -243,7 +243,7 @@ def _count_categories(
         lower=zeros[:0],
         upper=zeros[:0],
         labels=(*labels, *(name for name, _ in shown)),
-        blocks=_grouped(table[:, order]),
+        blocks=grouped(table[:, order]),
         missing=(float(table[:, known].sum()), float(found[-1])),
         missing_blocks=table[:, known],
         rows_blocks=table.sum(axis=1),
@@ -274,6 +274,9 @@ def _text(value: Any) -> str:
     return f"{found:g}" if isinstance(found, float) else str(found)
 
 
-def _grouped(table: Floats) -> Floats:
-    """Table of categories, most frequent first, with the rarer ones in one group."""
+def grouped(table: Floats) -> Floats:
+    """Table of categories in groups: the rarer ones are one.
+
+    Categories stand by their frequency.
+    """
     return np.column_stack([table[:, : GROUPS - 1], table[:, GROUPS - 1 :].sum(axis=1)])

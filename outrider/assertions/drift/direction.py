@@ -113,14 +113,28 @@ def missing_words(found: ChangeEvidence, where: str) -> str:
     return f"{words}; {where}" if where else words
 
 
-def unseen_words(counts: ColumnCounts, found: ChangeEvidence, reference: Values, unit: str) -> str:
-    """Change of the share of values that the reference never had."""
+def in_order_of_words(drifting: Sequence[ChangeEvidence], *, is_number: bool) -> list[ChangeEvidence]:
+    """Changes in the order of a sentence.
+
+    The largest beyond its floor stands first, of numbers the shape.
+    """
+    return sorted(drifting, key=lambda one: (is_number and one.change != "shape", -one.distance / one.floor))
+
+
+def unseen_words(counts: ColumnCounts, found: ChangeEvidence, ends: tuple[float, float], unit: str) -> str:
+    """Change of the share of values that the reference never had.
+
+    Parameters
+    ----------
+    ends
+        Least and greatest number of the reference.
+    """
     if counts.is_ordered:
-        finite = reference.numbers[np.isfinite(reference.numbers)]
-        ends = f"{_number(float(finite.min()))} to {_number(float(finite.max()))}"
         after = f" {unit}" if unit else ""
-        return f"beyond the reference's {ends}{after}: {percent(found.before)} → {percent(found.after)}"
-    known = {_plain(label): label for label in counts.labels[: len(counts.labels) - len(counts.new)]}
+        known_ends = f"{_number(ends[0])} to {_number(ends[1])}"
+        return f"beyond the reference's {known_ends}{after}: {percent(found.before)} → {percent(found.after)}"
+    new = {name for name, _ in counts.new}
+    known = {_plain(label): label for label in counts.labels if label not in new}
     total = counts.current.sum()
     named = [
         f"`{name}` {percent(count / total)}"

@@ -74,14 +74,14 @@ def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample
     weights = None if weight is None else _weights(weight)
     if entity is None:
         effective = float(rows) if weights is None else _effective(weights)
-        return WindowSample(rows, _scaled(weights, effective), effective, None, _starts(rows, effective))
+        return WindowSample(rows, _scaled(weights, effective), effective, None, block_starts(rows, effective))
     codes, first = _entities(entity)
     sizes = np.bincount(codes)
     own = np.ones(rows) if weights is None else weights
     of_entity = np.bincount(codes, own) / sizes
     effective = _effective(of_entity) if rows else 0.0
     order = np.argsort(first[codes], kind="stable")
-    wanted = _starts(len(sizes), effective)
+    wanted = block_starts(len(sizes), effective)
     starts = np.searchsorted(np.argsort(np.argsort(first))[codes][order], wanted)
     return WindowSample(rows, _scaled(own / sizes[codes], effective), effective, order, np.unique(starts))
 
@@ -122,7 +122,15 @@ def _scaled(weights: Floats | None, effective: float) -> Floats | None:
     return None if weights is None else weights * (effective / max(float(weights.sum()), 1e-300))
 
 
-def _starts(units: int, effective: float) -> NDArray[np.int64]:
-    """First unit of each block."""
+def block_starts(units: int, effective: float) -> NDArray[np.int64]:
+    """First unit of each block.
+
+    Parameters
+    ----------
+    units
+        Entities, records or windows, in order.
+    effective
+        Effective records of all.
+    """
     blocks = min(max(FEWEST_BLOCKS, min(BLOCKS, int(effective) // _PER_BLOCK)), max(units, 1))
     return np.arange(blocks) * units // blocks

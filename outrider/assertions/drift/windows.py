@@ -75,11 +75,16 @@ class Windows:
 
     def problems(self) -> list[str]:
         """Sentences about windows that are too small for any verdict."""
-        return [
-            f"{window}: at least {FEWEST} effective records expected, found {sample.effective:,.0f}"
-            for window, sample in zip(("reference", "current"), self.samples, strict=True)
-            if sample.effective < FEWEST
-        ]
+        return size_problems((self.samples[0].effective, self.samples[1].effective))
+
+
+def size_problems(effective: tuple[float, float]) -> list[str]:
+    """Sentences about windows with too few effective records."""
+    return [
+        f"{window}: at least {FEWEST} effective records expected, found {records:,.0f}"
+        for window, records in zip(("reference", "current"), effective, strict=True)
+        if records < FEWEST
+    ]
 
 
 def _rows(columns: Mapping[str, Any]) -> int:

@@ -1,10 +1,10 @@
 """Stored profiles: written, rolled up, read for a range."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import islice
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.dataops.state.rows import insert_rows
@@ -83,7 +83,7 @@ def last_profiled(connection: Connection, model: str, slot: str) -> int | None:
     return found
 
 
-def profiled_slices(connection: Connection, model: str, slot: str) -> list[str]:
+def slices_of_slot(connection: Connection, model: str, slot: str) -> list[str]:
     """Slices of a slot with stored profiles of their own.
 
     At most ``SLICES``, the latest first.
@@ -135,6 +135,61 @@ def newest_range(connection: Connection, model: str, *, slots: tuple[str, ...], 
     if last is None:
         return ProfileRange(slots)
     return ProfileRange(slots, last.start_us - span_us, last.start_us + last.span_s * 1_000_000)
+
+
+def _found(rows: Sequence[ProfileRow], layouts: Mapping[str, ProfileLayout], source: str) -> FoundProfile:
+    return FoundProfile(
+        merged([Profile.from_bytes(row.payload, layouts[row.layout]) for row in rows]),
+        rows[0].start_us,
+        max(map(_end_us, rows)),
+        tuple(sorted({row.version for row in rows})),
+        tuple(sorted({row.slice for row in rows})),
+        source,
+    )
+
+
+def _end_us(row: ProfileRow) -> int:
+    return row.start_us + row.span_s * 1_000_000
+
+
+def read_blocks(
+    connection: Connection, model: str, wanted: ProfileRange, *, fewest: int
+) -> list[FoundProfile]:
+    """Profiles of the stored windows that lie within a range.
+
+    In order of time. Those of an hour are one; where that are under ``fewest``, each minute is its own.
+    """
+    layouts = _layouts(connection, model)
+    rows = [
+        row
+        for row in _rows(connection, model, wanted)
+        if row.start_us >= wanted.since_us and _end_us(row) <= wanted.until_us
+    ]
+    width = HOUR_S * 1_000_000
+    if len({row.start_us // width for row in rows}) < fewest:
+        width = MINUTE_S * 1_000_000
+    groups: dict[int, list[ProfileRow]] = {}
+    for row in rows:
+        groups.setdefault(row.start_us // width, []).append(row)
+    return [_found(group, layouts, "") for group in groups.values()]
+
+
+def count_windows(connection: Connection, model: str, wanted: ProfileRange) -> int:
+    """Number of stored windows that touch a range."""
+    query = select(func.count()).select_from(_PROFILE).where(*_touching(model, wanted))
+    return int(connection.execute(query).scalar_one())
+
+
+def newest_end(connection: Connection, model: str) -> int | None:
+    """End of the newest window of the champion's traffic; None without any."""
+    wanted = newest_range(connection, model, slots=ProfileRange().slots, span_us=0)
+    return None if wanted == ProfileRange() else wanted.until_us
+
+
+def profiled_slices(connection: Connection, model: str) -> list[str]:
+    """Slices with profiles of their own."""
+    query = select(_PROFILE.c.slice).where(_PROFILE.c.model == model, _PROFILE.c.slice != "").distinct()
+    return list(connection.scalars(query.order_by(_PROFILE.c.slice)))
 
 
 def roll_up(connection: Connection, model: str, *, now_us: int, kept: KeptProfiles) -> int:
@@ -195,15 +250,21 @@ def _layouts(connection: Connection, model: str) -> dict[str, ProfileLayout]:
 
 def _rows(connection: Connection, model: str, wanted: ProfileRange) -> Iterator[ProfileRow]:
     columns = [_PROFILE.c[field.name] for field in fields(ProfileRow)]
-    query = select(*columns).where(
+    query = select(*columns).where(*_touching(model, wanted))
+    for row in connection.execute(query.order_by(_PROFILE.c.start_us, _PROFILE.c.seq)):
+        yield ProfileRow(*row)
+
+
+def _touching(model: str, wanted: ProfileRange) -> list[ColumnElement[bool]]:
+    """Conditions on windows that touch a range."""
+    found = [
         _PROFILE.c.model == model,
         _PROFILE.c.slot.in_(wanted.slots),
         _PROFILE.c.start_us < wanted.until_us,
         _PROFILE.c.start_us + _PROFILE.c.span_s * 1_000_000 > wanted.since_us,
-    )
+    ]
     if wanted.version is not None:
-        query = query.where(_PROFILE.c.version == wanted.version)
+        found.append(_PROFILE.c.version == wanted.version)
     if wanted.slice is not None:
-        query = query.where(_PROFILE.c.slice == wanted.slice)
-    for row in connection.execute(query.order_by(_PROFILE.c.start_us, _PROFILE.c.seq)):
-        yield ProfileRow(*row)
+        found.append(_PROFILE.c.slice == wanted.slice)
+    return found

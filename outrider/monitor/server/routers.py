@@ -26,6 +26,7 @@ from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.traffic.drift import drift_routes
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.api.traffic.profiles import profile_routes
 from outrider.monitor.api.traffic.series import series_routes
@@ -37,6 +38,7 @@ from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopy
+from outrider.monitor.queries.drift import DriftReader
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList, list_triggers
@@ -65,6 +67,7 @@ def all_routers(
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
     learner, slices = Learner(settings), SliceSearch(engine, settings)
+    drift = DriftReader(engine, settings)
     cases = CaseWriter(engine, journal, settings)
 
     def triggers(model: str) -> TriggerList | None:
@@ -90,6 +93,7 @@ def all_routers(
         rejected_routes(settings, refusals),
         fairness_routes(engine, settings, objects, journal),
         weak_slice_routes(settings, slices),
+        drift_routes(settings, drift),
         profile_routes(engine, settings),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
@@ -115,5 +119,6 @@ def all_routers(
             objects=objects,
             triggers=triggers,
             slices=slices,
+            drift=drift,
         ),
     ]

@@ -42,8 +42,12 @@ def drift_page(report: Mapping[str, Any]) -> str:
     report
         ``DriftReport.to_dict()`` with ``windows``, the texts that named both.
     """
-    charts = {each["column"]: distribution_chart(each["distribution"]) for each in report["columns"]}
-    return Pages().standalone("drift.html", {"r": report, "charts": charts})
+    return Pages().standalone("drift.html", {"r": report, "charts": charts_of(report)})
+
+
+def charts_of(report: Mapping[str, Any]) -> dict[str, DistributionChart | None]:
+    """Chart of every column."""
+    return {each["column"]: distribution_chart(each["distribution"]) for each in report["columns"]}
 
 
 def distribution_chart(found: Mapping[str, Any] | None) -> DistributionChart | None:

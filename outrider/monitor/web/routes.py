@@ -33,6 +33,7 @@ from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.dataset_diff import PAGE_ROWS, read_dataset_diff
 from outrider.monitor.queries.dataset_page import read_dataset_page
 from outrider.monitor.queries.dataset_version import read_dataset_version
+from outrider.monitor.queries.drift import DriftReader
 from outrider.monitor.queries.fleet import ORDER, read_fleet
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
@@ -57,6 +58,7 @@ from .frame import PageFrame
 from .growth_chart import growth_chart
 from .highlights import Shown, fields_of, fields_of_part
 from .label_form import LabelWriter
+from .model_drift_page import model_drift_pages
 from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
 from .series_view import COMPARED, RANGES, read_series_view
@@ -479,6 +481,7 @@ def web_routes(
     objects: ObjectStore | None = None,
     triggers: Callable[[str], TriggerList | None] = lambda _: None,
     slices: SliceSearch | None = None,
+    drift: DriftReader | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -512,6 +515,8 @@ def web_routes(
         Triggers of retraining of a model; None for one that is not configured.
     slices
         Searches weak slices; None leaves that page out.
+    drift
+        Reads drift; None leaves that page out.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -575,6 +580,8 @@ def web_routes(
         router.include_router(access_pages(keyring, frame))
     if slices is not None:
         router.include_router(slices_pages(engine, slices, frame))
+    if drift is not None:
+        router.include_router(model_drift_pages(engine, drift, frame))
     if comparisons is not None:
         router.include_router(comparison_pages(comparisons, frame))
     return router

@@ -13,7 +13,7 @@ from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.champions import version_at
 from outrider.dataops.ledger.checkpoints import read_checkpoints
-from outrider.dataops.ledger.stored_profiles import last_profiled, profiled_slices
+from outrider.dataops.ledger.stored_profiles import last_profiled, slices_of_slot
 from outrider.monitor.host.client import Offered
 from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored
 from outrider.monitor.stream.units import context_s, read_unit, seq_before
@@ -55,7 +55,7 @@ def restore_slot(
     """
     state = pipeline.slots.setdefault(slot, SlotState())
     with engine.connect() as connection:
-        state.profiles.slices.update(profiled_slices(connection, pipeline.name, slot))
+        state.profiles.slices.update(slices_of_slot(connection, pipeline.name, slot))
     judges = pipeline.due_at(slot)
     windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
     profiled = min(max(begin, _profiled(engine, journal, pipeline.name, slot, at)), at)

@@ -1,6 +1,5 @@
 """``GET /v1/models/{model}/series`` and ``performance``: a model over time."""
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -14,7 +13,7 @@ from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.queries.series.span import Versus
+from outrider.monitor.queries.series.span import Versus, step_us
 from outrider.monitor.settings.config import Settings
 
 Measure = Literal[
@@ -23,7 +22,6 @@ Measure = Literal[
 ]  # fmt: skip
 By = Literal["slice"]
 T = TypeVar("T")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def series_routes(engine: Engine, settings: Settings) -> APIRouter:
@@ -72,25 +70,6 @@ def series_routes(engine: Engine, settings: Settings) -> APIRouter:
             f"/models/{{model}}/{path}", route, methods=["GET"], response_model=Declared[SeriesReport]
         )
     return router
-
-
-def step_us(text: str) -> int:
-    """Microseconds of a step such as ``5m``, ``1h`` or ``300``.
-
-    Raises
-    ------
-    ValueError
-        If the text is no such step.
-
-    Examples
-    --------
-    >>> step_us("5m"), step_us("1d"), step_us("300")
-    (300000000, 86400000000, 300000000)
-    """
-    found = re.fullmatch(r"(\d{1,9})([smhdw]?)", text)
-    if found is None:
-        raise ValueError(f"step: a time such as 5m, 1h or 1d expected, got {text!r}")
-    return int(found[1]) * _UNITS_S[found[2] or "s"] * 1_000_000
 
 
 def _asked(

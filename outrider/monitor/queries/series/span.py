@@ -1,6 +1,7 @@
 """Range and step of series, and the range to compare with."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,6 +20,7 @@ STEPS_US = tuple(
 )
 MOST_STEP_US = 366 * DAY_US
 DEFAULT_US = DAY_US
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BACK_US = {"day": DAY_US, "week": 7 * DAY_US}
 
 
@@ -136,3 +138,22 @@ def _checked(step_us: int, finest_us: int, since_us: int, until_us: int) -> int:
 
 def _points(since_us: int, until_us: int, step_us: int) -> int:
     return -(-until_us // step_us) - since_us // step_us
+
+
+def step_us(text: str) -> int:
+    """Microseconds of a step such as ``5m``, ``1h`` or ``300``.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such step.
+
+    Examples
+    --------
+    >>> step_us("5m"), step_us("1d"), step_us("300")
+    (300000000, 86400000000, 300000000)
+    """
+    found = re.fullmatch(r"(\d{1,9})([smhdw]?)", text)
+    if found is None:
+        raise ValueError(f"step: a time such as 5m, 1h or 1d expected, got {text!r}")
+    return int(found[1]) * _UNITS_S[found[2] or "s"] * 1_000_000

@@ -1,0 +1,180 @@
+"""Verdicts of counted columns, with one error over all of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from .counting import ColumnCounts
+from .energy import EnergyDistance
+from .evidence import ChangeEvidence, evidence_of, holm, records_needed, smallest_found
+from .reading import Kind, Values
+from .result import ColumnDrift, Role, Status
+from .statistics import statistics_of
+from .variation import Variation
+
+ALPHA = 0.01
+LEAST, LEAST_SHARE = 0.05, 0.01
+FOUND = 0.2
+ROLES: dict[str, Role] = {"outputs": "output", "label": "label", "attrs": "attribute"}
+_DISPERSED = 2.0
+"""Dispersion of the reference's blocks from which sentences name it."""
+
+
+@dataclass(slots=True)
+class MeasuredColumn:
+    """Facts of a column before the chances of all are there.
+
+    Attributes
+    ----------
+    values
+        Of reference and current, where they are at hand.
+    ignored
+        Reason why the column is not compared; empty where it is.
+    is_same
+        True for one and the same value in both windows.
+    """
+
+    name: str
+    role: Role
+    kind: Kind | None = None
+    values: tuple[Values, Values] | None = None
+    counts: ColumnCounts | None = None
+    variation: Variation | None = None
+    evidence: list[ChangeEvidence] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    ignored: str = ""
+    energy: EnergyDistance | None = None
+    is_same: bool = False
+
+    def weigh(self, counts: ColumnCounts, least: float, least_share: float) -> bool:
+        """Weigh the changes of counts; bad input becomes a sentence.
+
+        Returns
+        -------
+        bool
+            True where both windows have values, and those of the reference vary.
+        """
+        self.problems += _problems(counts)
+        self.is_same = np.count_nonzero(counts.reference + counts.current) == 1
+        if np.count_nonzero(counts.reference) <= 1 or not counts.current.any():
+            return False
+        self.counts, self.variation = counts, Variation.of(counts)
+        self.evidence = evidence_of(counts, self.variation, least=least, least_share=least_share)
+        return True
+
+
+Say: TypeAlias = Callable[[MeasuredColumn, Sequence[ChangeEvidence]], str]
+"""Sentence about the changes of a column that drift."""
+
+
+def check_parameters(**parameters: float) -> None:
+    """Raise ValueError where a parameter lies outside (0, 1)."""
+    for name, value in parameters.items():
+        if not 0.0 < value < 1.0:
+            raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+
+
+def decide(
+    columns: Sequence[MeasuredColumn], say: Say, *, alpha: float, find: float, more: Sequence[float] = ()
+) -> tuple[ColumnDrift, ...]:
+    """Verdicts with one error over all columns, worst first.
+
+    Parameters
+    ----------
+    more
+        Chances of further tests under the same error.
+    """
+    chances_of_all = [each.chance for column in columns for each in column.evidence] + [*more]
+    adjusted, tests = iter(holm(chances_of_all).tolist()), len(chances_of_all)
+    found = []
+    for column in columns:
+        chances = tuple(next(adjusted) for _ in column.evidence)
+        found.append(_verdict(column, chances, say, alpha, alpha / max(tests, 1), find))
+    return tuple(sorted(found, key=_rank))
+
+
+def _verdict(
+    column: MeasuredColumn,
+    chances: tuple[float, ...],
+    say: Say,
+    alpha: float,
+    alpha_each: float,
+    find: float,
+) -> ColumnDrift:
+    kind = column.kind or ""
+    if column.energy is not None:
+        return _vector_verdict(column, column.energy, chances, alpha)
+    if column.counts is None or column.variation is None:
+        status: Status = "no drift shown" if column.is_same else "undecided"
+        return ColumnDrift(column.name, column.role, kind, status, "", tuple(column.problems))
+    pairs = list(zip(column.evidence, chances, strict=True))
+    drifting = [each for each, chance in pairs if chance <= alpha and each.distance >= each.floor]
+    smallest = smallest_found(column.counts, column.variation, alpha_each)
+    problems = list(column.problems)
+    if smallest > find and not drifting:
+        problems.append(_too_small(column.counts, column.variation, alpha_each, smallest, find))
+    return ColumnDrift(
+        column.name,
+        column.role,
+        kind,
+        "drift" if drifting else "undecided" if smallest > find else "no drift shown",
+        say(column, drifting),
+        tuple(problems),
+        tuple(column.evidence),
+        chances,
+        tuple(each.change for each in drifting),
+        statistics_of(column.counts),
+        column.variation.shape,
+        smallest,
+        column.counts,
+    )
+
+
+def _vector_verdict(
+    column: MeasuredColumn, energy: EnergyDistance, chances: tuple[float, ...], alpha: float
+) -> ColumnDrift:
+    found = column.evidence[0]
+    is_drift = chances[0] <= alpha and found.distance >= found.floor
+    return ColumnDrift(
+        column.name,
+        column.role,
+        column.kind or "",
+        "drift" if is_drift else "no drift shown",
+        f"vectors moved by an energy distance of {energy.distance:.3g}" if is_drift else "",
+        tuple(column.problems),
+        tuple(column.evidence),
+        chances,
+        (found.change,) if is_drift else (),
+        {"energy_distance": energy.distance, "energy_coefficient": energy.coefficient},
+    )
+
+
+def _too_small(counts: ColumnCounts, variation: Variation, alpha: float, smallest: float, find: float) -> str:
+    needed = records_needed(variation, alpha, find)
+    n, m = counts.reference.sum(), counts.current.sum()
+    moves = f"; blocks of the reference differ {variation.shape:,.0f} times as much as independent records do"
+    return (
+        f"reference and current: about {needed:,} records of each expected to find a distance of {find:g}, "
+        f"found {n:,.0f} and {m:,.0f} effective ones, which find {min(smallest, 1.0):.2g}"
+        f"{moves if variation.shape >= _DISPERSED else ''}"
+    )
+
+
+def _problems(counts: ColumnCounts) -> list[str]:
+    found = []
+    if np.count_nonzero(counts.reference) == 1:
+        found.append("reference: values that vary expected, found one alone")
+    if not counts.current.any():
+        found.append("current: values expected, found null or infinite alone")
+    for window, infinite in zip(("reference", "current"), counts.infinite, strict=True):
+        if infinite:
+            found.append(f"{window}: finite numbers expected, found {infinite:,.0f} infinite, left out")
+    return found
+
+
+def _rank(found: ColumnDrift) -> tuple[int, float]:
+    """Drift first, by the largest distance over its floor; then what is undecided."""
+    beyond = max((each.distance / each.floor for each in found.evidence), default=0.0)
+    return ("drift", "undecided", "no drift shown").index(found.status), -beyond

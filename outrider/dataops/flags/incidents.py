@@ -366,7 +366,7 @@ class IncidentBook:
     def _follow_silence(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         silent = {one.what: one for one in self._silence.look(connection, now_us)}
         for row in rows:
-            if self._silence.has_come(connection, row.assertion, since_us=row.opened_us):
+            if self._silence.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
                 self._resolve(connection, row, now_us, why=f"{row.assertion} come again")
             elif row.status == "muted" and row.muted_until_us <= now_us:
                 self._resolve(connection, row, now_us, why="muted until then")

@@ -81,37 +81,40 @@ class SilenceWatch:
         stop = minute_of(now_us)
         if self.begun_us is None:
             self.begun_us = stop
-        found = (self._of(what, self._minutes(connection, what, stop), stop) for what in WHAT)
+        found = (self._of(what, self._minutes(connection, what, stop, now_us), stop) for what in WHAT)
         return [one for one in found if one is not None]
 
-    def has_come(self, connection: Connection, what: str, *, since_us: int) -> bool:
+    def has_come(self, connection: Connection, what: str, *, since_us: int, now_us: int) -> bool:
         """True where something came since the minute of a time."""
-        newest = self._newest(connection, what)
+        newest = self._newest(connection, what, now_us)
         return newest is not None and newest >= minute_of(since_us)
 
-    def _newest(self, connection: Connection, what: str) -> int | None:
-        """Time of the newest; None without any."""
+    def _newest(self, connection: Connection, what: str, now_us: int) -> int | None:
+        """Time of the newest; None without any. A clock that was ahead has left later ones."""
         if what == "records":
             own = select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
+            own = own.where(_RECORDS.c.minute_us <= now_us)
         else:
             own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+            own = own.where(_LABEL.c.received_us <= now_us)
             own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
         newest: int | None = connection.scalar(own)
         return newest
 
-    def _minutes(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
+    def _minutes(self, connection: Connection, what: str, stop: int, now_us: int) -> NDArray[np.int64]:
         """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
-        newest = self._newest(connection, what)
+        newest = self._newest(connection, what, now_us)
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
             return np.zeros(0, dtype=np.int64)
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
-            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us >= since
+            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
             query = select(_RECORDS.c.minute_us).where(*own).distinct()
         else:
             minute = _LABEL.c.received_us - _LABEL.c.received_us % MINUTE_US
-            query = select(minute).where(_LABEL.c.model == self.model, _LABEL.c.received_us >= since)
+            own = _LABEL.c.model == self.model, _LABEL.c.received_us.between(since, stop - 1)
+            query = select(minute).where(*own)
             query = query.distinct()
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 

@@ -82,6 +82,8 @@ class IncidentBook:
     """Every step of the service's clock that the journal knows."""
     _minute_us: int = -1
     """Minute in which alarms and stated versions were last looked at."""
+    _changed_us: int | None = None
+    """Earliest minute with new flags since the counts were read."""
     _minutes: dict[int, int] = field(default_factory=dict)
     """Minute of the last block before an assertion came."""
     _counts: MinuteCounts = field(init=False)
@@ -115,6 +117,7 @@ class IncidentBook:
         groups: dict[Stream, list[NewFlags]] = {}
         failures: Tally[str] = Tally()
         for new in found:
+            self._changed_us = min(new.minute_us, self._changed_us or new.minute_us)
             if new.assertion in self.live:
                 failures[new.assertion] += new.flags
             else:
@@ -131,7 +134,8 @@ class IncidentBook:
         if minute_of(now_us) != self._minute_us:
             self._minute_us = minute_of(now_us)
             self._follow_versions(connection, [row for row in rows if row.kind == VERSION], now_us)
-            self._counts.read(connection, now_us)
+            self._counts.read(connection, now_us, changed_us=self._changed_us)
+            self._changed_us = None
             self._follow_shares(connection, warnings, now_us)
             self._explain_again(connection, standing)
             self._follow_silence(connection, [row for row in rows if row.kind == SILENT], now_us)

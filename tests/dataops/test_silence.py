@@ -7,7 +7,7 @@ from sqlalchemy import Engine, insert
 
 from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.flags.minute_counts import MinuteCounts
-from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
+from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.ledger.commit import Effects, apply
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.database import write
@@ -28,13 +28,12 @@ def silent(traffic: Traffic) -> list[tuple[str, str]]:
 
 
 def label(traffic: Traffic) -> None:
-    values: dict[str, Any] = {
-        "model": "m", "seq": traffic.seq, "row": 0, "received_us": traffic.now_us, "record_id": f"r{traffic.seq}-0",
-        "label": "1", "source": "", "tier": "human", "ts_us": traffic.now_us,
-    }  # fmt: skip
+    at_us = traffic.now_us
+    values: dict[str, Any] = {"model": "m", "seq": traffic.seq, "row": 0, "record_id": f"r{traffic.seq}-0"}
+    values |= {"label": {"y": 1}, "source": "", "ts_us": at_us, "received_us": at_us}
     table = table_of(Label)
     with write(traffic.engine) as connection:
-        connection.execute(insert(table).values({k: v for k, v in values.items() if k in table.c}))
+        connection.execute(insert(table).values(values))
 
 
 def test_labels_that_stop_are_told_beside_records_that_go_on(traffic: Traffic) -> None:
@@ -81,3 +80,46 @@ def test_counts_of_a_clock_that_was_ahead_hide_no_silence(traffic: Traffic) -> N
     assert silent(traffic) == [("records", "open")]
     traffic.quiet(60)
     assert silent(traffic) == [("records", "open")]
+
+
+def late(traffic: Traffic, minutes: int, entities: int, run: int) -> None:
+    """Flag records of an earlier minute by a window, a block for every flag of each entity."""
+    seq = traffic.seq - minutes
+    for own in range(run):
+        traffic.seq += 1
+        effects = Effects(
+            "m", "champion", traffic.seq, received_us=traffic.now_us,
+            received={traffic.seq: traffic.now_us, seq: traffic.now_us - minutes * MINUTE_US},
+        )  # fmt: skip
+        for entity in range(entities):
+            key = f"r{seq}-{entity * run + own}"
+            flag = f"late{seq}-{key}", "m", key, "x", "rev", "champion", "1", 1.0, "warning", None, seq
+            append(effects.flags, (*flag, entity * run + own, 0))
+        with write(traffic.engine) as connection:
+            found = count_flags(connection, effects, FlagBudget(), traffic.entities)
+            apply(connection, effects)
+            traffic.book.follow(connection, found, now_us=traffic.now_us)
+
+
+def test_an_entity_that_is_flagged_late_counts_once_a_minute(traffic: Traffic) -> None:
+    for _ in range(20):
+        traffic.minute(0, run=10)
+    late(traffic, 8, entities=2, run=10)
+    counts = MinuteCounts("m", 60)
+    with traffic.engine.connect() as connection:
+        counts.read(connection, traffic.now_us + MINUTE_US)
+    assert counts.of("x", "a")[0].sum() == 2
+
+
+@pytest.mark.parametrize("minutes", [5, 40])
+def test_flags_of_earlier_minutes_are_read_however_late(traffic: Traffic, minutes: int) -> None:
+    for _ in range(60):
+        traffic.minute(0)
+    late(traffic, minutes, entities=7, run=1)
+    traffic.minute(0)
+    traffic.minute(0)
+    fresh = MinuteCounts("m", traffic.book._counts.minutes)
+    with traffic.engine.connect() as connection:
+        fresh.read(connection, traffic.now_us)
+    known = traffic.book._counts.of("x", "a")[0]
+    assert known.sum() == fresh.of("x", "a")[0].sum() == 7

@@ -7,7 +7,9 @@ from sqlalchemy import Engine, insert
 
 from outrider.dataops.flags.incidents import IncidentBook
 from outrider.dataops.flags.minute_counts import MinuteCounts
+from outrider.dataops.flags.rate_alarms import AlarmRule
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
+from outrider.dataops.flags.silence import SilenceWatch
 from outrider.dataops.ledger.commit import Effects, apply
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.database import write
@@ -25,6 +27,35 @@ def traffic(engine: Engine) -> Traffic:
 
 def silent(traffic: Traffic) -> list[tuple[str, str]]:
     return [(row.assertion, row.status) for row in traffic.incidents() if row.kind == "silence"]
+
+
+def told(engine: Engine, *, day: int) -> list[int]:
+    """Hours of a day at which silence is told of a model that hears from Monday to Friday, 8 to 18 h.
+
+    What comes on that day is not counted yet.
+    """
+    table = table_of(RecordCount)
+    counted = {"model": "m", "slice": "", "version": "", "records": 1, "entities": 1}
+    hours = [24 * each + hour for each in range(day) for hour in range(8, 18) if each % 7 < 5]
+    rows = [counted | {"minute_us": (60 * hour + at) * MINUTE_US} for hour in hours for at in range(60)]
+    with write(engine) as connection:
+        connection.execute(insert(table), rows)
+        watch = SilenceWatch("m", AlarmRule(), 0)
+        return [hour for hour in range(24) if watch.look(connection, (24 * day + hour) * 60 * MINUTE_US)]
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [(9, 8), (12, None), (13, None), (14, 8), (5, 8)],
+    ids=["Wednesday", "Saturday", "Sunday", "Monday", "first Saturday"],
+)
+def test_silence_is_told_by_the_hours_of_a_week(engine: Engine, day: int, expected: int | None) -> None:
+    hours = told(engine, day=day)
+    if expected is None:
+        assert hours == []
+    else:
+        assert expected < hours[0] <= expected + 2
+        assert hours == list(range(hours[0], 24))
 
 
 def label(traffic: Traffic) -> None:

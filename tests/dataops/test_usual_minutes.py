@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from outrider.dataops.flags import quality, stored_incidents
 from outrider.dataops.flags.minute_counts import ALL, MinuteCounts
@@ -104,6 +104,19 @@ def test_an_incident_of_a_slice_that_vanishes_ends(traffic: Traffic) -> None:
         traffic.parts({"a": 0}, records=5)
     (found,) = traffic.incidents()
     assert (found.status, found.note.rpartition("; ")[2]) == ("resolved", "nothing came for 7200 s")
+
+
+def test_a_share_that_falls_half_the_way_is_the_same_incident(traffic: Traffic) -> None:
+    for _ in range(30):
+        traffic.minute(2)
+    for _ in range(10):
+        traffic.minute(60)
+    for _ in range(30):
+        traffic.minute(12)
+    assert [row.status for row in traffic.incidents()] == ["open"]
+    for _ in range(6):
+        traffic.minute(2)
+    assert [row.status for row in traffic.incidents()] == ["resolved"]
 
 
 def test_an_incident_of_few_records_ends_once_enough_are_usual(traffic: Traffic) -> None:

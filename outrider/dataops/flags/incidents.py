@@ -329,7 +329,8 @@ class IncidentBook:
             return ""  # suspended: what does not judge says nothing
         stream = first["assertion"], first["slice"] or ALL
         before, now = (first[when]["share"] for when in ("before", "now"))
-        return why_over(self._counts, stream, before, now, self.rule, since_us=row.opened_us)
+        most = max(before, first["before"]["high"])
+        return why_over(self._counts, stream, before, now, self.rule, most=most, since_us=row.opened_us)
 
     def _levels(self, connection: Connection) -> dict[str, str]:
         """Level of each active assertion, live tests left out."""

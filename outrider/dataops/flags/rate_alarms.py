@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import onset_interval, rising, select_alarms
-from outrider.assertions.detection.rises import largest_ratio
+from outrider.assertions.detection.rises import floor_of, largest_ratio
+from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 from .minute_counts import ALL, MinuteCounts
@@ -203,12 +204,20 @@ def causes(
 
 
 def why_over(
-    counts: MinuteCounts, cause: Stream, before: float, now: float, rule: AlarmRule, *, since_us: int
+    counts: MinuteCounts,
+    cause: Stream,
+    before: float,
+    now: float,
+    rule: AlarmRule,
+    *,
+    most: float,
+    since_us: int,
 ) -> str:
     """Reason that a cause is over; empty for one that stands.
 
     The share of the last ``quiet_s``, or of as many minutes since a time as hold ten entities, lies nearer to
-    the one before than to the alarm's; or nothing came for ``baseline_s``.
+    the one before than to the alarm's, and may be the one before, which is ``most`` at most; or nothing came
+    for ``baseline_s``.
     """
     hits, seen = counts.of(*cause)
     day = max(1, round(rule.baseline_s * 1e6 / MINUTE_US))
@@ -222,7 +231,8 @@ def why_over(
         return ""
     share = float(hits[-minutes:].sum() / held[minutes - 1])
     angles = [math.asin(math.sqrt(min(1.0, each))) for each in (before, share, now)]
-    if angles[1] > (angles[0] + angles[2]) / 2.0:
+    low = float(wilson_interval(float(hits[-minutes:].sum()), float(held[minutes - 1]))[0])
+    if angles[1] > (angles[0] + angles[2]) / 2.0 or low > float(floor_of(np.array(most), rule.odds)):
         return ""
     return f"the share is what it was before, for {minutes * MINUTE_US / 1e6:g} s"
 

@@ -20,7 +20,8 @@ Bools = NDArray[np.bool_]
 SILENT = "silence"
 WHAT = ("records", "labels")
 DAY = 1_440
-LOOKBACK_MINUTES = 8 * DAY
+LOOKBACK_MINUTES = 11 * DAY
+"""A week and a long weekend before it."""
 _NEAR = 30
 """Minutes around the same time of earlier days."""
 _LEAST = 60
@@ -66,9 +67,9 @@ class SilenceWatch:
     """Watch over minutes in which nothing comes, by a model's own rhythm.
 
     **Null**: minutes are silent, given those before, with one unknown probability (twice its odds at most),
-    or with that of the same time of earlier days. **Guarantee**: a false alarm within ``horizon_s`` has a
-    chance of at most ``alpha``; both have to be refuted (the smaller of two e-values is one). Minutes
-    in which no worker ran are none.
+    or with that of the same time of earlier days, or of a week ago. **Guarantee**: a false alarm within
+    ``horizon_s`` has a chance of at most ``alpha``; all have to be refuted (the smallest of e-values is one).
+    Minutes in which no worker ran are none.
     """
 
     model: str
@@ -135,12 +136,14 @@ class SilenceWatch:
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:
-    """All minutes before, and those of earlier days about the time of the silence."""
+    """Minutes before: all, those of earlier days and those of a week ago about the time of the silence."""
     minute = begin // MINUTE_US + np.arange(len(heard))
     middle = since // MINUTE_US + silent // 2
+    near = max(_NEAR, silent // 2)
     away = np.abs((minute - middle + DAY // 2) % DAY - DAY // 2)
-    same = heard[(away <= max(_NEAR, silent // 2)) & (minute < middle - DAY // 2)]
-    return [heard, same] if len(same) >= _LEAST else [heard]
+    same = heard[(away <= near) & (minute < middle - DAY // 2)]
+    week = heard[np.abs(minute - middle + 7 * DAY) <= near]
+    return [heard, *(each for each in (same, week) if len(each) >= _LEAST)]
 
 
 def _evidence(heard: Bools, silent: int) -> float:

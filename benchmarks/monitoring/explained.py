@@ -60,7 +60,7 @@ def first_alarm(counts: MinuteCounts, begin: int) -> tuple[RateAlarm, MinuteCoun
     """First alarm from a minute on, with the counts it saw and the minute."""
     for minutes in range(begin, MINUTES + 1):
         seen = until(counts, minutes)
-        found = rate_alarms(seen, ASSERTIONS, RULE, since={}, left_out={}, standing=set())
+        found = rate_alarms(seen, ASSERTIONS, RULE, standing=set())
         if found:
             return min(found, key=lambda one: (one.onset_us, -one.evidence)), seen, minutes
     return None

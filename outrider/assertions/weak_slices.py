@@ -174,6 +174,7 @@ def find_weak_slices(
         raise ValueError(
             f"{columns.num_rows} rows of columns, {len(y)} outcomes, {len(w)} weights: equal numbers expected"
         )
+    columns = pa.table({name: _plain(columns.column(name)) for name in columns.schema.names})
     codes = _codes(entity, len(y))
     rng = np.random.default_rng(seed)
     is_searched = (rng.permutation(codes.max(initial=-1) + 1) % 2 == 0)[codes]
@@ -227,7 +228,7 @@ class _Conditions:
         least = max(LEAST_ROWS // 2, LEAST_SHARE * len(at))
         kept = [number for number, rows in enumerate(held) if least <= rows.sum() <= len(at) - least]
         if len(kept) > MOST_CONDITIONS:
-            kept = sorted(kept, key=lambda number: -min(held[number].sum(), len(at) - held[number].sum()))
+            kept = _evenly(kept, found, [min(rows.sum(), len(at) - rows.sum()) for rows in held])
             for name in {found[number].column for number in kept[MOST_CONDITIONS:]}:
                 left_out.setdefault(name, f"some of its conditions: more than {MOST_CONDITIONS} in all")
             kept = sorted(kept[:MOST_CONDITIONS])
@@ -237,11 +238,28 @@ class _Conditions:
         return cls(tuple(found[number] for number in kept), rows.astype(np.float32))
 
 
+def _evenly(kept: Sequence[int], found: Sequence[Condition], split: Sequence[int]) -> list[int]:
+    """Conditions by turns of their columns, two each, the evenest of each and columns of few first.
+
+    So many columns of numbers crowd out no column of two values, neither of which says less than the other.
+    """
+    turns: dict[str, int] = {}
+    turn: dict[int, int] = {}
+    for number in sorted(kept, key=lambda number: -split[number]):
+        turn[number] = turns[found[number].column] = turns.get(found[number].column, -1) + 1
+    return sorted(kept, key=lambda number: (turn[number] // 2, turns[found[number].column], -split[number]))
+
+
+def _plain(column: Any) -> Any:
+    """A column whose values stand in it, not in a dictionary or elsewhere."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+
+
 def _conditions_on(name: str, column: Any) -> Iterator[Condition]:
     """Conditions on a column; ValueError with the reason where there are none."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not (is_text or is_number or pa.types.is_boolean(kind)):

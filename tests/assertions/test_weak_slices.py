@@ -99,6 +99,29 @@ def test_an_outcome_of_all_or_nobody_has_no_weak_slice(wrong: NDArray[np.bool_])
     assert find_weak_slices(pa.table({"a": pa.array([], pa.string())}), []).slices == ()
 
 
+@pytest.mark.parametrize("many", [100, 250])
+def test_columns_of_numbers_crowd_out_no_column_of_two_values(many: int) -> None:
+    rng = np.random.default_rng(0)
+    region = rng.choice(["north", "south"], 4_000)
+    wrong = rng.random(4_000) < np.where(region == "north", 0.3, 0.05)
+    noise = {f"c{number}": rng.normal(size=4_000) for number in range(many)}
+    found = find_weak_slices(pa.table({**noise, "region": region}), wrong)
+    assert [str(one) for one in found.proven] == ["region = north"]
+    assert "region" not in found.left_out
+
+
+def test_dictionaries_and_views_are_texts() -> None:
+    rng = np.random.default_rng(0)
+    region = rng.choice(["north", "south"], 2_000)
+    wrong = rng.random(2_000) < np.where(region == "north", 0.3, 0.05)
+    note = pa.array([f"note {number}" for number in range(2_000)])
+    for text in (note.dictionary_encode(), note.cast(pa.string_view())):
+        found = find_weak_slices(
+            pa.table({"region": pa.array(region).dictionary_encode(), "note": text}), wrong
+        )
+        assert [str(one) for one in found.proven] == ["region = north"]
+
+
 def test_another_number_of_outcomes_is_refused() -> None:
     with pytest.raises(ValueError, match="3 rows of columns, 2 outcomes"):
         find_weak_slices(pa.table({"a": [1, 2, 3]}), [True, False])

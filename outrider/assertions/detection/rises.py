@@ -90,7 +90,14 @@ def largest_ratio(hits_before: Floats, seen_before: Floats, hits: Floats, seen: 
 
 
 def rising(
-    hits: Floats, seen: Floats, *, horizon: int, needed: float, odds: float = 1.0, earliest: int = 1
+    hits: Floats,
+    seen: Floats,
+    *,
+    horizon: int,
+    needed: float,
+    odds: float = 1.0,
+    earliest: int = 1,
+    known: tuple[Floats, Floats] | None = None,
 ) -> Floats:
     """Logarithm of the evidence that rates have risen since some block.
 
@@ -112,6 +119,9 @@ def rising(
         As in :func:`rise_evidence`.
     earliest
         First block that may have been the onset, >= 1.
+    known
+        Hits and observations before each block but the first, shape (streams, blocks - 1) or (blocks - 1,)
+        each, to compare with instead of those seen.
 
     Returns
     -------
@@ -131,7 +141,9 @@ def rising(
     """
     before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
     ends = slice(earliest - 1, -1)
-    sides = before[:, ends], total[:, ends], before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]
+    usual = (before[:, :-1], total[:, :-1]) if known is None else known
+    past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in usual]
+    sides = past[0], past[1], before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]
     bound = largest_ratio(*sides)
     found = np.full(len(hits), -np.inf)
     if bound.shape[1] == 0:

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
-from outrider.dataops.ledger.minutes import minute_of
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of, minutes_of
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
 from outrider.dataops.state.tables import AssertionRow, Incident, table_of
@@ -39,11 +39,13 @@ from .rate_alarms import (
     FlaggedShare,
     RateAlarm,
     Stream,
+    Usual,
     causes,
-    is_over,
     rate_alarms,
+    why_over,
 )
 from .rate_limit import NewFlags
+from .registered_assertions import suspensions
 from .silence import SILENT, SilenceWatch
 from .stored_incidents import PERSON, IncidentRow, resolve
 from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versions, stated_versions
@@ -80,6 +82,10 @@ class IncidentBook:
     """Every step of the service's clock that the journal knows."""
     _minute_us: int = -1
     """Minute in which alarms and stated versions were last looked at."""
+    _changed_us: int | None = None
+    """Earliest minute with new flags since the counts were read."""
+    _minutes: dict[int, int] = field(default_factory=dict)
+    """Minute of the last block before an assertion came."""
     _counts: MinuteCounts = field(init=False)
     _silence: SilenceWatch = field(init=False)
 
@@ -111,6 +117,7 @@ class IncidentBook:
         groups: dict[Stream, list[NewFlags]] = {}
         failures: Tally[str] = Tally()
         for new in found:
+            self._changed_us = min(new.minute_us, self._changed_us or new.minute_us)
             if new.assertion in self.live:
                 failures[new.assertion] += new.flags
             else:
@@ -127,7 +134,8 @@ class IncidentBook:
         if minute_of(now_us) != self._minute_us:
             self._minute_us = minute_of(now_us)
             self._follow_versions(connection, [row for row in rows if row.kind == VERSION], now_us)
-            self._counts.read(connection, now_us)
+            self._counts.read(connection, now_us, changed_us=self._changed_us)
+            self._changed_us = None
             self._follow_shares(connection, warnings, now_us)
             self._explain_again(connection, standing)
             self._follow_silence(connection, [row for row in rows if row.kind == SILENT], now_us)
@@ -209,29 +217,27 @@ class IncidentBook:
 
     def _follow_shares(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Open incidents of shares that have risen, join those of one cause, end those that are over."""
-        levels = self._levels(connection)
+        levels, begun = self._levels(connection), self._begun(connection, now_us)
         standing: list[Row[Any]] = []
         for row in rows:
             if row.status == "muted" and row.muted_until_us <= now_us:
                 self._resolve(connection, row, now_us, why="muted until then")
-            elif row.status != "muted" and (why := self._recovered(row, now_us)):
+            elif row.status != "muted" and (why := self._recovered(row, levels, begun, now_us)):
                 self._resolve(connection, row, now_us, why=why)
             else:
                 standing.append(row)
         warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
-        since, left_out = self._history(connection)
+        usual = self._usual(connection, begun)
         open_streams = {
             (one["assertion"], one["slice"] or ALL)
             for row in standing
             for one in row.details.get("explained_by", ())
         }
         open_streams |= {(name, ALL) for name, _ in open_streams}
-        found = rate_alarms(
-            self._counts, warnings, self.rule, since=since, left_out=left_out, standing=open_streams
-        )
+        found = rate_alarms(self._counts, warnings, self.rule, usual=usual, standing=open_streams)
         if found:
             first = min(found, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
-            self._open_causes(connection, found, first, warnings, standing, now_us)
+            self._open_causes(connection, found, first, warnings, standing, usual, now_us)
 
     def _open_causes(
         self,
@@ -240,15 +246,16 @@ class IncidentBook:
         first: RateAlarm,
         warnings: Sequence[str],
         standing: Sequence[Row[Any]],
+        usual: Usual,
         now_us: int,
     ) -> None:
         """One incident for each slice that explains the alarms, or for all records."""
         alarmed = {alarm.assertion for alarm in found}
-        told = causes(self._counts, warnings, first, self.rule)
+        told = causes(self._counts, warnings, first, self.rule, usual=usual)
         parts = list(dict.fromkeys(one.slice for one in told if one.assertion in alarmed))
         if not parts or len(parts) > MOST_CAUSES:
             whole = [
-                Cause(one.assertion, ALL, *self._shares(one), one.evidence)
+                Cause(one.assertion, ALL, *self._shares(one, usual), one.evidence)
                 for one in sorted(found, key=lambda one: -one.evidence)
             ]
             told, parts = [*whole, *told], [ALL]
@@ -263,9 +270,9 @@ class IncidentBook:
             )
             self._open_cause(connection, alarm, own, now_us)
 
-    def _shares(self, alarm: RateAlarm) -> tuple[FlaggedShare, FlaggedShare]:
+    def _shares(self, alarm: RateAlarm, usual: Usual) -> tuple[FlaggedShare, FlaggedShare]:
         at = self._counts.index(alarm.onset_us)
-        hits, seen = self._counts.of(alarm.assertion, alarm.slice)
+        hits, seen = usual.of(self._counts, (alarm.assertion, alarm.slice))
         return (
             FlaggedShare(int(hits[:at].sum()), int(seen[:at].sum())),
             FlaggedShare(int(hits[at:].sum()), int(seen[at:].sum())),
@@ -306,18 +313,24 @@ class IncidentBook:
                 }
                 connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(details=details))
 
-    def _recovered(self, row: Row[Any], now_us: int) -> str:
+    def _recovered(
+        self, row: Row[Any], levels: Mapping[str, str], begun: Mapping[str, int], now_us: int
+    ) -> str:
         """Reason that an incident of a warning is over; empty while it stands."""
         if row.kind != FLAGS or not row.details.get("now"):  # of an earlier release
             return f"quiet for {self.rule.quiet_s:g} s" if self._is_over(row, now_us) else ""
         if now_us - row.opened_us < self.rule.quiet_s * 1e6:
             return ""
-        first = row.details["explained_by"][0]
+        judging = [one for one in row.details["explained_by"] if levels.get(one["assertion"]) == "warning"]
+        if not judging:
+            return f"{row.assertion} is no assertion of level warning any more"
+        first = judging[0]
+        if begun.get(first["assertion"], 0) > now_us - self.rule.quiet_s * 1e6:
+            return ""  # suspended: what does not judge says nothing
         stream = first["assertion"], first["slice"] or ALL
-        before, now = (row.details[when]["share"] for when in ("before", "now"))
-        if is_over(self._counts, stream, before, now, self.rule):
-            return f"the share is what it was before, for {self.rule.quiet_s:g} s"
-        return ""
+        before, now = (first[when]["share"] for when in ("before", "now"))
+        most = max(before, first["before"]["high"])
+        return why_over(self._counts, stream, before, now, self.rule, most=most, since_us=row.opened_us)
 
     def _levels(self, connection: Connection) -> dict[str, str]:
         """Level of each active assertion, live tests left out."""
@@ -325,13 +338,8 @@ class IncidentBook:
         rows = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own))
         return dict(map(tuple, rows))
 
-    def _history(
-        self, connection: Connection
-    ) -> tuple[dict[Stream, int], dict[Stream, list[tuple[int, int]]]]:
-        """Since when each stream counts, and its minutes in earlier incidents.
-
-        What a person resolved is a new normal.
-        """
+    def _usual(self, connection: Connection, begun: Mapping[str, int]) -> Usual:
+        """Minutes that say what is usual. What a person resolved is a new normal."""
         since: dict[Stream, int] = {}
         left_out: dict[Stream, list[tuple[int, int]]] = {}
         own = _INCIDENT.c.model == self.model, _INCIDENT.c.kind == FLAGS, _INCIDENT.c.level == "warning"
@@ -344,12 +352,26 @@ class IncidentBook:
                     else:
                         begin = us_of(row.details["onset"]["first"])
                         left_out.setdefault(stream, []).append((begin, row.resolved_us))
-        return since, left_out
+        return Usual(begun, since, left_out)
+
+    def _begun(self, connection: Connection, now_us: int) -> dict[str, int]:
+        """Time since which each assertion judges: from its first block on, behind its last suspension."""
+        names = select(_ASSERTION.c.name, func.min(_ASSERTION.c.first_seq).label("seq"))
+        names = names.where(_ASSERTION.c.model == self.model, _ASSERTION.c.kind == "assertion")
+        begun: dict[str, int] = {}
+        for name, seq in connection.execute(names.group_by(_ASSERTION.c.name)):
+            if seq and seq not in self._minutes:
+                self._minutes[seq] = minutes_of(connection, self.model, [seq]).get(seq, 0)
+            minute = self._minutes.get(seq, 0)
+            begun[name] = minute + MINUTE_US if minute < now_us else 0  # the clock was set back since
+        for one in suspensions(connection, self.model):
+            begun[one.assertion] = max(begun.get(one.assertion, 0), one.until_us)
+        return begun
 
     def _follow_silence(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         silent = {one.what: one for one in self._silence.look(connection, now_us)}
         for row in rows:
-            if self._silence.has_come(connection, row.assertion, since_us=row.opened_us):
+            if self._silence.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
                 self._resolve(connection, row, now_us, why=f"{row.assertion} come again")
             elif row.status == "muted" and row.muted_until_us <= now_us:
                 self._resolve(connection, row, now_us, why="muted until then")

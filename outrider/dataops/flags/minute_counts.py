@@ -16,7 +16,7 @@ ALL = "*"
 MOST_SLICES = 100
 """Slices with streams of their own, those of the most records: the others count in all records alone."""
 _AGAIN_US = 10 * MINUTE_US
-"""Minutes that are read again: windows flag records of earlier blocks."""
+"""Minutes that are read again, beside those in which a window has flagged: judges may lag."""
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
@@ -38,11 +38,19 @@ class MinuteCounts:
         """End of the newest complete minute."""
         return self.start_us + self.minutes * MINUTE_US
 
-    def read(self, connection: Connection, now_us: int) -> None:
-        """Add the minutes that are complete now."""
+    def read(self, connection: Connection, now_us: int, *, changed_us: int | None = None) -> None:
+        """Add the minutes that are complete now.
+
+        Parameters
+        ----------
+        changed_us
+            Earliest minute in which something was counted since the last look.
+        """
         start = minute_of(now_us) - self.minutes * MINUTE_US
         is_back = start < self.start_us  # the clock was set: all is read again
         since = start if is_back else max(start, self.stop_us - _AGAIN_US)
+        if changed_us is not None:
+            since = max(start, min(since, changed_us))
         self._shift(start, since)
         minute = _RECORDS.c.minute_us
         query = select(_RECORDS.c.slice, minute, _RECORDS.c.entities).where(

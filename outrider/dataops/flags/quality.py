@@ -315,9 +315,12 @@ def suspend(connection: Connection, model: str, name: str, *, until_us: int, rea
     _set_suspension(connection, model, name, until_us=until_us, reason=reason or "by hand")
 
 
-def resume(connection: Connection, model: str, name: str) -> None:
-    """Let a suspended assertion judge again."""
-    _set_suspension(connection, model, name, until_us=0, reason="")
+def resume(connection: Connection, model: str, name: str, *, now_us: int) -> None:
+    """Let a suspended assertion judge again.
+
+    When it rested stays known: its share is judged from now on.
+    """
+    _set_suspension(connection, model, name, until_us=now_us, reason="")
 
 
 def _set_suspension(connection: Connection, model: str, name: str, *, until_us: int, reason: str) -> None:

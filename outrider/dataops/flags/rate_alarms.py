@@ -7,13 +7,14 @@ All streams of a model are looked at after every complete minute, with one alpha
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import onset_interval, rising, select_alarms
-from outrider.assertions.detection.rises import largest_ratio
+from outrider.assertions.detection.rises import floor_of, largest_ratio
+from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 from .minute_counts import ALL, MinuteCounts
@@ -90,13 +91,36 @@ class Cause:
     """Logarithm of the likelihood ratio, >= 0: the larger, the more it explains."""
 
 
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """Minutes of the usual share, in microseconds."""
+
+    begun: Mapping[str, int] = field(default_factory=dict)
+    """Time since which an assertion judges: no flag before that says nothing."""
+    since: Mapping[Stream, int] = field(default_factory=dict)
+    """Minute from which a stream counts: what was before is another normal."""
+    left_out: Mapping[Stream, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Minutes of earlier incidents, which are no usual ones."""
+
+    def of(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
+        """Hits and entities seen, 0.0 in minutes left out, shape (minutes,) each."""
+        hits, seen = (side.copy() for side in counts.of(*key))
+        since_us = max(self.since.get(key, 0), self.begun.get(key[0], 0))
+        for first, last in ((0, since_us), *self.left_out.get(key, ())):
+            gone = slice(counts.index(first), counts.index(last))
+            hits[gone] = seen[gone] = 0.0
+        return hits, seen
+
+
+EVERYTHING = Usual()
+
+
 def rate_alarms(
     counts: MinuteCounts,
     assertions: Sequence[str],
     rule: AlarmRule,
     *,
-    since: Mapping[Stream, int],
-    left_out: Mapping[Stream, Sequence[tuple[int, int]]],
+    usual: Usual = EVERYTHING,
     standing: Set[Stream],
 ) -> list[RateAlarm]:
     """Find the streams that alarm behind the newest complete minute.
@@ -105,10 +129,6 @@ def rate_alarms(
     ----------
     assertions
         Those of level ``warning``.
-    since
-        Minute from which a stream counts: what was before is another normal.
-    left_out
-        Minutes of earlier incidents, which are no usual ones.
     standing
         Streams with an open incident, which need no other.
     """
@@ -118,7 +138,7 @@ def rate_alarms(
     if not streams:
         return []
     share = np.array([_alpha_share(part, len(assertions), len(parts)) for _, part in streams])
-    rows = {key: _kept(counts, key, since.get(key, 0), left_out.get(key, ())) for key in streams}
+    rows = {key: usual.of(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
     looked = [at for at, key in enumerate(streams) if key not in standing and rows[key][0][-_LATEST:].any()]
     if looked:
@@ -127,6 +147,14 @@ def rate_alarms(
         evidence[looked] = rising(
             hits, seen, horizon=_WINDOWS * rule.horizon, needed=needed, odds=rule.odds, earliest=earliest
         )
+        for row, at in enumerate(looked):
+            if parts and streams[at][1] == ALL and evidence[at] > 0.0:
+                known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
+                held = rising(
+                    hits[row : row + 1], seen[row : row + 1], known=known, horizon=_WINDOWS * rule.horizon,
+                    needed=needed, odds=rule.odds, earliest=earliest,
+                )  # fmt: skip
+                evidence[at] = min(evidence[at], held[0])
     alarms = select_alarms(evidence, alpha=rule.alpha, share=share)
     return [
         _alarm(counts, streams[at], rows[streams[at]], float(evidence[at]))
@@ -134,6 +162,8 @@ def rate_alarms(
     ]
 
 
+_ENOUGH = 10
+"""Entities without which a share says nothing."""
 _LATEST = 60
 """A stream without a flag in as many minutes is not rising."""
 _WINDOWS = 4
@@ -153,7 +183,14 @@ def _window(counts: MinuteCounts, rule: AlarmRule) -> tuple[int, int]:
     return begin, 2 * rule.step if has_earlier else 1
 
 
-def causes(counts: MinuteCounts, assertions: Iterable[str], alarm: RateAlarm, rule: AlarmRule) -> list[Cause]:
+def causes(
+    counts: MinuteCounts,
+    assertions: Iterable[str],
+    alarm: RateAlarm,
+    rule: AlarmRule,
+    *,
+    usual: Usual = EVERYTHING,
+) -> list[Cause]:
     """Assertions and slices whose share rose at an onset, ranked.
 
     Those that noise explains as well are left out.
@@ -162,33 +199,86 @@ def causes(counts: MinuteCounts, assertions: Iterable[str], alarm: RateAlarm, ru
     parts = counts.slices() or [ALL]
     names = sorted(assertions)
     least = -math.log(rule.alpha) + math.log(max(1, len(parts) * len(names)))
-    found = [_cause(counts, name, part, at) for name in names for part in parts]
+    found = [_cause(counts, name, part, at, usual) for name in names for part in parts]
     return sorted((one for one in found if one.weight >= least), key=lambda one: -one.weight)
 
 
-def is_over(counts: MinuteCounts, cause: Stream, before: float, now: float, rule: AlarmRule) -> bool:
-    """True where the share is the usual one again.
+def why_over(
+    counts: MinuteCounts,
+    cause: Stream,
+    before: float,
+    now: float,
+    rule: AlarmRule,
+    *,
+    most: float,
+    since_us: int,
+) -> str:
+    """Reason that a cause is over; empty for one that stands.
 
-    That of the last ``quiet_s`` lies nearer to the one before than to the alarm's.
+    The share of the last ``quiet_s``, or of as many minutes since a time as hold ten entities, lies nearer to
+    the one before than to the alarm's, and may be the one before, which is ``most`` at most; or nothing came
+    for ``baseline_s``.
     """
-    minutes = max(1, round(rule.quiet_s * 1e6 / MINUTE_US))
-    hits, seen = (float(side[-minutes:].sum()) for side in counts.of(*cause))
-    if seen < 10:
-        return False
-    angles = [math.asin(math.sqrt(min(1.0, share))) for share in (before, hits / seen, now)]
-    return angles[1] <= (angles[0] + angles[2]) / 2.0
+    hits, seen = counts.of(*cause)
+    day = max(1, round(rule.baseline_s * 1e6 / MINUTE_US))
+    open_for = counts.minutes - counts.index(since_us)
+    if open_for >= day and not seen[-day:].any():
+        return f"nothing came for {rule.baseline_s:g} s"
+    quiet = max(1, round(rule.quiet_s * 1e6 / MINUTE_US))
+    held = np.cumsum(seen[::-1])
+    minutes = max(quiet, int(np.searchsorted(held, _ENOUGH)) + 1)
+    if minutes > max(quiet, open_for) or held[quiet - 1] == 0.0:
+        return ""
+    share = float(hits[-minutes:].sum() / held[minutes - 1])
+    angles = [math.asin(math.sqrt(min(1.0, each))) for each in (before, share, now)]
+    low = float(wilson_interval(float(hits[-minutes:].sum()), float(held[minutes - 1]))[0])
+    if angles[1] > (angles[0] + angles[2]) / 2.0 or low > float(floor_of(np.array(most), rule.odds)):
+        return ""
+    return f"the share is what it was before, for {minutes * MINUTE_US / 1e6:g} s"
 
 
-def _cause(counts: MinuteCounts, assertion: str, part: str, at: int) -> Cause:
-    hits, seen = counts.of(assertion, part)
+def _cause(counts: MinuteCounts, assertion: str, part: str, at: int, usual: Usual) -> Cause:
+    hits, seen = usual.of(counts, (assertion, part))
     now = hits[at:].sum(), seen[at:].sum()
-    own = hits[:at].sum(), seen[:at].sum()
-    usual = own
-    if own[1] < OWN_ENOUGH and part != ALL:  # beside what the others show
-        all_hits, all_seen = counts.of(assertion, ALL)
-        usual = all_hits.sum() - now[0], all_seen.sum() - now[1]
-    weight = largest_ratio(*(np.array(float(side)) for side in (*usual, *now)))
-    return Cause(assertion, part, _share(own), _share(now), float(weight))
+    before = hits[:at].sum(), seen[:at].sum()
+    if before[1] < OWN_ENOUGH and part != ALL:  # beside what the others show
+        all_hits, all_seen = usual.of(counts, (assertion, ALL))
+        before = max(0.0, all_hits.sum() - now[0]), max(0.0, all_seen.sum() - now[1])
+    weight = largest_ratio(*(np.array(float(side)) for side in (*before, *now)))
+    return Cause(assertion, part, _share(before), _share(now), float(weight))
+
+
+def _known_mix(
+    counts: MinuteCounts, assertion: str, parts: Sequence[str], hits: Floats, seen: Floats, begin: int
+) -> tuple[Floats, Floats]:
+    """Hits and entities before each minute, as if slices had had the volumes that they have from it on.
+
+    Volumes by slice that come and go move the share of all records though none of a slice has changed. Each
+    slice's share before is drawn to that of all by ``OWN_ENOUGH`` entities; entities are as many as leave the
+    mean its variance. Shape (minutes - 1,) each, between minutes.
+
+    References
+    ----------
+    Direct standardization: Rothman, Greenland and Lash, "Modern Epidemiology", 2008, chapter 15.
+    """
+    is_kept = seen > 0
+    sides = [
+        np.stack([counts.of(assertion, part)[side][begin:] * is_kept for part in parts]) for side in (0, 1)
+    ]
+    own = [np.concatenate([side, np.maximum(0.0, whole - side.sum(axis=0))[None]])
+           for side, whole in zip(sides, (hits, seen), strict=True)]  # fmt: skip
+    before, total = (np.cumsum(side, axis=1)[:, :-1] for side in own)
+    after = own[1].sum(axis=1, keepdims=True) - total
+    weight = after / np.maximum(after.sum(axis=0), 1.0)
+    share = before.sum(axis=0) / np.maximum(total.sum(axis=0), 1.0)
+    each = (before + OWN_ENOUGH * share) / (total + OWN_ENOUGH)
+    mean = (weight * each).sum(axis=0)
+    own_weight = total / (total + OWN_ENOUGH)
+    noise = own_weight**2 * each * (1.0 - each) / np.maximum(total, 1.0)
+    noise += (1.0 - own_weight) ** 2 * share * (1.0 - share) / np.maximum(total.sum(axis=0), 1.0)
+    variance = (weight**2 * noise).sum(axis=0)
+    entities = np.minimum(total.sum(axis=0), mean * (1.0 - mean) / np.maximum(variance, 1e-12))
+    return mean * entities, entities
 
 
 def _share(sums: tuple[float, float]) -> FlaggedShare:
@@ -200,16 +290,6 @@ def _alpha_share(part: str, assertions: int, slices: int) -> float:
     if not slices:
         return 1.0 / assertions
     return 0.5 / assertions if part == ALL else 0.5 / (assertions * slices)
-
-
-def _kept(
-    counts: MinuteCounts, key: Stream, since_us: int, left_out: Iterable[tuple[int, int]]
-) -> tuple[Floats, Floats]:
-    hits, seen = (side.copy() for side in counts.of(*key))
-    for first, last in ((0, since_us), *left_out):
-        gone = slice(counts.index(first), counts.index(last))
-        hits[gone] = seen[gone] = 0.0
-    return hits, seen
 
 
 def _alarm(counts: MinuteCounts, key: Stream, rows: tuple[Floats, Floats], evidence: float) -> RateAlarm:

@@ -76,27 +76,46 @@ class NewFlags:
     """Entities among them that the minute had not counted."""
 
 
+_FLAGGED = 3
+"""Parts of the key of a flagged entity: assertion, slice and entity; one that is seen has no assertion."""
+_MOST_HELD, _OLDER = 100_000, 120
+"""Flagged entities and minutes that are held beside the three newest minutes."""
+
+
 @dataclass(slots=True)
 class MinuteEntities:
     """Entities of a model that the latest minutes have counted.
 
-    Each counts once a minute, so that many records of one are one observation. In memory: behind a restart an
-    entity of that minute may count twice.
+    Each counts once a minute, so that many records of one are one observation. Flagged ones are known longer
+    than seen ones: windows flag records of earlier blocks. In memory: behind a restart an entity of that
+    minute may count twice.
     """
 
     minutes: dict[int, set[tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, minute_us: int, *key: str) -> bool:
         """True where the minute meets an entity for the first time."""
-        known = self.minutes.get(minute_us)
-        if known is None:
-            known = self.minutes[minute_us] = set()
-            for old in sorted(self.minutes)[:-3]:
-                del self.minutes[old]
+        if minute_us not in self.minutes:
+            self.minutes[minute_us] = set()
+            self._forget()
+        known = self.minutes.get(minute_us, set())
         if key in known:
             return False
         known.add(key)
         return True
+
+    def _forget(self) -> None:
+        """Forget entities seen, and of many flagged ones the oldest minutes."""
+        minutes = sorted(self.minutes)[:-3]
+        if minutes:
+            self.minutes[minutes[-1]] = {key for key in self.minutes[minutes[-1]] if len(key) == _FLAGGED}
+        held = 0
+        for minute in reversed(minutes):
+            held += len(self.minutes[minute])
+            if held > _MOST_HELD:
+                del self.minutes[minute]
+        for minute in minutes[:-_OLDER]:
+            self.minutes.pop(minute, None)
 
 
 def count_flags(

@@ -66,13 +66,18 @@ def register_offered(
 ) -> None:
     """Store the host's manifest.
 
-    New revisions begin unsuspended; missing ones become inactive.
+    New revisions begin unsuspended; missing ones become inactive. One that was replayed or missing until now
+    has judged nothing before ``first_seq``.
 
     Parameters
     ----------
     first_seq
         Last journal block that was judged before new revisions came.
     """
+    for each in offered:
+        own = _ASSERTION.c.name == each.name, _ASSERTION.c.revision == each.revision
+        resting = _ASSERTION.c.model == model, ~_ASSERTION.c.active
+        connection.execute(_ASSERTION.update().where(*own, *resting).values(first_seq=first_seq))
     connection.execute(_ASSERTION.update().where(_ASSERTION.c.model == model).values(active=False))
     add_revisions(connection, model, offered, is_active=True, first_seq=first_seq, now_us=now_us)
     for each in offered:

@@ -20,7 +20,8 @@ Bools = NDArray[np.bool_]
 SILENT = "silence"
 WHAT = ("records", "labels")
 DAY = 1_440
-LOOKBACK_MINUTES = 8 * DAY
+LOOKBACK_MINUTES = 11 * DAY
+"""A week and a long weekend before it."""
 _NEAR = 30
 """Minutes around the same time of earlier days."""
 _LEAST = 60
@@ -66,9 +67,9 @@ class SilenceWatch:
     """Watch over minutes in which nothing comes, by a model's own rhythm.
 
     **Null**: minutes are silent, given those before, with one unknown probability (twice its odds at most),
-    or with that of the same time of earlier days. **Guarantee**: a false alarm within ``horizon_s`` has a
-    chance of at most ``alpha``; both have to be refuted (the smaller of two e-values is one). Minutes
-    in which no worker ran are none.
+    or with that of the same time of earlier days, or of a week ago. **Guarantee**: a false alarm within
+    ``horizon_s`` has a chance of at most ``alpha``; all have to be refuted (the smallest of e-values is one).
+    Minutes in which no worker ran are none.
     """
 
     model: str
@@ -81,37 +82,40 @@ class SilenceWatch:
         stop = minute_of(now_us)
         if self.begun_us is None:
             self.begun_us = stop
-        found = (self._of(what, self._minutes(connection, what, stop), stop) for what in WHAT)
+        found = (self._of(what, self._minutes(connection, what, stop, now_us), stop) for what in WHAT)
         return [one for one in found if one is not None]
 
-    def has_come(self, connection: Connection, what: str, *, since_us: int) -> bool:
+    def has_come(self, connection: Connection, what: str, *, since_us: int, now_us: int) -> bool:
         """True where something came since the minute of a time."""
-        newest = self._newest(connection, what)
+        newest = self._newest(connection, what, now_us)
         return newest is not None and newest >= minute_of(since_us)
 
-    def _newest(self, connection: Connection, what: str) -> int | None:
-        """Time of the newest; None without any."""
+    def _newest(self, connection: Connection, what: str, now_us: int) -> int | None:
+        """Time of the newest; None without any. A clock that was ahead has left later ones."""
         if what == "records":
             own = select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
+            own = own.where(_RECORDS.c.minute_us <= now_us)
         else:
             own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+            own = own.where(_LABEL.c.received_us <= now_us)
             own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
         newest: int | None = connection.scalar(own)
         return newest
 
-    def _minutes(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
+    def _minutes(self, connection: Connection, what: str, stop: int, now_us: int) -> NDArray[np.int64]:
         """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
-        newest = self._newest(connection, what)
+        newest = self._newest(connection, what, now_us)
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
             return np.zeros(0, dtype=np.int64)
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
-            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us >= since
+            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
             query = select(_RECORDS.c.minute_us).where(*own).distinct()
         else:
             minute = _LABEL.c.received_us - _LABEL.c.received_us % MINUTE_US
-            query = select(minute).where(_LABEL.c.model == self.model, _LABEL.c.received_us >= since)
+            own = _LABEL.c.model == self.model, _LABEL.c.received_us.between(since, stop - 1)
+            query = select(minute).where(*own)
             query = query.distinct()
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 
@@ -132,12 +136,14 @@ class SilenceWatch:
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:
-    """All minutes before, and those of earlier days about the time of the silence."""
+    """Minutes before: all, those of earlier days and those of a week ago about the time of the silence."""
     minute = begin // MINUTE_US + np.arange(len(heard))
     middle = since // MINUTE_US + silent // 2
+    near = max(_NEAR, silent // 2)
     away = np.abs((minute - middle + DAY // 2) % DAY - DAY // 2)
-    same = heard[(away <= max(_NEAR, silent // 2)) & (minute < middle - DAY // 2)]
-    return [heard, same] if len(same) >= _LEAST else [heard]
+    same = heard[(away <= near) & (minute < middle - DAY // 2)]
+    week = heard[np.abs(minute - middle + 7 * DAY) <= near]
+    return [heard, *(each for each in (same, week) if len(each) >= _LEAST)]
 
 
 def _evidence(heard: Bools, silent: int) -> float:

@@ -189,7 +189,7 @@ def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
     def resume_assertion(model: str, name: str) -> Declared[SuspensionState]:
         """Let a suspended assertion judge again."""
         with write(engine) as connection:
-            resume(connection, model, name)
+            resume(connection, model, name, now_us=now_us())
         return {"name": name, "suspended_until": None, "suspension": ""}
 
 

@@ -66,7 +66,7 @@ class PageForms:
     def resume(self, model: str, name: str, form: Fields) -> Response:
         """Let a suspended assertion judge again."""
         with write(self._engine) as connection:
-            quality.resume(connection, model, name)
+            quality.resume(connection, model, name, now_us=now_us())
         return _back(form)
 
     def review(self, form: Fields) -> Response:

@@ -90,7 +90,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
             told = {"attrs.shop": [HOSTILE if row % 2 else "north" for row in range(rows)]}
             gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)})
             total += rows
-        _profiles(connection, gathered, _us(at))
+        _profiles(connection, gathered, _us(start + timedelta(seconds=3 * max(0, blocks - 1))))
         _counters(connection, blocks * rows)
         _minutes(connection)
         _incidents(connection, _us(start))

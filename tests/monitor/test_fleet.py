@@ -83,6 +83,25 @@ def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(eng
     assert facts[-1]["since"] is facts[-1]["last_record"] is None
 
 
+@pytest.mark.parametrize(
+    ("own", "causes", "expected"),
+    [
+        ("", ["south"], "south"),
+        ("", ["a", "b", "b", "c", "d"], "a, b, c …"),
+        ("", ["", "south"], ""),
+        ("", [], ""),
+        ("north", ["south"], "north"),
+    ],
+)
+def test_slices_that_explain_an_incident_of_all_records_are_named(
+    engine: Engine, own: str, causes: list[str], expected: str
+) -> None:
+    details = {"explained_by": [{"slice": part} for part in causes]}
+    add(engine, incident("a", NOW_US - 10, slice=own, details=details))
+    with engine.connect() as connection:
+        assert [line.whom for line in read_fleet(connection, ["a"], now_us=NOW_US)] == [expected]
+
+
 def test_an_acknowledged_incident_is_known(engine: Engine) -> None:
     row = incident("a", NOW_US - 10)
     add(engine, row)

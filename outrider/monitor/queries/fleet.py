@@ -20,7 +20,7 @@ from .series.counts import last_minute
 Verdict: TypeAlias = Literal["critical", "warning", "known", "well", "waiting"]
 ORDER: tuple[Verdict, ...] = ("critical", "warning", "known", "well", "waiting")
 HOURS = 24
-MOST_INCIDENTS = 1_000
+MOST_INCIDENTS, MOST_NAMED = 1_000, 3
 NEXT_STEPS: Mapping[str, str] = {
     "label": "label some of its records",
     "roll_back": "roll the champion back",
@@ -69,8 +69,14 @@ class FleetLine:
 
     @property
     def whom(self) -> str:
-        """Slice that the incident is about; empty for all records."""
-        return "" if self.incident is None else self.incident.slice
+        """Slices of the incident or of its causes; empty for all records."""
+        if self.incident is None:
+            return ""
+        causes = self.incident.details.get("explained_by", ())
+        named = list(dict.fromkeys(cause["slice"] for cause in causes))
+        if self.incident.slice or not all(named):  # a cause without a slice is all records
+            return self.incident.slice
+        return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
 
 
 class FleetFacts(TypedDict):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.figure import Figure
-from outrider.dataops.flags.minute_counts import ALL, MinuteCounts
-from outrider.dataops.flags.rate_alarms import AlarmRule, RateAlarm, causes, rate_alarms
+from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.rate_alarms import AlarmRule, RateAlarm, causes, rate_alarms
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 FAULTS, MINUTES = 200, 480

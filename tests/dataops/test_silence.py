@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops.flags.incidents import IncidentBook
-from outrider.dataops.flags.minute_counts import MinuteCounts
-from outrider.dataops.flags.rate_alarms import AlarmRule
+from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.minute_counts import MinuteCounts
+from outrider.dataops.alarms.rate_alarms import AlarmRule
+from outrider.dataops.alarms.silence import SilenceWatch
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
-from outrider.dataops.flags.silence import SilenceWatch
 from outrider.dataops.ledger.commit import Effects, apply
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.database import write

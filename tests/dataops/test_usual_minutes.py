@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine
 
-from outrider.dataops.flags import quality, stored_incidents
-from outrider.dataops.flags.minute_counts import ALL, MinuteCounts
-from outrider.dataops.flags.rate_alarms import AlarmRule, rate_alarms
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms
+from outrider.dataops.flags import quality
 from outrider.dataops.flags.registered_assertions import register_offered
 from outrider.dataops.ledger.minutes import MINUTE_US
 from outrider.dataops.state.database import write

@@ -17,7 +17,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from outrider.commands.lineage import line
 from outrider.dataops import outbox
-from outrider.dataops.flags import stored_incidents
+from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write

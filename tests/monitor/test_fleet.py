@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops.flags.stored_incidents import IncidentRow, acknowledge
+from outrider.dataops.alarms.stored_incidents import IncidentRow, acknowledge
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
 from outrider.monitor.queries.fleet import fleet_json, read_fleet

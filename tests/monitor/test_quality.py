@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from outrider.assertions.quality import Rate, SuspensionRule
 from outrider.commands.assertion_quality import rate_text
-from outrider.dataops.flags import quality, reviews, stored_incidents
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.flags import quality, reviews
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, func, select
 
+from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
-from outrider.dataops.flags.minute_counts import CHAMPION
 from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge

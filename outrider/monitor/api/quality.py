@@ -9,7 +9,9 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.assertions.quality import LeadTime, Overlap
-from outrider.dataops.flags import reviews, stored_incidents
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.stored_incidents import IncidentRow
+from outrider.dataops.flags import reviews
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (
     FOREVER_US,
@@ -19,7 +21,6 @@ from outrider.dataops.flags.quality import (
     resume,
     suspend,
 )
-from outrider.dataops.flags.stored_incidents import IncidentRow
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import (
     RateFigures,

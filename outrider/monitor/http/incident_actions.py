@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flags import stored_incidents
-from outrider.dataops.flags.stored_incidents import IncidentRow
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.stored_incidents import IncidentRow
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 

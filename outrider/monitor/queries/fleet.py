@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from typing_extensions import TypedDict
 
 from outrider.assertions.times import utc_text
-from outrider.dataops.flags.stored_incidents import IncidentRow, list_incidents
+from outrider.dataops.alarms.stored_incidents import IncidentRow, list_incidents
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of

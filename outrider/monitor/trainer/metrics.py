@@ -4,10 +4,10 @@ from itertools import product
 
 from sqlalchemy import Connection, Engine
 
+from outrider.dataops.alarms.stored_incidents import count_incidents, open_alarms
+from outrider.dataops.alarms.version_mismatch import stated_versions
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.flags.stored_incidents import count_incidents, open_alarms
-from outrider.dataops.flags.version_mismatch import stated_versions
 from outrider.dataops.improvement import jobs, shadow_tests, watches
 from outrider.dataops.improvement.suite_outcomes import count_by_role
 from outrider.dataops.improvement.verdicts import count_verdicts

@@ -12,8 +12,9 @@ from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import SuspensionRule
+from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.comparisons import Comparisons
-from outrider.dataops.flags import quality, stored_incidents
+from outrider.dataops.flags import quality
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.payloads.payloads import without_payloads

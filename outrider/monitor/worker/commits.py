@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
+from outrider.dataops.alarms.version_mismatch import count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
-from outrider.dataops.flags.version_mismatch import count_versions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger import minutes, outcomes, stored_profiles
 from outrider.dataops.ledger.commit import Effects

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flags.incidents import IncidentBook
+from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.state.clock import present_us
 from outrider.monitor.settings.config import Settings

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from outrider.dataops.flags.incidents import IncidentBook
-from outrider.dataops.flags.rate_alarms import AlarmRule
+from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.profiles import FIRST_ROWS
 from outrider.dataops.loaders.training_rows import training_rows

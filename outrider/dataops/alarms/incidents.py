@@ -24,13 +24,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
+from outrider.dataops.flags.live_rates import Alarm, LiveRateView, proof
+from outrider.dataops.flags.rate_limit import NewFlags
+from outrider.dataops.flags.registered_assertions import suspensions
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of, minutes_of
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.clock import STEADY_S, Step
 from outrider.dataops.state.tables import AssertionRow, Incident, table_of
 
 from .explanation import cause_json, explained, page, records, sentence, us_of
-from .live_rates import Alarm, LiveRateView, proof
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import (
     MOST_CAUSES,
@@ -44,8 +46,6 @@ from .rate_alarms import (
     rate_alarms,
     why_over,
 )
-from .rate_limit import NewFlags
-from .registered_assertions import suspensions
 from .silence import SILENT, SilenceWatch
 from .stored_incidents import PERSON, IncidentRow, resolve
 from .version_mismatch import KEPT_US, LEAST_SHARE, StatedVersions, forget_versions, stated_versions

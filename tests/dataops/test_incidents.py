@@ -319,12 +319,16 @@ def test_silence_resolves_and_the_next_onset_is_another_incident(traffic: Traffi
 def test_an_acknowledged_incident_goes_on_and_is_resolved_by_silence(traffic: Traffic) -> None:
     traffic.minute(1, level="critical")
     with write(traffic.engine) as connection:
-        stored_incidents.acknowledge(connection, traffic.incidents()[0].id, note="Ada looks")
+        stored_incidents.acknowledge(
+            connection, traffic.incidents()[0].id, now_us=traffic.now_us, note="Ada looks", who="ada"
+        )
     traffic.minute(1, level="critical")
     assert [(row.status, row.flags) for row in traffic.incidents()] == [("acknowledged", 2)]
     traffic.quiet(400)
     found = traffic.incidents()[0]
     assert (found.status, found.note) == ("resolved", "Ada looks; quiet for 300 s")
+    told = [(step["what"], step["by"], step["why"]) for step in found.details["history"]]
+    assert told == [("acknowledged", "ada", "Ada looks"), ("resolved", "", "quiet for 300 s")]
 
 
 def test_muted_stays_silent_until_its_time_and_is_told_anew_after_it(traffic: Traffic) -> None:
@@ -358,7 +362,7 @@ def test_a_person_resolves_and_what_is_wrong_is_refused(traffic: Traffic) -> Non
     assert len(traffic.told()) == 2
     with write(traffic.engine) as connection:
         with pytest.raises(OutriderError, match="is resolved"):
-            stored_incidents.acknowledge(connection, incident)
+            stored_incidents.acknowledge(connection, incident, now_us=1)
         with pytest.raises(OutriderError, match="time to come"):
             stored_incidents.mute(connection, incident, until_us=1, now_us=2)
         with pytest.raises(NotFound, match="no incident 'inc_0'"):

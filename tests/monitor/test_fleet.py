@@ -106,7 +106,7 @@ def test_an_acknowledged_incident_is_known(engine: Engine) -> None:
     row = incident("a", NOW_US - 10)
     add(engine, row)
     with write(engine) as connection:
-        acknowledge(connection, row["id"])
+        acknowledge(connection, row["id"], now_us=NOW_US)
     with engine.connect() as connection:
         assert [line.verdict for line in read_fleet(connection, ["a"], now_us=NOW_US)] == ["known"]
 

@@ -10,7 +10,7 @@ alpha over all streams, and :func:`onset_interval` says since when.
 from .multiplicity import select_alarms
 from .onset import Onset, onset_interval
 from .reference import Reference
-from .rises import floor_of, rise_evidence, rising
+from .rises import floor_of, rise_evidence, rising, smallest_rise
 from .runs import first_of_runs
 from .shift import ShiftDetector
 
@@ -24,4 +24,5 @@ __all__ = [
     "rise_evidence",
     "rising",
     "select_alarms",
+    "smallest_rise",
 ]

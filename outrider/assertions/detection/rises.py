@@ -77,6 +77,44 @@ def rise_evidence(
     return np.asarray(joint.min(axis=-1))
 
 
+def smallest_rise(
+    hits_before: Floats, seen_before: Floats, seen: Floats, *, needed: Floats, odds: float = 1.0
+) -> Floats:
+    """Smallest share whose expected hits prove a rise at a given onset.
+
+    Parameters
+    ----------
+    hits_before, seen_before
+        Of all observations before the onset, shape (n,).
+    seen
+        Observations behind it, shape (n,).
+    needed
+        Logarithm of the evidence to reach, shape (n,).
+    odds
+        As in :func:`rise_evidence`.
+
+    Returns
+    -------
+    ndarray
+        Shape (n,), in (0, 1]; nan where no share is proven: too few are seen before or behind.
+
+    Examples
+    --------
+    >>> one = np.ones(2)
+    >>> after, needed = np.array([100.0, 1.0]), np.log(100) * one
+    >>> smallest_rise(20 * one, 1_000 * one, after, needed=needed).round(2).tolist()
+    [0.12, nan]
+    """
+    low, high = np.zeros_like(seen), np.floor(seen)
+    evidence = rise_evidence(hits_before, seen_before, high, seen, odds=odds)
+    is_possible = (evidence >= needed) & (high > 0)
+    while ((high - low) > 1).any():  # more hits never prove less
+        middle = np.floor((low + high) / 2.0)
+        proves = rise_evidence(hits_before, seen_before, middle, seen, odds=odds) >= needed
+        low, high = np.where(proves, low, middle), np.where(proves, middle, high)
+    return np.where(is_possible, high / np.maximum(seen, 1.0), np.nan)
+
+
 def largest_ratio(hits_before: Floats, seen_before: Floats, hits: Floats, seen: Floats) -> Floats:
     """Likelihood ratio of a rise, an upper bound of :func:`rise_evidence`.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.detection import onset_interval, rising, select_alarms
+from outrider.assertions.detection import onset_interval, rising, select_alarms, smallest_rise
 from outrider.assertions.detection.rises import floor_of, largest_ratio
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -65,6 +65,38 @@ class FlaggedShare:
     def share(self) -> float:
         """0.0 where none was seen."""
         return self.hits / self.seen if self.seen else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLook:
+    """Evidence that a stream's share has risen, behind a complete minute.
+
+    Attributes
+    ----------
+    alpha
+        Part of the rule's alpha that the stream may spend.
+    evidence
+        Logarithm; -inf where it is below what was asked for, or no flag came for an hour.
+    before, now
+        Entities of the reference up to an hour ago, and of the last hour.
+    """
+
+    assertion: str
+    slice: str
+    alpha: float
+    evidence: float
+    before: FlaggedShare
+    now: FlaggedShare
+
+    @property
+    def stream(self) -> Stream:
+        """Assertion and slice."""
+        return self.assertion, self.slice
+
+    @property
+    def needed(self) -> float:
+        """Logarithm of the evidence from which the stream alarms by itself."""
+        return -math.log(self.alpha)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,34 +164,81 @@ def rate_alarms(
     standing
         Streams with an open incident, which need no other.
     """
+    looks = stream_looks(
+        counts, assertions, rule, usual=usual, left_out=standing, least=-math.log(rule.alpha)
+    )
+    if not looks:
+        return []
+    evidence = np.array([look.evidence for look in looks])
+    share = np.array([look.alpha for look in looks]) / rule.alpha
+    alarms = select_alarms(evidence, alpha=rule.alpha, share=share)
+    found = [looks[at] for at in np.flatnonzero(alarms).tolist()]
+    return [_alarm(counts, look.stream, usual.of(counts, look.stream), look.evidence) for look in found]
+
+
+def stream_looks(
+    counts: MinuteCounts,
+    assertions: Sequence[str],
+    rule: AlarmRule,
+    *,
+    usual: Usual = EVERYTHING,
+    left_out: Set[Stream] = frozenset(),
+    least: float = 0.0,
+) -> list[StreamLook]:
+    """Evidence of every stream behind the newest complete minute.
+
+    Parameters
+    ----------
+    assertions
+        Those of level ``warning``.
+    left_out
+        Streams whose evidence is not asked for.
+    least
+        Logarithm of the evidence that is of interest: where a cheap bound lies below it, -inf is returned.
+    """
     parts = counts.slices()
     begin, earliest = _window(counts, rule)
     streams = [(name, part) for name in assertions for part in (ALL, *parts)]
-    if not streams:
-        return []
-    share = np.array([_alpha_share(part, len(assertions), len(parts)) for _, part in streams])
     rows = {key: usual.of(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
-    looked = [at for at, key in enumerate(streams) if key not in standing and rows[key][0][-_LATEST:].any()]
+    looked = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
     if looked:
         hits, seen = (np.stack([rows[streams[at]][side][begin:] for at in looked]) for side in (0, 1))
-        needed = -math.log(rule.alpha)
         evidence[looked] = rising(
-            hits, seen, horizon=_WINDOWS * rule.horizon, needed=needed, odds=rule.odds, earliest=earliest
+            hits, seen, horizon=_WINDOWS * rule.horizon, needed=least, odds=rule.odds, earliest=earliest
         )
         for row, at in enumerate(looked):
             if parts and streams[at][1] == ALL and evidence[at] > 0.0:
                 known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
                 held = rising(
                     hits[row : row + 1], seen[row : row + 1], known=known, horizon=_WINDOWS * rule.horizon,
-                    needed=needed, odds=rule.odds, earliest=earliest,
+                    needed=least, odds=rule.odds, earliest=earliest,
                 )  # fmt: skip
                 evidence[at] = min(evidence[at], held[0])
-    alarms = select_alarms(evidence, alpha=rule.alpha, share=share)
     return [
-        _alarm(counts, streams[at], rows[streams[at]], float(evidence[at]))
-        for at in np.flatnonzero(alarms).tolist()
+        StreamLook(
+            *key,
+            rule.alpha * _alpha_share(key[1], len(assertions), len(parts)),
+            float(evidence[at]),
+            _share(_sums(rows[key], slice(begin, -_LATEST))),
+            _share(_sums(rows[key], slice(-_LATEST, None))),
+        )
+        for at, key in enumerate(streams)
     ]
+
+
+def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
+    """Smallest share of each stream that an hour at the volume of the last one would prove.
+
+    Against all counts of the reference up to now, as evidence of that one onset: what other onsets add is
+    left out. nan where even a share of 1 is not proven; shape (streams,).
+    """
+    sides = [
+        (look.before.hits + look.now.hits, look.before.seen + look.now.seen, look.now.seen) for look in looks
+    ]
+    hits, seen, now = np.array(sides, dtype=np.float64).reshape(-1, 3).T
+    needed = np.array([look.needed for look in looks]) + math.log(_WINDOWS * rule.horizon)
+    return smallest_rise(hits, seen, now, needed=needed, odds=rule.odds)
 
 
 _ENOUGH = 10
@@ -279,6 +358,10 @@ def _known_mix(
     variance = (weight**2 * noise).sum(axis=0)
     entities = np.minimum(total.sum(axis=0), mean * (1.0 - mean) / np.maximum(variance, 1e-12))
     return mean * entities, entities
+
+
+def _sums(rows: tuple[Floats, Floats], minutes: slice) -> tuple[float, float]:
+    return float(rows[0][minutes].sum()), float(rows[1][minutes].sum())
 
 
 def _share(sums: tuple[float, float]) -> FlaggedShare:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, case, func, select, update
+from typing_extensions import TypedDict
 
+from outrider.assertions.times import utc_text
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Incident, table_of
 from outrider.errors import NotFound, OutriderError
@@ -33,7 +35,19 @@ class IncidentRow:
     first_record: str
     note: str
     details: dict[str, Any]
-    """As in the event ``incident.opened``; empty of kinds that say nothing more."""
+    """As in the event ``incident.opened``; ``history`` is what became of it since, as of
+    :class:`IncidentStep`."""
+
+
+class IncidentStep(TypedDict):
+    """Change of an incident: ``acknowledged``, ``muted`` or ``resolved``."""
+
+    at: str
+    what: str
+    by: str
+    """Name of the key; empty where the rule of incidents did it."""
+    why: str
+    until: str | None
 
 
 PERSON = "person"
@@ -47,6 +61,7 @@ def resolve(
     why: str,
     targets: Sequence[WebhookTarget] = (),
     by: str = PERSON,
+    who: str = "",
 ) -> None:
     """Close an incident and enqueue its event. In the caller's write transaction.
 
@@ -54,15 +69,18 @@ def resolve(
     ----------
     by
         What a person resolves is a new normal; what the rule does is not.
+    who
+        Name of the person's key.
     """
     found = get(connection, incident)
     if found.status == "resolved":
         return
     note = f"{found.note}; {why}" if found.note else why
+    details = _with_step(found, "resolved", now_us, who, why) | {"ended_by": by}
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="resolved", resolved_us=now_us, note=note, details=found.details | {"ended_by": by})
+        .values(status="resolved", resolved_us=now_us, note=note, details=details)
     )
     told: dict[str, object] = {
         "id": found.id,
@@ -74,17 +92,20 @@ def resolve(
     enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
 
 
-def acknowledge(connection: Connection, incident: str, *, note: str = "") -> None:
+def acknowledge(connection: Connection, incident: str, *, now_us: int, note: str = "", who: str = "") -> None:
     """Acknowledge an incident; silence still resolves the incident."""
     found = _standing(connection, incident)
+    details = _with_step(found, "acknowledged", now_us, who, note)
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="acknowledged", muted_until_us=0, note=note or found.note)
+        .values(status="acknowledged", muted_until_us=0, note=note or found.note, details=details)
     )
 
 
-def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "") -> None:
+def mute(
+    connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "", who: str = ""
+) -> None:
     """Mute an assertion in a slice until a time.
 
     No other incident opens until then; a later flag opens one anew.
@@ -92,10 +113,11 @@ def mute(connection: Connection, incident: str, *, until_us: int, now_us: int, n
     if until_us <= now_us:
         raise OutriderError("an incident is muted until a time to come; this one has passed")
     found = _standing(connection, incident)
+    details = _with_step(found, "muted", now_us, who, note, until_us=until_us)
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="muted", muted_until_us=until_us, note=note or found.note)
+        .values(status="muted", muted_until_us=until_us, note=note or found.note, details=details)
     )
 
 
@@ -147,6 +169,15 @@ def open_alarms(connection: Connection) -> list[tuple[str, str, str, str]]:
     columns = _INCIDENT.c.model, _INCIDENT.c.kind, _INCIDENT.c.level, _INCIDENT.c.assertion
     query = select(*columns).where(_INCIDENT.c.status.in_(("open", "acknowledged"))).distinct()
     return [(row.model, row.kind, row.level, row.assertion) for row in connection.execute(query)]
+
+
+def _with_step(
+    found: IncidentRow, what: str, at_us: int, who: str, why: str, *, until_us: int | None = None
+) -> dict[str, Any]:
+    """Details with one more step of the history."""
+    until = None if until_us is None else utc_text(until_us)
+    step: IncidentStep = {"at": utc_text(at_us), "what": what, "by": who, "why": why, "until": until}
+    return found.details | {"history": [*found.details.get("history", ()), step]}
 
 
 def _standing(connection: Connection, incident: str) -> IncidentRow:

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
@@ -34,6 +34,7 @@ from outrider.monitor.http.common import (
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -241,11 +242,11 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         return {"incidents": [incident_json(row) for row in found]}
 
     @router.post("/incidents/{incident}", tags=["assertions"])
-    def change_incident(incident: str, body: IncidentAction) -> Declared[IncidentFacts]:
+    def change_incident(incident: str, body: IncidentAction, request: Request) -> Declared[IncidentFacts]:
         """Acknowledge, mute or resolve an incident."""
-        until = _time(body.until, body.for_s)
+        until, who = _time(body.until, body.for_s), visitor_of(request).name
         return incident_json(
-            act(engine, incident, body.action, until_us=until, note=body.note, targets=targets)
+            act(engine, incident, body.action, until_us=until, note=body.note, who=who, targets=targets)
         )
 
 

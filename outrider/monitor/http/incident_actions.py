@@ -21,9 +21,15 @@ def act(
     *,
     until_us: int | None,
     note: str,
+    who: str,
     targets: Sequence[WebhookTarget],
 ) -> IncidentRow:
     """Act on an incident as a person asks.
+
+    Parameters
+    ----------
+    who
+        Name of the person's key.
 
     Raises
     ------
@@ -42,10 +48,12 @@ def act(
             detail = f"incident {incident} is resolved; a recurrence opens another incident"
             raise ProblemError(problem(409, detail))
         if action == "acknowledge":
-            stored_incidents.acknowledge(connection, incident, note=note)
+            stored_incidents.acknowledge(connection, incident, now_us=now, note=note, who=who)
         elif action == "mute":
-            stored_incidents.mute(connection, incident, until_us=until_us or 0, now_us=now, note=note)
+            stored_incidents.mute(
+                connection, incident, until_us=until_us or 0, now_us=now, note=note, who=who
+            )
         else:
             why = note or "by a person"
-            stored_incidents.resolve(connection, incident, now_us=now, why=why, targets=targets)
+            stored_incidents.resolve(connection, incident, now_us=now, why=why, targets=targets, who=who)
         return stored_incidents.get(connection, incident)

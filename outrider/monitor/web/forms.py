@@ -30,6 +30,7 @@ from .label_form import LabelWriter, label_value
 from .pictures import record_link
 
 FORM_BYTES = 65_536
+NOTE_LETTERS = 500
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -123,10 +124,13 @@ class PageForms:
             return self._frame.message("The label was not taken", text, status=status, model=model, back=back)
         return RedirectResponse(f"{back}?labelled", status_code=303, headers=HEADERS)
 
-    def incident(self, incident: str, form: Fields) -> Response:
+    def incident(self, request: Request, incident: str, form: Fields) -> Response:
         """Acknowledge, mute or resolve an incident."""
-        action = form.get("action", "")
-        act(self._engine, incident, action, until_us=_until(form), note="", targets=self._targets)
+        action, note = form.get("action", ""), form.get("note", "").strip()[:NOTE_LETTERS]
+        act(
+            self._engine, incident, action,
+            until_us=_until(form), note=note, who=visitor_of(request).name, targets=self._targets,
+        )  # fmt: skip
         return _back(form)
 
     def quarantine(self, model: str, form: Fields) -> Response:

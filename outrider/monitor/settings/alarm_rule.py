@@ -1,0 +1,11 @@
+"""Rule of alarms from the configuration."""
+
+from outrider.dataops.alarms.rate_alarms import AlarmRule
+
+from .config import Settings
+
+
+def alarm_rule(settings: Settings) -> AlarmRule:
+    """Guarantee of alarms, as worker and read models take it."""
+    flags = settings.flags
+    return AlarmRule(flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s)

@@ -1,0 +1,71 @@
+"""Looks at streams: the evidence behind a decision, and what could be found."""
+
+import math
+
+import numpy as np
+import pytest
+
+from outrider.assertions.detection import rise_evidence, smallest_rise
+from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms, smallest_shares, stream_looks
+
+RULE = AlarmRule()
+
+
+def counted(rng: np.random.Generator, minutes: int, shares: dict[str, float], seen: int = 40) -> MinuteCounts:
+    """Minutes of assertion ``x`` by slice; the share of ``b`` rises tenfold in the last 20."""
+    counts = MinuteCounts("m", minutes, 0)
+    for part, share in shares.items():
+        counts.rows["", part] = np.full(minutes, float(seen))
+        rate = np.where((np.arange(minutes) >= minutes - 20) & (part == "b"), min(1.0, 10 * share), share)
+        counts.rows["x", part] = rng.binomial(seen, rate).astype(float)
+    for name in ("", "x"):
+        counts.rows[name, ALL] = np.sum([counts.rows[name, part] for part in shares], axis=0)
+    return counts
+
+
+def test_the_streams_that_alarm_are_those_whose_evidence_is_enough() -> None:
+    counts = counted(np.random.default_rng(0), 600, {"a": 0.02, "b": 0.02})
+    looks = {look.stream: look for look in stream_looks(counts, ["x"], RULE)}
+    alarms = {
+        (one.assertion, one.slice): one.evidence for one in rate_alarms(counts, ["x"], RULE, standing=set())
+    }
+    assert ("x", "b") in alarms
+    assert alarms == {stream: looks[stream].evidence for stream in alarms}
+    assert {stream for stream, look in looks.items() if look.evidence >= look.needed} == alarms.keys()
+    assert sum(look.alpha for look in looks.values()) == pytest.approx(RULE.alpha)
+
+
+def test_a_look_holds_the_last_hour_against_the_reference_before() -> None:
+    counts = counted(np.random.default_rng(0), 600, {"a": 0.02, "b": 0.02})
+    look = next(one for one in stream_looks(counts, ["x"], RULE) if one.slice == "b")
+    assert (look.now.seen, look.before.seen) == (60 * 40, 540 * 40)
+    assert look.now.hits == counts.rows["x", "b"][-60:].sum()
+    assert look.before.hits == counts.rows["x", "b"][:-60].sum()
+
+
+def test_too_few_entities_prove_nothing_and_many_prove_a_small_rise() -> None:
+    rng = np.random.default_rng(1)
+    many = stream_looks(counted(rng, 600, {"a": 0.02}), ["x"], RULE)
+    few = stream_looks(counted(rng, 10, {"a": 0.02}, seen=1), ["x"], RULE)
+    found = [smallest_shares(looks, RULE)[0] for looks in (many, few)]
+    assert 0.03 < found[0] < 0.08
+    assert math.isnan(found[1])
+
+
+@pytest.mark.parametrize("odds", [1.0, 1.5])
+def test_the_smallest_rise_is_that_of_a_slow_search(odds: float) -> None:
+    rng = np.random.default_rng(2)
+    seen_before = rng.integers(0, 500, 30).astype(float)
+    hits_before = np.floor(seen_before * rng.uniform(0, 0.5, 30))
+    seen, needed = rng.integers(0, 60, 30).astype(float), rng.uniform(2, 12, 30)
+    found = smallest_rise(hits_before, seen_before, seen, needed=needed, odds=odds)
+    for row in range(30):
+        proves = [
+            hits
+            for hits in range(1, int(seen[row]) + 1)
+            if rise_evidence(hits_before[row], seen_before[row], np.array(float(hits)), seen[row], odds=odds)
+            >= needed[row]
+        ]
+        expected = proves[0] / seen[row] if proves else math.nan
+        assert found[row] == pytest.approx(expected, nan_ok=True)

@@ -13,11 +13,13 @@ from .reference import Reference
 from .rises import floor_of, rise_evidence, rising, smallest_rise
 from .runs import first_of_runs
 from .shift import ShiftDetector
+from .spread import Spread
 
 __all__ = [
     "Onset",
     "Reference",
     "ShiftDetector",
+    "Spread",
     "first_of_runs",
     "floor_of",
     "onset_interval",

@@ -1,14 +1,20 @@
 """Evidence that a rate has risen since an unknown onset."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.bets import UNIT_BETS, mean_wealth
 
+from .spread import Spread
+
 Floats = NDArray[np.float64]
 
 _GRID = 24
 """Possible usual rates that are held against the counts: the more, the sooner a rise is proven."""
+_PEAK = 0.25
+"""Part of the evidence that is against the highest rate of a rhythm."""
 _MOST_ONSETS = 200
 """Onsets of one stream whose evidence is computed, the likeliest: leaving some out loses power only."""
 
@@ -136,6 +142,7 @@ def rising(
     odds: float = 1.0,
     earliest: int = 1,
     known: tuple[Floats, Floats] | None = None,
+    spread: Spread | None = None,
 ) -> Floats:
     """Logarithm of the evidence that rates have risen since some block.
 
@@ -160,6 +167,12 @@ def rising(
     known
         Hits and observations before each block but the first, shape (streams, blocks - 1) or (blocks - 1,)
         each, to compare with instead of those seen.
+    spread
+        Spread of the rates before each onset. Three quarters of the evidence are then against the mean rate,
+        with all counts divided by the overall spread, one is against the highest rate, with counts divided
+        by the local one. Behind an onset, to divide by 1 or more keeps the guarantee (a concave power of a
+        fortune); where rates are not constant there is none, and simulations stand for one
+        (``benchmarks.monitoring.rhythms``).
 
     Returns
     -------
@@ -179,11 +192,24 @@ def rising(
     """
     before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
     ends = slice(earliest - 1, -1)
-    usual = (before[:, :-1], total[:, :-1]) if known is None else known
-    past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in usual]
-    sides = past[0], past[1], before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]
+    seen_before = (before[:, :-1], total[:, :-1]) if known is None else known
+    past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in seen_before]
+    behind = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
+    if spread is None:
+        return _mixed([*past, *behind], horizon, needed, odds)
+    overall, local, highest = (
+        one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
+    )
+    peak = [past[1] * highest, past[1] * (highest > 0.0)]
+    beside_mean = _mixed([side / overall for side in (*past, *behind)], horizon, needed, odds)
+    beside_peak = _mixed([side / local for side in (*peak, *behind)], horizon, needed, odds)
+    return np.asarray(np.logaddexp(beside_mean + np.log(1 - _PEAK), beside_peak + np.log(_PEAK)))
+
+
+def _mixed(sides: Sequence[Floats], horizon: int, needed: float, odds: float) -> Floats:
+    """Evidence mixed over onsets, shape (streams,); sides as of :func:`rise_evidence`, (streams, onsets)."""
     bound = largest_ratio(*sides)
-    found = np.full(len(hits), -np.inf)
+    found = np.full(len(bound), -np.inf)
     if bound.shape[1] == 0:
         return found
     top = bound.max(axis=1)

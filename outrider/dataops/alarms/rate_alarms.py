@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.detection import onset_interval, rising, select_alarms, smallest_rise
+from outrider.assertions.detection import Spread, onset_interval, rising, select_alarms, smallest_rise
 from outrider.assertions.detection.rises import floor_of, largest_ratio
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -52,6 +52,11 @@ class AlarmRule:
     def step(self) -> int:
         """Minutes after which another reference begins: a quarter of the baseline."""
         return max(1, round(self.baseline_s * 1e6 / MINUTE_US / 4))
+
+    @property
+    def widths(self) -> list[int]:
+        """Minutes of the stretches between which shares may differ: of a day, 15, 60 and 240."""
+        return [max(1, self.step // 24), max(1, self.step // 6), max(1, self.step * 2 // 3)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +209,22 @@ def stream_looks(
     looked = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
     if looked:
         hits, seen = (np.stack([rows[streams[at]][side][begin:] for at in looked]) for side in (0, 1))
+        spread = Spread.of(hits, seen, rule.widths, peak=rule.widths[-2])
         evidence[looked] = rising(
-            hits, seen, horizon=_WINDOWS * rule.horizon, needed=least, odds=rule.odds, earliest=earliest
+            hits,
+            seen,
+            horizon=_WINDOWS * rule.horizon,
+            needed=least,
+            odds=rule.odds,
+            earliest=earliest,
+            spread=spread,
         )
         for row, at in enumerate(looked):
             if parts and streams[at][1] == ALL and evidence[at] > 0.0:
                 known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
                 held = rising(
                     hits[row : row + 1], seen[row : row + 1], known=known, horizon=_WINDOWS * rule.horizon,
-                    needed=least, odds=rule.odds, earliest=earliest,
+                    needed=least, odds=rule.odds, earliest=earliest, spread=spread.row(row),
                 )  # fmt: skip
                 evidence[at] = min(evidence[at], held[0])
     return [

@@ -132,7 +132,7 @@ def test_a_usual_share_opens_none_and_a_rise_opens_one_with_its_cause(traffic: T
     assert details["now"]["low"] < 0.25 < details["now"]["high"]
     assert len(details["records"]) == 5
     assert details["action"] == "label"
-    assert details["page"] == "/assertions/m/x"
+    assert details["page"] == f"/incidents/{found.id}"
     assert details["guarantee"] == {"alpha": 0.01, "horizon_s": 86_400.0}
     ((event, told),) = traffic.told()
     assert event == "incident.opened"

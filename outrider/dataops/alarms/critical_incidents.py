@@ -14,7 +14,8 @@ from .explanation import cause_json, explained, records
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import MOST_CAUSES, Cause, FlaggedShare, RateAlarm, causes
-from .share_incidents import FLAGS, FLOOD
+from .share_incidents import FLOOD
+from .watched_streams import FLAGS
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from outrider.dataops.flags.rate_limit import NewFlags
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Incident, table_of
 
+from .explanation import RUNBOOK
 from .rate_alarms import AlarmRule, Stream
 from .stored_incidents import IncidentRow, resolve
 
@@ -79,11 +80,12 @@ class IncidentWriter:
         )  # fmt: skip
 
     def open(self, connection: Connection, row: IncidentRow) -> None:
-        """Write an incident and enqueue its event."""
-        values = asdict(row)
+        """Write an incident with its permalink and enqueue its event."""
+        details = row.details | {"page": f"/incidents/{row.id}", "runbook": RUNBOOK}
+        values = asdict(row) | {"details": details}
         connection.execute(insert(_INCIDENT), [values])
         names = ("id", "model", "assertion", "slice", "level", "first_record")
-        told = {name: values[name] for name in names} | row.details
+        told = {name: values[name] for name in names} | details
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 
     def add(self, connection: Connection, row: Row[Any], flags: int, now_us: int) -> None:

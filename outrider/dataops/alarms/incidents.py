@@ -39,6 +39,7 @@ from .rate_alarms import AlarmRule, Stream
 from .share_incidents import ShareIncidents
 from .silence import SilenceIncidents, SilenceWatch
 from .version_mismatch import VersionMismatchIncidents, forget_versions
+from .watched_streams import WatchedStreams
 
 
 class UnitFollower(Protocol):
@@ -92,7 +93,7 @@ class IncidentBook:
         self._clock = ServiceClockIncidents(writer, steps)
         self._event_time = EventTimeIncidents(writer)
         self._critical = CriticalIncidents(writer, self._counts)
-        shares = ShareIncidents(writer, self._counts)
+        shares = ShareIncidents(writer, self._counts, WatchedStreams(model))
         self._by_unit: list[UnitFollower] = [
             self._live, self._clock, self._event_time, self._critical, shares,
         ]  # fmt: skip

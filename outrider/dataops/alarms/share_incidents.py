@@ -1,16 +1,12 @@
 """Incidents of warnings: shares of flags that have risen, by slice."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row
 
-from outrider.dataops.flags.registered_assertions import suspensions
-from outrider.dataops.ledger.minutes import MINUTE_US, minutes_of
-from outrider.dataops.state.tables import AssertionRow, Incident, table_of
-
-from .explanation import cause_json, explained, records, sentence, us_of
+from .explanation import cause_json, explained, records, sentence
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import (
@@ -18,18 +14,15 @@ from .rate_alarms import (
     Cause,
     FlaggedShare,
     RateAlarm,
-    Stream,
     Usual,
     causes,
     rate_alarms,
     why_over,
 )
-from .stored_incidents import PERSON
+from .watched_streams import FLAGS, WatchedStreams
 
-FLAGS = "flags"
 FLOOD = "flood"
 """Of an earlier release: further slices together; silence ends it."""
-_INCIDENT, _ASSERTION = table_of(Incident), table_of(AssertionRow)
 
 
 @dataclass(slots=True)
@@ -38,8 +31,7 @@ class ShareIncidents:
 
     writer: IncidentWriter
     counts: MinuteCounts
-    _minutes: dict[int, int] = field(default_factory=dict)
-    """Minute of the last block before an assertion came."""
+    watched: WatchedStreams
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
@@ -61,7 +53,7 @@ class ShareIncidents:
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Open incidents of risen shares, join causes, end recovered incidents."""
-        levels, begun = self._levels(connection), self._begun(connection, now_us)
+        levels, begun = self.watched.levels(connection), self.watched.begun(connection, now_us)
         standing: list[Row[Any]] = []
         for row in rows:
             if is_unmuted(row, now_us):
@@ -71,7 +63,7 @@ class ShareIncidents:
             else:
                 standing.append(row)
         warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
-        usual = self._usual(connection, begun)
+        usual = self.watched.usual(connection, begun, since_us=self.counts.start_us)
         open_streams = {
             (one["assertion"], one["slice"] or ALL)
             for row in standing
@@ -166,43 +158,3 @@ class ShareIncidents:
         before, now = (first[when]["share"] for when in ("before", "now"))
         most = max(before, first["before"]["high"])
         return why_over(self.counts, stream, before, now, self.writer.rule, most=most, since_us=row.opened_us)
-
-    def _levels(self, connection: Connection) -> dict[str, str]:
-        """Level of each active assertion, live tests left out."""
-        own = _ASSERTION.c.model == self.writer.model, _ASSERTION.c.active, _ASSERTION.c.kind == "assertion"
-        rows = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own))
-        return dict(map(tuple, rows))
-
-    def _usual(self, connection: Connection, begun: Mapping[str, int]) -> Usual:
-        """Minutes that say what is usual. What a person resolved is a new normal."""
-        since: dict[Stream, int] = {}
-        left_out: dict[Stream, list[tuple[int, int]]] = {}
-        own = (
-            _INCIDENT.c.model == self.writer.model,
-            _INCIDENT.c.kind == FLAGS,
-            _INCIDENT.c.level == "warning",
-        )
-        ended = _INCIDENT.c.resolved_us > self.counts.start_us
-        for row in connection.execute(select(_INCIDENT).where(*own, ended)):
-            for one in row.details.get("explained_by", ()):
-                for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
-                    if row.details.get("ended_by") == PERSON:
-                        since[stream] = max(since.get(stream, 0), row.resolved_us)
-                    else:
-                        begin = us_of(row.details["onset"]["first"])
-                        left_out.setdefault(stream, []).append((begin, row.resolved_us))
-        return Usual(begun, since, left_out)
-
-    def _begun(self, connection: Connection, now_us: int) -> dict[str, int]:
-        """Time since which each assertion judges: from its first block on, behind its last suspension."""
-        names = select(_ASSERTION.c.name, func.min(_ASSERTION.c.first_seq).label("seq"))
-        names = names.where(_ASSERTION.c.model == self.writer.model, _ASSERTION.c.kind == "assertion")
-        begun: dict[str, int] = {}
-        for name, seq in connection.execute(names.group_by(_ASSERTION.c.name)):
-            if seq and seq not in self._minutes:
-                self._minutes[seq] = minutes_of(connection, self.writer.model, [seq]).get(seq, 0)
-            minute = self._minutes.get(seq, 0)
-            begun[name] = minute + MINUTE_US if minute < now_us else 0  # the clock was set back since
-        for one in suspensions(connection, self.writer.model):
-            begun[one.assertion] = max(begun.get(one.assertion, 0), one.until_us)
-        return begun

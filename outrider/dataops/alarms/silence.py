@@ -14,7 +14,7 @@ from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import RecordCount, table_of
 
-from .explanation import RUNBOOK, iso, page
+from .explanation import iso
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
 from .rate_alarms import AlarmRule
 
@@ -59,9 +59,29 @@ class Silence:
         return {
             "onset": {"first": at, "likeliest": at, "last": iso(self.since_us + MINUTE_US)},
             "before": {"share": round(self.share, 4)}, "now": {"share": 0.0, "seen": self.minutes},
-            "explained_by": [], "event": None, "records": [], "action": "check_sender", "runbook": RUNBOOK,
+            "explained_by": [], "event": None, "records": [], "action": "check_sender",
             "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceEvidence:
+    """Evidence that records or labels have stopped.
+
+    Attributes
+    ----------
+    newest_us
+        Time of the newest; None where none ever came.
+    evidence
+        Logarithm; None where too little came to know a rhythm.
+    needed
+        Logarithm of the evidence at which silence is told.
+    """
+
+    what: str
+    newest_us: int | None
+    evidence: float | None
+    needed: float
 
 
 @dataclass(slots=True)
@@ -110,6 +130,10 @@ class SilenceWatch:
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
             return np.zeros(0, dtype=np.int64)
+        return self._came(connection, what, stop)
+
+    def _came(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
+        """Minutes of the rhythm in which something came, ascending."""
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
             own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
@@ -121,20 +145,37 @@ class SilenceWatch:
             query = query.distinct()
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 
+    def evidence(self, connection: Connection, what: str, now_us: int) -> SilenceEvidence:
+        """Evidence that something has stopped, behind the last complete minute.
+
+        As if a worker had looked all the time: what it does not know is not held against it.
+        """
+        stop, newest = minute_of(now_us), self._newest(connection, what, now_us)
+        if newest is None or newest >= stop - MINUTE_US:
+            return SilenceEvidence(what, newest, None if newest is None else 0.0, self._needed)
+        came = self._came(connection, what, stop)
+        if not self._has_rhythm(came):
+            return SilenceEvidence(what, newest, None, self._needed)
+        return SilenceEvidence(what, newest, _lowest(came, int(came[-1]) + MINUTE_US, stop), self._needed)
+
+    @property
+    def _needed(self) -> float:
+        """Logarithm of the evidence at which silence is told."""
+        return math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
+
+    @staticmethod
+    def _has_rhythm(came: NDArray[np.int64]) -> bool:
+        return len(came) > 0 and bool(came[-1] - came[0] >= _LEAST * MINUTE_US)
+
     def _of(self, what: str, came: NDArray[np.int64], stop: int) -> Silence | None:
-        if self.begun_us is None or not len(came) or came[-1] - came[0] < _LEAST * MINUTE_US:
+        if self.begun_us is None or not self._has_rhythm(came):
             return None
         since = max(int(came[-1]) + MINUTE_US, self.begun_us)
-        silent = (stop - since) // MINUTE_US
-        if silent < 1:
+        if _lowest(came, since, stop) < self._needed:
             return None
-        begin = int(came[0])
-        heard = np.zeros((int(came[-1]) - begin) // MINUTE_US + 1, dtype=np.bool_)
-        heard[(came - begin) // MINUTE_US] = True
-        needed = math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
-        if min(_evidence(part, silent) for part in _rhythms(heard, begin, since, silent)) < needed:
-            return None
-        return Silence(self.model, what, int(came[-1]) + MINUTE_US, silent, float(heard.mean()))
+        minutes = (stop - since) // MINUTE_US
+        share = float(_heard(came).mean())
+        return Silence(self.model, what, int(came[-1]) + MINUTE_US, minutes, share)
 
 
 @dataclass(slots=True)
@@ -160,9 +201,25 @@ class SilenceIncidents:
             else:
                 silent.pop(row.assertion, None)
         for what, one in silent.items():
-            details = one.details(self.writer.rule) | {"page": page(self.writer.model, "")}
+            details = one.details(self.writer.rule)
             made = self.writer.new(what, SILENT, "warning", now_us, note=one.sentence, details=details)
             self.writer.open(connection, made)
+
+
+def _heard(came: NDArray[np.int64]) -> Bools:
+    """Minutes from the first to the last in which something came, shape (minutes,)."""
+    heard = np.zeros((int(came[-1]) - int(came[0])) // MINUTE_US + 1, dtype=np.bool_)
+    heard[(came - came[0]) // MINUTE_US] = True
+    return heard
+
+
+def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
+    """Evidence of the rhythm that a silence speaks least against; 0.0 without one complete minute of it."""
+    silent = (stop - since) // MINUTE_US
+    if silent < 1:
+        return 0.0
+    heard = _heard(came)
+    return min(_evidence(part, silent) for part in _rhythms(heard, int(came[0]), since, silent))
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:

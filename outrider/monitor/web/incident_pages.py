@@ -1,4 +1,4 @@
-"""Page of one incident, whichever kind it is of."""
+"""Page of one incident, whichever kind it is of, and of all that a model's alarms watch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +7,10 @@ from fastapi import APIRouter, Request
 from sqlalchemy import Engine
 from starlette.responses import Response
 
+from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
+from outrider.monitor.queries.alarms import AlarmReader, odds_text
 from outrider.monitor.queries.incident_page import read_incident
 from outrider.monitor.queries.overview import list_descriptions
 
@@ -16,6 +18,7 @@ from .flag_cards import CardMaker
 from .frame import PageFrame
 from .incident_chart import incident_charts
 
+MOST_STREAMS, MOST_TOLD = 200, 50
 _TOLD = frozenset({
     "onset", "before", "now", "explained_by", "event", "records", "action", "page", "runbook", "guarantee",
     "history", "sentence", "ended_by", "version",
@@ -25,11 +28,26 @@ _TOLD = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class IncidentPages:
-    """Permalinks of incidents."""
+    """Permalinks of incidents, and the alarms of a model."""
 
     _engine: Engine
     _cards: CardMaker
     _frame: PageFrame
+    _alarms: AlarmReader | None
+
+    def alarms(self, request: Request, model: str) -> Response:
+        """What stands, what is watched, and how far each stream is from an alarm."""
+        with self._engine.connect() as connection:
+            told = list_incidents(connection, model=model, limit=MOST_TOLD)
+        now = now_us()
+        known = self._alarms is not None and model in self._frame.configured
+        context = {
+            "r": self._alarms.read(model, now_us=now, limit=MOST_STREAMS) if known and self._alarms else None,
+            "current": [row for row in told if row.status != "resolved"],
+            "over": [row for row in told if row.status == "resolved"],
+            "odds": odds_text,
+        }
+        return self._frame.page(request, "alarms.html", model, "/alarms", context, refresh=True)
 
     def show(self, request: Request, incident: str) -> Response:
         """What, since when, for whom, how sure, and what to do."""
@@ -53,9 +71,12 @@ class IncidentPages:
         return self._frame.plain(request, "incident.html", "", context)
 
 
-def incident_pages(engine: Engine, cards: CardMaker, frame: PageFrame) -> APIRouter:
-    """Route of the page."""
+def incident_pages(
+    engine: Engine, cards: CardMaker, frame: PageFrame, alarms: AlarmReader | None
+) -> APIRouter:
+    """Routes of the pages."""
     router = APIRouter()
-    pages = IncidentPages(engine, cards, frame)
+    pages = IncidentPages(engine, cards, frame, alarms)
+    router.add_api_route("/m/{model}/alarms", pages.alarms, methods=["GET"])
     router.add_api_route("/incidents/{incident}", pages.show, methods=["GET"])
     return router

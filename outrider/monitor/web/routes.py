@@ -27,6 +27,7 @@ from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries, stories
+from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
@@ -470,6 +471,7 @@ def web_routes(
     triggers: Callable[[str], TriggerList | None] = lambda _: None,
     slices: SliceSearch | None = None,
     drift: DriftReader | None = None,
+    alarms: AlarmReader | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -505,6 +507,8 @@ def web_routes(
         Searches weak slices; None leaves that page out.
     drift
         Reads drift; None leaves that page out.
+    alarms
+        Reads watched streams; None leaves them out of the page of alarms.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -568,7 +572,7 @@ def web_routes(
         ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"])
-    router.include_router(incident_pages(engine, cards, frame))
+    router.include_router(incident_pages(engine, cards, frame, alarms))
     if keyring is not None:
         router.include_router(access_pages(keyring, frame))
     if slices is not None:

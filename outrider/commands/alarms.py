@@ -26,7 +26,7 @@ def alarms(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show what is watched, and how far each stream is from an alarm.
+    """Show watched streams with their distance from an alarm.
 
     Ends with 1 where an incident is open or acknowledged.
     """

@@ -1,4 +1,4 @@
-"""Incidents in words: what, since when, for whom, how sure."""
+"""Incidents in words: cause, onset, slices, guarantee."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _SURE: Mapping[str, str] = {
 
 
 def incident_sentence(row: IncidentRow) -> str:
-    """What an incident is about, since when and for whom, in one sentence.
+    """Cause, onset and slices of an incident in one sentence.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def incident_sentence(row: IncidentRow) -> str:
 
 
 def guarantee_words(row: IncidentRow) -> str:
-    """How sure an incident is."""
+    """Guarantee of an incident in words."""
     guarantee = row.details.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("words"):
         return str(guarantee["words"])
@@ -70,7 +70,7 @@ def guarantee_words(row: IncidentRow) -> str:
 
 
 def since(row: IncidentRow) -> str:
-    """Likeliest onset, or when it opened, to the minute."""
+    """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
     at = onset["likeliest"] if isinstance(onset, Mapping) else utc_text(row.opened_us)
     return f"{at[:16].replace('T', ' ')} UTC"

@@ -228,10 +228,10 @@ def stream_looks(
 
 
 def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
-    """Smallest share of each stream that an hour at the volume of the last one would prove.
+    """Smallest share of each stream that one more hour would prove.
 
-    Against all counts of the reference up to now, as evidence of that one onset: what other onsets add is
-    left out. nan where even a share of 1 is not proven; shape (streams,).
+    At the volume of the last one, against all counts of the reference up to now, as evidence of that one
+    onset: what other onsets add is left out. nan where even a share of 1 is not proven; shape (streams,).
     """
     sides = [
         (look.before.hits + look.now.hits, look.before.seen + look.now.seen, look.now.seen) for look in looks

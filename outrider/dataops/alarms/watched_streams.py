@@ -1,4 +1,4 @@
-"""Streams of flags that are watched, and the minutes that are usual for each."""
+"""Watched streams of flags, and the usual minutes of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _INCIDENT, _ASSERTION = table_of(Incident), table_of(AssertionRow)
 
 @dataclass(slots=True)
 class WatchedStreams:
-    """Assertions of one model with their past, as worker and pages read them."""
+    """Past of a model's assertions, for worker and pages."""
 
     model: str
     _minutes: dict[int, int] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class WatchedStreams:
         return dict(map(tuple, rows))
 
     def begun(self, connection: Connection, now_us: int) -> dict[str, int]:
-        """Time since which each assertion judges: from its first block on, behind its last suspension."""
+        """Time from which each assertion judges: its first block, or last suspension."""
         names = select(_ASSERTION.c.name, func.min(_ASSERTION.c.first_seq).label("seq"))
         names = names.where(_ASSERTION.c.model == self.model, _ASSERTION.c.kind == "assertion")
         begun: dict[str, int] = {}
@@ -47,7 +47,9 @@ class WatchedStreams:
         return begun
 
     def usual(self, connection: Connection, begun: Mapping[str, int], *, since_us: int) -> Usual:
-        """Minutes that say what is usual. What a person resolved is a new normal.
+        """Usual minutes of each stream.
+
+        What a person resolved is a new normal.
 
         Parameters
         ----------

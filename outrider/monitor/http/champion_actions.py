@@ -14,7 +14,9 @@ from outrider.dataops.state.database import now_us, write
 def roll_back(
     engine: Engine, model: str, *, to: str | None, reason: str, by: str, targets: Sequence[WebhookTarget]
 ) -> registry.Model:
-    """Make the version that the champion replaced champion again, or ``to``, and end its watches.
+    """Make a former champion, by default the replaced one, champion again.
+
+    Its watches end.
 
     Raises
     ------

@@ -89,6 +89,7 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/suites/{model}/outcomes/{version}/{suite}/{test:path}": "read",
     "GET /v1/weak-labels": "read",
     "GET /": "read",
+    "GET /incidents": "read",
     "GET /incidents/{incident}": "read",
     "GET /compare": "read",
     "GET /compare/{comparison}": "read",

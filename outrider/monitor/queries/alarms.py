@@ -1,4 +1,4 @@
-"""Watched streams of a model: how far each is from an alarm, and whether one could be seen at all."""
+"""Watched streams of a model, each with its distance from an alarm."""
 
 import math
 import threading
@@ -31,22 +31,31 @@ from outrider.dataops.flags.registered_assertions import suspensions
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.models import registry
 from outrider.dataops.state.tables import AssertionRow, table_of
+from outrider.errors import NotFound
 from outrider.monitor.http.declared import FieldsOf, Time
 from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
+
+from .overview import list_models
 
 StreamStatus: TypeAlias = Literal["standing", "muted", "watched", "too_few", "suspended"]
 STATUSES: tuple[StreamStatus, ...] = ("standing", "muted", "watched", "suspended", "too_few")
 ALIVE = ("open", "acknowledged")
 """Status of incidents that stand; what is muted is known."""
 MOST_INCIDENTS = 1_000
+LEAST_ODDS = 0.01
+"""Evidence that is told at all: nearness begins there."""
+AGAIN_US = 3_600_000_000
+"""Time whose counts are read again: windows may flag earlier minutes."""
+MOST_FINE = 100
+"""Streams of which evidence under 1 : 1 is worth its time."""
 _LARGEST = 1e300
 """Odds that a number of JSON holds."""
 _ASSERTION = table_of(AssertionRow)
 
 
 class StreamShare(TypedDict):
-    """Entities with flags among those seen, with its 95 % interval."""
+    """Share of entities with flags, with its 95 % interval."""
 
     share: float
     low: float
@@ -66,9 +75,9 @@ class WatchedStream:
     before, now
         The reference up to an hour ago, and the last hour.
     evidence, needed
-        Odds to 1: fortunes of bets on a change, which began at 1; None where under that.
+        Odds to 1: fortunes of bets on a change, which began at 1; None for evidence under 1 : 100.
     nearness
-        Share of the way between them in logarithms, in [0, 1].
+        Share of the way from 1 : 100 to what is needed, in logarithms, in [0, 1].
     alpha
         Chance of a false alarm that the stream may spend.
     smallest_share
@@ -114,23 +123,32 @@ class AlarmReport(TypedDict):
 
 
 class AlarmReader:
-    """Reads of watched streams, decided anew once a minute and when an incident changes."""
+    """Reads of watched streams.
+
+    Decided anew once a minute, and when the usual minutes change.
+    """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._rule = alarm_rule(settings)
+        self._models = tuple(settings.models)
+        self._counts: dict[str, MinuteCounts] = {}
         self._known: dict[str, _Looks] = {}
         self._lock = threading.Lock()
 
     def read(self, model: str, *, now_us: int, limit: int | None = None) -> AlarmReport:
-        """Streams of a model, the nearest to an alarm first."""
+        """Streams of a model, the nearest to an alarm first.
+
+        Raises
+        ------
+        NotFound
+            If the model is not configured and has no records.
+        """
+        if model not in list_models(self._engine, self._models):
+            raise NotFound(f"there is no model {model!r}; `outrider fleet` lists them")
         with self._engine.connect() as connection:
             incidents = list_incidents(connection, model=model, status="current", limit=MOST_INCIDENTS)
-            with self._lock:
-                looks = self._looks(connection, model, now_us)
-            rows = [*_flag_streams(looks), *self._others(connection, model, now_us)]
-            resting = {one.assertion for one in suspensions(connection, model) if one.until_us > now_us}
-        rows = [_rested(row) if row.kind != SILENT and row.name in resting else row for row in rows]
+            rows = self._rows(connection, model, now_us) if model in self._models else []
         streams = sorted(_with_incidents(rows, incidents), key=_order)
         statuses = Tally(stream.status for stream in streams)
         standing = sum(row.status in ALIVE for row in incidents)
@@ -139,25 +157,34 @@ class AlarmReader:
             "until": utc_text(minute_of(now_us)),
             "alpha": self._rule.alpha,
             "horizon_s": self._rule.horizon_s,
-            "sentence": _sentence(streams, standing),
+            "sentence": _sentence(streams, standing, is_judged=model in self._models),
             "standing": standing,
             "statuses": {status: statuses[status] for status in STATUSES if statuses[status]},
             "streams": [asdict(stream) for stream in streams[:limit]],
         }
 
+    def _rows(self, connection: Connection, model: str, now_us: int) -> list[WatchedStream]:
+        with self._lock:
+            looks = self._looks(connection, model, now_us)
+        rows = [*_flag_streams(looks), *self._others(connection, model, now_us)]
+        resting = {one.assertion for one in suspensions(connection, model) if one.until_us > now_us}
+        return [_rested(row) if row.kind != SILENT and row.name in resting else row for row in rows]
+
     def _looks(self, connection: Connection, model: str, now_us: int) -> "_Looks":
         """Looks behind the last complete minute, by the rule that opens incidents."""
         watched = WatchedStreams(model)
-        counts = MinuteCounts(model, 6 * self._rule.step)
+        counts = self._counts.setdefault(model, MinuteCounts(model, 6 * self._rule.step))
         begun = watched.begun(connection, now_us)
         usual = watched.usual(connection, begun, since_us=minute_of(now_us) - counts.minutes * MINUTE_US)
         levels = watched.levels(connection)
         key = minute_of(now_us), levels, usual
         known = self._known.get(model)
         if known is None or known.key != key:
-            counts.read(connection, now_us)
+            counts.read(connection, now_us, changed_us=minute_of(now_us) - AGAIN_US)
             warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
-            looks = stream_looks(counts, warnings, self._rule, usual=usual)
+            is_fine = len(warnings) * (1 + len(counts.slices())) <= MOST_FINE
+            least = math.log(LEAST_ODDS) if is_fine else 0.0
+            looks = stream_looks(counts, warnings, self._rule, usual=usual, least=least)
             known = self._known[model] = _Looks(key, looks, smallest_shares(looks, self._rule))
         return known
 
@@ -193,11 +220,13 @@ def odds_text(odds: float | None) -> str:
 
     Examples
     --------
-    >>> odds_text(None), odds_text(12.4), odds_text(8_000_000.0)
-    ('under 1 : 1', '12 : 1', '10^7 : 1')
+    >>> odds_text(None), odds_text(0.04), odds_text(12.4), odds_text(8_000_000.0)
+    ('under 1 : 100', '1 : 25', '12 : 1', '10^7 : 1')
     """
-    if odds is None or odds < 1.0:
-        return "under 1 : 1"
+    if odds is None:
+        return f"under 1 : {1 / LEAST_ODDS:,.0f}"
+    if odds < 1.0:
+        return f"1 : {1.0 / odds:,.0f}"
     return f"{odds:,.0f} : 1" if odds < 1e6 else f"10^{math.log10(odds):.0f} : 1"
 
 
@@ -260,7 +289,7 @@ def _silence_stream(found: SilenceEvidence) -> WatchedStream:
         level="warning",
         evidence=evidence,
         needed=needed,
-        nearness=_nearness(found.evidence, found.needed),
+        nearness=_nearness(found.evidence, found.needed) if found.evidence > 0.0 else 0.0,
         text=f"last {last} UTC; evidence of silence {odds_text(evidence)} of {odds_text(needed)} needed",
     )
 
@@ -294,11 +323,13 @@ def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentR
     return list(found.values())
 
 
-def _sentence(streams: Sequence[WatchedStream], standing: int) -> str:
+def _sentence(streams: Sequence[WatchedStream], standing: int, *, is_judged: bool) -> str:
     """Answer to whether it is quiet because all is well."""
     statuses = Tally(row.status for row in streams)
     able = len(streams) - statuses["too_few"] - statuses["suspended"]
     told = f"{standing} incident{'s' if standing != 1 else ''} open" if standing else "no incident is open"
+    if not is_judged:
+        return f"{told}; nothing is watched: the model is not in the configuration any more"
     told += f"; {able} of {len(streams)} streams could be judged"
     if statuses["too_few"]:
         told += f", {statuses['too_few']} had too few records"
@@ -323,11 +354,13 @@ def _share(share: FlaggedShare) -> StreamShare | None:
 
 
 def _odds(evidence: float) -> float | None:
-    return None if evidence < 0.0 else min(_LARGEST, math.exp(min(evidence, 700.0)))
+    """Odds of a logarithm; None for less than is told."""
+    return None if evidence < math.log(LEAST_ODDS) else min(_LARGEST, math.exp(min(evidence, 700.0)))
 
 
 def _nearness(evidence: float, needed: float) -> float:
-    return min(1.0, max(0.0, evidence / needed))
+    least = math.log(LEAST_ODDS)
+    return min(1.0, max(0.0, (evidence - least) / (needed - least)))
 
 
 def _live_tests(connection: Connection, model: str) -> dict[str, tuple[str, str]]:

@@ -128,7 +128,7 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
 
 
 def onset_of(row: IncidentRow) -> tuple[int, int] | None:
-    """First and last time of an incident's onset; None where its kind has no interval."""
+    """First and last time of an incident's onset; None without one."""
     onset = row.details.get("onset")
     if not isinstance(onset, Mapping):
         return None
@@ -137,7 +137,7 @@ def onset_of(row: IncidentRow) -> tuple[int, int] | None:
 
 
 def cause_line(cause: Mapping[str, Any]) -> CauseLine:
-    """One entry of ``explained_by``, whichever kind of incident it is of.
+    """Cause from an entry of ``explained_by``, of any kind of incident.
 
     Examples
     --------

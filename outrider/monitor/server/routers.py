@@ -96,7 +96,7 @@ def all_routers(
         fairness_routes(engine, settings, objects, journal),
         weak_slice_routes(settings, slices),
         drift_routes(settings, drift),
-        alarm_routes(settings, alarms),
+        alarm_routes(alarms),
         profile_routes(engine, settings),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),

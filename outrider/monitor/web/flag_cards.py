@@ -17,7 +17,7 @@ MOST_PICTURES = 2
 
 @dataclass(frozen=True, slots=True)
 class RecordCard:
-    """Record with its pictures and fields, those that its flags are about marked."""
+    """Record with its pictures and fields, the flagged ones marked."""
 
     record: queries.RecordView
     link: str
@@ -34,7 +34,7 @@ class CardMaker:
     blocks: BlockCache
 
     def shown(self, card: FlagCard, about: Mapping[str, str]) -> tuple[FlagCard, tuple[Shown, ...], set[str]]:
-        """A card, its record's fields as the flags saw them, and the inputs that the flags are about."""
+        """Card with the fields that the flags saw, and the flagged inputs."""
         flag = card.flag
         record = self.blocks.record(flag.seq, flag.row)
         if record is not None and (flag.slot != "champion" or not record.get("outputs")):
@@ -48,7 +48,7 @@ class CardMaker:
         return queries.read_answer(self.engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def record(self, view: queries.RecordView, about: Mapping[str, str]) -> RecordCard:
-        """A record as far as it is stored."""
+        """Card of a record, as far as stored."""
         batch = self.blocks.batch(view.seq)
         payload = self.blocks.record(view.seq, view.row)
         if payload is not None and not payload.get("outputs"):

@@ -1,16 +1,18 @@
-"""Page of one incident, whichever kind it is of, and of all that a model's alarms watch."""
+"""Pages of incidents of every kind, and of a model's watched streams."""
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from sqlalchemy import Engine
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
-from outrider.monitor.queries.alarms import AlarmReader, odds_text
+from outrider.monitor.http.error_page import HEADERS
+from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.queries.incident_page import read_incident
 from outrider.monitor.queries.overview import list_descriptions
 
@@ -18,7 +20,7 @@ from .flag_cards import CardMaker
 from .frame import PageFrame
 from .incident_chart import incident_charts
 
-MOST_STREAMS, MOST_TOLD = 200, 50
+MOST_STREAMS, MOST_TOLD, MOST_FOUND = 200, 50, 1_000
 _TOLD = frozenset({
     "onset", "before", "now", "explained_by", "event", "records", "action", "page", "runbook", "guarantee",
     "history", "sentence", "ended_by", "version",
@@ -36,21 +38,34 @@ class IncidentPages:
     _alarms: AlarmReader | None
 
     def alarms(self, request: Request, model: str) -> Response:
-        """What stands, what is watched, and how far each stream is from an alarm."""
+        """Standing incidents and watched streams of a model."""
         with self._engine.connect() as connection:
             told = list_incidents(connection, model=model, limit=MOST_TOLD)
-        now = now_us()
-        known = self._alarms is not None and model in self._frame.configured
+        is_known = self._alarms is not None and model in self._frame.models()
         context = {
-            "r": self._alarms.read(model, now_us=now, limit=MOST_STREAMS) if known and self._alarms else None,
+            "r": self._alarms.read(model, now_us=now_us(), limit=MOST_STREAMS)
+            if self._alarms and is_known
+            else None,
             "current": [row for row in told if row.status != "resolved"],
             "over": [row for row in told if row.status == "resolved"],
-            "odds": odds_text,
         }
         return self._frame.page(request, "alarms.html", model, "/alarms", context, refresh=True)
 
+    def find(self, model: str = "", kind: str = "", assertion: str = "") -> Response:
+        """Redirect an alert to the oldest of its standing incidents."""
+        with self._engine.connect() as connection:
+            current = list_incidents(connection, model=model or None, status="current", limit=MOST_FOUND)
+        own = [
+            row
+            for row in reversed(current)
+            if kind in ("", row.kind) and assertion in ("", row.assertion) and model in ("", row.model)
+        ]
+        near = f"/m/{quote(model, safe='')}/alarms" if model else "/"
+        address = f"/incidents/{quote(own[0].id, safe='')}" if own and (kind or assertion) else near
+        return RedirectResponse(address, status_code=303, headers=HEADERS)
+
     def show(self, request: Request, incident: str) -> Response:
-        """What, since when, for whom, how sure, and what to do."""
+        """Page of one incident."""
         try:
             view = read_incident(self._engine, incident, now_us=now_us())
         except NotFound as error:
@@ -78,5 +93,6 @@ def incident_pages(
     router = APIRouter()
     pages = IncidentPages(engine, cards, frame, alarms)
     router.add_api_route("/m/{model}/alarms", pages.alarms, methods=["GET"])
+    router.add_api_route("/incidents", pages.find, methods=["GET"])
     router.add_api_route("/incidents/{incident}", pages.show, methods=["GET"])
     return router

@@ -153,7 +153,7 @@ def _bands(row: FigureColumns, bounds: Bounds) -> list[str]:
 
 
 def place_in(report: SeriesReport, at_us: int) -> float:
-    """Place of a time in a chart, from 0 to ``WIDTH`` within its range."""
+    """Place of a time in a chart, 0 to ``WIDTH``."""
     since, until = (datetime.fromisoformat(report[end]).timestamp() for end in ("since", "until"))
     return round(WIDTH * (at_us / 1e6 - since) / (until - since), 1)
 

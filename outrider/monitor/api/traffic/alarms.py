@@ -5,20 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from outrider.dataops.state.database import now_us
-from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared
 from outrider.monitor.queries.alarms import AlarmReader, AlarmReport
-from outrider.monitor.settings.config import Settings
 
 MOST_STREAMS = 10_000
 
 
-def alarm_routes(settings: Settings, reader: AlarmReader) -> APIRouter:
+def alarm_routes(reader: AlarmReader) -> APIRouter:
     """Routes about alarms."""
 
     def alarms(model: str, limit: Annotated[int, Query(ge=1, le=MOST_STREAMS)] = 200) -> AlarmReport:
         """Watched streams, the nearest to an alarm first: shares, evidence, and what could be found."""
-        known_model(settings, model)
         return reader.read(model, now_us=now_us(), limit=limit)
 
     router = APIRouter(prefix="/v1", tags=["read"])

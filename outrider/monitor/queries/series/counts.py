@@ -84,7 +84,7 @@ def last_minute(connection: Connection, model: str, *, now_us: int) -> int | Non
 def record_steps(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, counted: Counted = "records"
 ) -> dict[VersionSlice, Steps]:
-    """Records of the champion's slot, or their entities, by judged version, slice and step."""
+    """Records, or entities, of the champion's slot by version, slice and step."""
     step, part = step_of(_RECORD, span), wanted.part(_RECORD).label("part")
     query = (
         select(_RECORD.c.version, part, step, func.sum(_RECORD.c[counted]).label("n"))
@@ -141,7 +141,9 @@ def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> 
 
 
 def flagged_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
-    """Share of entities that one assertion flags, each once a minute, as alarms count them.
+    """Share of entities that one assertion flags.
+
+    Each counts once a minute, as in alarms.
 
     Parameters
     ----------

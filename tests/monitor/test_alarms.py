@@ -16,6 +16,8 @@ from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, Rec
 from outrider.errors import NotFound
 from outrider.monitor.api.traffic.alarms import alarm_routes
 from outrider.monitor.queries.alarms import AlarmReader, AlarmReport
+from outrider.monitor.queries.series.answer import SeriesRequest, series_json
+from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -166,3 +168,20 @@ def test_the_route_answers_by_its_type_and_knows_its_models(engine: Engine, read
     assert get(app, "/v1/models/other/alarms").status_code == 404
     with pytest.raises(NotFound, match="outrider fleet"):
         reader.read("other", now_us=NOW_US)
+
+
+def test_the_series_of_a_page_counts_entities_as_the_decision_does(
+    engine: Engine, reader: AlarmReader
+) -> None:
+    offer(engine, "x")
+    count(engine, "north", 20, 1, late=4)
+    count(engine, "south", 5, 0)
+    asked = SeriesRequest(since_us=NOW_US - 60 * MINUTE_US, until_us=NOW_US, now_us=NOW_US)
+    found = by_name(reader.read(MODEL, now_us=NOW_US))
+    for part in (None, "north"):
+        cut = SeriesCut(MODEL, slice=part, name="x")
+        with engine.connect() as connection:
+            (row,) = series_json(connection, cut, asked, measures=("flagged",))["series"]
+        assert row["whole"]["value"] == pytest.approx(found["flags", "x", part]["now"]["share"])
+        assert row["whole"]["records"] == found["flags", "x", part]["now"]["seen"]
+    assert row["value"][-1] == pytest.approx(0.2)

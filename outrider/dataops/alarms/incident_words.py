@@ -72,14 +72,14 @@ def guarantee_words(row: IncidentRow) -> str:
 def since(row: IncidentRow) -> str:
     """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
-    at = onset["likeliest"] if isinstance(onset, Mapping) else utc_text(row.opened_us)
+    at = onset["likeliest"] if isinstance(onset, Mapping) and onset else utc_text(row.opened_us)
     return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def for_whom(row: IncidentRow) -> str:
     """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
-    named = list(dict.fromkeys(cause.get("slice") or "" for cause in causes))
+    named = list(dict.fromkeys(cause.get("slice") or "" for cause in causes if not cause.get("version")))
     if row.slice or not all(named):  # a cause without a slice is all records
         return row.slice
     return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")

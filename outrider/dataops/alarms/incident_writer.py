@@ -82,6 +82,8 @@ class IncidentWriter:
     def open(self, connection: Connection, row: IncidentRow) -> None:
         """Write an incident with its permalink and enqueue its event."""
         details = row.details | {"page": f"/incidents/{row.id}", "runbook": RUNBOOK}
+        if "page" in row.details:  # of what it is about
+            details["subject_page"] = row.details["page"]
         values = asdict(row) | {"details": details}
         connection.execute(insert(_INCIDENT), [values])
         names = ("id", "model", "assertion", "slice", "level", "first_record")

@@ -62,6 +62,8 @@ class WatchedStreams:
         ended = _INCIDENT.c.resolved_us > since_us
         for row in connection.execute(select(_INCIDENT).where(*own, ended)):
             for one in row.details.get("explained_by", ()):
+                if one.get("version"):  # all versions together are the stream
+                    continue
                 for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
                     if row.details.get("ended_by") == PERSON:
                         since[stream] = max(since.get(stream, 0), row.resolved_us)

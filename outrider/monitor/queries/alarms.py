@@ -302,7 +302,7 @@ def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentR
     """Streams with the incident that stands about each, and a row of its own for each other incident."""
     found = {(row.kind, row.name, row.slice): row for row in rows}
     for incident in sorted(incidents, key=lambda one: one.status not in ALIVE):
-        causes = incident.details.get("explained_by") or ()
+        causes = [one for one in incident.details.get("explained_by") or () if not one.get("version")]
         about = {(cause.get("assertion"), cause.get("slice") or None) for cause in causes}
         about |= {(name, None) for name, _ in about}  # what stands about a slice speaks for all records too
         about.add((incident.assertion, incident.slice or None))

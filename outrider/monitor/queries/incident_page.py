@@ -75,7 +75,7 @@ class IncidentView:
     former
         Version that the champion replaced; None where there is none.
     has_page
-        True where the assertion has a page.
+        True where it is about an assertion or a live test that judges.
     """
 
     row: IncidentRow
@@ -150,7 +150,7 @@ def cause_line(cause: Mapping[str, Any]) -> CauseLine:
     is_share = any("share" in side for side in known)
     values = [_figure(side.get("share", side.get("value"))) for side in known]
     plain = [_figure(side) for side in sides]  # a bare number instead of a figure with its interval
-    told = cause.get("sentence") or cause.get("words") or ""
+    told = cause.get("sentence") or cause.get("change") or ""
     if not told and cause.get("flags") is not None:
         told = f"{cause['flags']:,} flags"
     return CauseLine(
@@ -186,6 +186,8 @@ def _chart(connection: Connection, row: IncidentRow, now_us: int) -> SeriesRepor
     measure = _MEASURES.get(row.kind, "records")
     if row.kind == "silence" and row.assertion == "labels":
         measure = "performance"
+    elif row.kind == "silence" and _is_active(connection, row):
+        measure = "flagged"
     part = row.slice or None
     if measure == "performance":
         return performance_json(connection, SeriesCut(row.model, slice=part), asked)

@@ -72,8 +72,10 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
         "inputs.age has moved up",
     ),
     "performance": (
-        {"assertion": "accuracy", "details": {"sentence": "version 1 is wrong more often", **SHARES,
-                                              "explained_by": [{"version": "1", **SHARES}]}},
+        {"assertion": "accuracy",
+         "details": {"sentence": "version 1 is wrong more often", **SHARES,
+                     "explained_by": [{"assertion": "loss", "slice": "till-1", **SHARES},
+                                      {"version": "__other__", **SHARES}]}},
         "version 1 is wrong more often",
     ),
 }  # fmt: skip
@@ -145,6 +147,15 @@ def test_causes_records_and_the_guarantee_stand_on_the_page(app: FastAPI) -> Non
     assert "within 7 days with a chance of at most 1 %" in html
     assert "reviewed=no" in html
     assert "None: it is what did not come." in get(app, "/incidents/i_silence").text
+
+
+def test_causes_lead_to_assertions_where_they_are_some(app: FastAPI) -> None:
+    linked = f'href="/assertions/{MODEL}/'
+    causes = {kind: get(app, f"/incidents/i_{kind}").text.partition("What explains it")[2] for kind in KINDS}
+    assert linked in causes["flags"].partition("</section>")[0]
+    assert linked not in causes["performance"].partition("</section>")[0]
+    assert "loss on till-1" in causes["performance"]
+    assert "other versions" in causes["performance"]
 
 
 def test_an_incident_that_is_not_there_says_so(app: FastAPI) -> None:

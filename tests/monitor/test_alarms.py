@@ -158,6 +158,25 @@ def test_incidents_of_every_kind_stand_with_a_stream_of_their_own(
     assert found["silence", "labels", None]["text"] == "too few: no labels yet"
 
 
+def test_silence_has_a_rhythm_after_an_hour_and_evidence_once_nothing_comes(
+    engine: Engine, reader: AlarmReader
+) -> None:
+    with write(engine) as connection:
+        row = {"model": MODEL, "slice": "", "version": "1", "records": 5, "entities": 5}
+        young = [row | {"minute_us": NOW_US - at * MINUTE_US} for at in range(1, 11)]
+        connection.execute(insert(table_of(RecordCount)), young)
+    key = "silence", "records", None
+    assert by_name(reader.read(MODEL, now_us=NOW_US))[key]["text"] == "too few: no rhythm is known yet"
+    with write(engine) as connection:
+        old = [row | {"minute_us": NOW_US - at * MINUTE_US} for at in range(11, 600)]
+        connection.execute(insert(table_of(RecordCount)), old)
+    found = [by_name(reader.read(MODEL, now_us=NOW_US + at * MINUTE_US))[key] for at in (0, 3, 30)]
+    assert [row["status"] for row in found] == ["watched"] * 3
+    assert found[0]["nearness"] == 0.0
+    assert 0.0 < found[1]["nearness"] < found[2]["nearness"]
+    assert found[2]["evidence"] > found[2]["needed"]
+
+
 def test_the_route_answers_by_its_type_and_knows_its_models(engine: Engine, reader: AlarmReader) -> None:
     offer(engine, "x")
     count(engine, "", 5, 0)

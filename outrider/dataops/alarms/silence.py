@@ -151,12 +151,22 @@ class SilenceWatch:
         As if a worker had looked all the time: what it does not know is not held against it.
         """
         stop, newest = minute_of(now_us), self._newest(connection, what, now_us)
-        if newest is None or newest >= stop - MINUTE_US:
-            return SilenceEvidence(what, newest, None if newest is None else 0.0, self._needed)
+        if newest is not None and newest >= stop - MINUTE_US:
+            is_known = minute_of(newest) - self._oldest(connection, what) >= _LEAST * MINUTE_US
+            return SilenceEvidence(what, newest, 0.0 if is_known else None, self._needed)
         came = self._came(connection, what, stop)
-        if not self._has_rhythm(came):
+        if newest is None or not self._has_rhythm(came):
             return SilenceEvidence(what, newest, None, self._needed)
         return SilenceEvidence(what, newest, _lowest(came, int(came[-1]) + MINUTE_US, stop), self._needed)
+
+    def _oldest(self, connection: Connection, what: str) -> int:
+        """Minute of the oldest; there is one."""
+        if what == "records":
+            own = select(func.min(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
+        else:
+            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+            own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
+        return minute_of(int(connection.scalar(own) or 0))
 
     @property
     def _needed(self) -> float:

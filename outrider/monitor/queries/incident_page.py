@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions.times import utc_text
+from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_words import for_whom, guarantee_words, incident_sentence
 from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, get
+from outrider.dataops.ledger.minutes import MINUTE_US
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import AssertionRow, table_of
@@ -17,7 +19,8 @@ from outrider.dataops.state.tables import AssertionRow, table_of
 from .fleet import NEXT_STEPS
 from .queries import RecordView, read_record
 from .series.answer import SeriesReport, SeriesRequest, performance_json, series_json
-from .series.counts import SeriesCut, first_minute
+from .series.counts import SeriesCut, first_minute, flagged_series
+from .series.span import SeriesSpan
 
 MOST_RECORDS = 5
 LEAST_BEFORE_US = 600_000_000
@@ -58,6 +61,15 @@ class CauseLine:
     text: str
 
 
+class NewestShare(NamedTuple):
+    """Share of entities with its 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+    seen: int
+
+
 @dataclass(frozen=True, slots=True)
 class IncidentView:
     """Everything that the page of an incident shows.
@@ -70,6 +82,8 @@ class IncidentView:
         First and last time of the onset.
     whole
         Figures before and since, of the incident itself.
+    newest
+        Share of the last hour, or since a later onset; None of other kinds than flags, and without records.
     records, gone
         Records that show it, and ids of those that are not stored any more.
     former
@@ -86,6 +100,7 @@ class IncidentView:
     chart: SeriesReport | None
     onset_us: tuple[int, int] | None
     whole: CauseLine
+    newest: NewestShare | None
     causes: tuple[CauseLine, ...]
     records: tuple[RecordView, ...]
     gone: tuple[str, ...]
@@ -105,6 +120,7 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
     with engine.connect() as connection:
         row = get(connection, incident)
         chart = _chart(connection, row, now_us)
+        newest = _newest(connection, row, now_us)
         champion = registry.champion(connection, row.model)
         has_page = _is_active(connection, row)
     ids = list(dict.fromkeys(row.details.get("records") or [row.first_record] * bool(row.first_record)))
@@ -117,6 +133,7 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
         next_step=NEXT_STEPS.get(str(row.details.get("action", "")), ""),
         chart=chart,
         onset_us=onset_of(row),
+        newest=newest,
         whole=cause_line({when: row.details.get(when) for when in ("before", "now")}),
         causes=tuple(cause_line(cause) for cause in row.details.get("explained_by") or ()),
         records=tuple(view for view in found.values() if view is not None),
@@ -193,6 +210,22 @@ def _chart(connection: Connection, row: IncidentRow, now_us: int) -> SeriesRepor
         return performance_json(connection, SeriesCut(row.model, slice=part), asked)
     name = row.assertion if measure in ("flagged", "live_tests") else None
     return series_json(connection, SeriesCut(row.model, slice=part, name=name), asked, measures=(measure,))
+
+
+def _newest(connection: Connection, row: IncidentRow, now_us: int) -> NewestShare | None:
+    """Share of the last hour that an assertion flags, whichever version was judged."""
+    if _MEASURES.get(row.kind) != "flagged" or row.resolved_us is not None:
+        return None
+    since = max(now_us - HOUR_US, min((onset_of(row) or (row.opened_us,))[0], now_us - MINUTE_US))
+    span = SeriesSpan(since // MINUTE_US * MINUTE_US, (now_us // MINUTE_US + 1) * MINUTE_US, MINUTE_US)
+    cut = SeriesCut(row.model, slice=row.slice or None, name=row.assertion)
+    wholes = [one.whole for one in flagged_series(connection, cut, span) if one.whole.records]
+    seen = sum(whole.records for whole in wholes)
+    if not seen:
+        return None
+    hits = sum(whole.value * whole.records for whole in wholes)
+    low, high = wilson_interval(hits, seen)
+    return NewestShare(hits / seen, float(low), float(high), seen)
 
 
 def _is_active(connection: Connection, row: IncidentRow) -> bool:

@@ -145,6 +145,7 @@ def test_causes_records_and_the_guarantee_stand_on_the_page(app: FastAPI) -> Non
     assert f'href="/m/{MODEL}/records/card-00030-f0"' in html
     assert "Not stored any more: gone." in html
     assert "within 7 days with a chance of at most 1 %" in html
+    assert re.search(r"<dt>Last hour</dt><dd>\d+\.\d", html)
     assert "reviewed=no" in html
     assert "None: it is what did not come." in get(app, "/incidents/i_silence").text
 

@@ -81,7 +81,7 @@ class WatchedStream:
     alpha
         Chance of a false alarm that the stream may spend.
     smallest_share
-        Smallest one that an hour at the present volume would prove; None where none would be.
+        Smallest that an hour at the present volume proves with a chance of 90 %; None for none.
     incident
         The one that stands about it.
     """

@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "record": "Record traffic that reaches the running service, for compare.",
     "replay": "Judge stored traffic again and compare flags; or send files of records.",
     "review": "Review flags one after another: was the model wrong?",
+    "alarms": "Show what is watched, and how far each stream is from an alarm.",
     "incidents": "List incidents; acknowledge, mute or resolve them.",
     "label": "Show the label queue, request labels, or give labels.",
     "dataset": "Import, commit, list and read dataset versions.",

@@ -39,6 +39,8 @@ _FLAG: dict[str, Any] = {
     "permalink": "str",
 }
 """Columns where there is no flag, so that what is done with a frame of flags can be done with none."""
+_STREAMS = 10_000
+_SHARE = ("share", "low", "high", "flagged", "seen")
 _SERIES_KEY = ("measure", "statistic", "unit", "name", "version", "slice")
 _REQUEST = ("record_id", "model", "policy", "reason", "round", "created", "is_audit", "is_labelled")
 
@@ -295,6 +297,28 @@ class Connection:
         """Incidents, newest first."""
         query = {"model": model, "status": status, "assertion": assertion, "limit": _PAGE}
         return _frame(self._api.get("/v1/incidents", **query)["incidents"])
+
+    def alarms(self, model: str | None = None) -> pd.DataFrame:
+        """Watched streams, the nearest to an alarm first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``kind``, ``name``, ``slice`` (None for all records), ``level``, ``status``, shares before and in
+            the last hour with their intervals (``before_share``, ``now_low`` …), ``evidence`` and ``needed``
+            as odds to 1, ``nearness``, ``alpha``, ``smallest_share``, ``incident``, ``text``. ``attrs`` has
+            the sentence and the counts by status.
+        """
+        name = api.one_model(self._api, model)
+        found = self._api.get(f"/v1/models/{name}/alarms", limit=_STREAMS)
+        rows = [
+            {key: value for key, value in each.items() if key not in ("before", "now")}
+            | {f"{when}_{key}": (each[when] or {}).get(key) for when in ("before", "now") for key in _SHARE}
+            for each in found.pop("streams")
+        ]
+        frame = _frame(rows)
+        frame.attrs = found
+        return frame
 
     def series(
         self,

@@ -56,3 +56,21 @@ def test_profile_is_a_frame_by_column_name() -> None:
     frame = Connection(Profiled("http://nowhere", None)).profile("m", since=datetime(2026, 1, 1, tzinfo=UTC))
     assert frame.loc["inputs.age", "nulls"] == 0.5
     assert frame.attrs["records"] == 7
+
+
+class Watching(Api):
+    """A service with two watched streams."""
+
+    def get(self, path: str, **query: object) -> Any:
+        assert path == "/v1/models/m/alarms"
+        share = {"share": 0.1, "low": 0.05, "high": 0.2, "flagged": 10, "seen": 100}
+        one = {"kind": "flags", "name": "x", "slice": None, "before": None, "now": share, "nearness": 0.4}
+        return {"sentence": "no incident is open", "streams": [one, one | {"slice": "a", "now": None}]}
+
+
+def test_alarms_are_a_frame_with_their_shares_in_columns() -> None:
+    frame = Connection(Watching("http://nowhere", None)).alarms("m")
+    assert frame["now_share"].tolist()[0] == 0.1
+    assert frame["now_seen"].isna().tolist() == [False, True]
+    assert frame["before_share"].isna().all()
+    assert frame.attrs == {"sentence": "no incident is open"}

@@ -91,7 +91,8 @@ ALERTS: tuple[Alert, ...] = (
         "warning",
         "{{ $labels.model }} has changed: {{ $labels.kind }} of {{ $labels.assertion }}",
         "This is proven, with a stated chance of a false alarm. Its incident says since when, where, next to "
-        "which event and what to do: `outrider incidents`, docs/alarms.md.",
+        "which event and what to do: /incidents?model={{ $labels.model }}&kind={{ $labels.kind }}"
+        "&assertion={{ $labels.assertion }} of the page, `outrider incidents`, docs/alarms.md.",
     ),
     Alert(
         "OutriderIncidentOpen",
@@ -99,7 +100,7 @@ ALERTS: tuple[Alert, ...] = (
         "5m",
         "critical",
         "A critical incident of {{ $labels.model }} is open",
-        "Its flags stand on the assertion's page: mute it there, or resolve it.",
+        "It has a page that /m/{{ $labels.model }}/alarms leads to: acknowledge, mute or resolve it there.",
     ),
     Alert(
         "OutriderVersionMismatch",

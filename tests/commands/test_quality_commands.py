@@ -21,6 +21,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.read import read_routes
+from outrider.monitor.api.traffic.alarms import alarm_routes
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.api.traffic.profiles import profile_routes
 from outrider.monitor.api.traffic.series import series_routes
@@ -28,6 +29,7 @@ from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
 from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
@@ -44,6 +46,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     settings = Settings(base=folder, storage=storage, models={MODEL: ModelSettings(slice_by="device")})
     routers = [
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
+        alarm_routes(AlarmReader(sample.engine, settings)),
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
         weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
@@ -169,10 +172,21 @@ def test_flags_of_a_name_that_nothing_has_name_the_nearest() -> None:
     assert "no such flag of" in shown("flags", "--slot", "no such version")
 
 
+def test_alarms_show_what_is_watched_and_end_with_1_while_an_incident_stands() -> None:
+    result = CliRunner().invoke(app, ["alarms", "--model", MODEL], env={"COLUMNS": "250"})
+    assert result.exit_code == 1
+    assert f"{MODEL}: 1 incident open; " in result.output
+    assert "inc_2: track_agrees has flagged" in result.output
+    result = CliRunner().invoke(app, ["alarms", "--limit", "2", "--json"])
+    (report,) = json.loads(result.stdout)["models"]
+    assert (result.exit_code, len(report["streams"])) == (1, 2)
+    assert report["streams"][0]["incident"] == "inc_2"
+
+
 def test_incidents_are_listed_acknowledged_muted_and_resolved() -> None:
     assert [row["id"] for row in run("incidents")["incidents"]] == ["inc_2"]
     assert "track_agrees" in shown("incidents", MODEL, "--status", "all")
-    assert run("incidents", "ack", "inc_2", "--note", "Ada")["status"] == "acknowledged"
+    assert run("incidents", "ack", "inc_2", "--note", "Ada")["details"]["history"][0]["by"] == "owner"
     assert "is muted until" in shown("incidents", "mute", "inc_2", "--for", "30m")
     with pytest.raises(OutriderError, match="a time to come"):
         run("incidents", "mute", "inc_2", "--until", "2020-01-01T00:00:00Z")

@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
-from outrider.dataops.alarms.incidents import VERSION, IncidentBook
+from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule
-from outrider.dataops.alarms.version_mismatch import count_versions
+from outrider.dataops.alarms.version_mismatch import VERSION, count_versions
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget
@@ -132,7 +132,7 @@ def test_a_usual_share_opens_none_and_a_rise_opens_one_with_its_cause(traffic: T
     assert details["now"]["low"] < 0.25 < details["now"]["high"]
     assert len(details["records"]) == 5
     assert details["action"] == "label"
-    assert details["page"] == "/assertions/m/x"
+    assert details["page"] == f"/incidents/{found.id}"
     assert details["guarantee"] == {"alpha": 0.01, "horizon_s": 86_400.0}
     ((event, told),) = traffic.told()
     assert event == "incident.opened"

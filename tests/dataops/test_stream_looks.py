@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from outrider.assertions.detection import rise_evidence, smallest_rise
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
@@ -21,6 +22,13 @@ def counted(rng: np.random.Generator, minutes: int, shares: dict[str, float], se
         counts.rows["x", part] = rng.binomial(seen, rate).astype(float)
     for name in ("", "x"):
         counts.rows[name, ALL] = np.sum([counts.rows[name, part] for part in shares], axis=0)
+    return counts
+
+
+def of_minutes(hits: NDArray[np.float64]) -> MinuteCounts:
+    """Minutes of one stream with 40 entities each."""
+    counts = MinuteCounts("m", len(hits), 0)
+    counts.rows["", ALL], counts.rows["x", ALL] = np.full(len(hits), 40.0), hits
     return counts
 
 
@@ -51,6 +59,20 @@ def test_too_few_entities_prove_nothing_and_many_prove_a_small_rise() -> None:
     found = [smallest_shares(looks, RULE)[0] for looks in (many, few)]
     assert 0.03 < found[0] < 0.08
     assert math.isnan(found[1])
+
+
+def test_the_smallest_share_is_found_within_an_hour_and_a_half_of_the_rise_is_not() -> None:
+    rng, found = np.random.default_rng(3), {1.0: 0, 0.5: 0}
+    for _ in range(20):
+        before = rng.binomial(40, 0.02, 300).astype(float)
+        looks = stream_looks(of_minutes(before), ["x"], RULE)
+        smallest = smallest_shares(looks, RULE)[0]
+        for way in found:
+            late = rng.binomial(40, 0.02 + way * (smallest - 0.02), 60).astype(float)
+            both = of_minutes(np.concatenate([before, late]))
+            found[way] += bool(rate_alarms(both, ["x"], RULE, standing=set()))
+    assert found[1.0] >= 16
+    assert found[0.5] <= 2
 
 
 @pytest.mark.parametrize("odds", [1.0, 1.5])

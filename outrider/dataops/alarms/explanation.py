@@ -64,8 +64,6 @@ def explained(
         "event": None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
         "records": records(connection, model, first.assertion, first.slice),
         "action": action(event),
-        "page": page(model, first.assertion),
-        "runbook": RUNBOOK,
         "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
     }  # fmt: skip
 

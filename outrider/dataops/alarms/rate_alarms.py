@@ -240,19 +240,25 @@ def stream_looks(
 
 
 def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
-    """Smallest share of each stream that an hour at the volume of the last one would prove.
+    """Smallest share of each stream that one more hour would prove.
 
-    Against all counts of the reference up to now, as evidence of that one onset: what other onsets add is
-    left out. nan where even a share of 1 is not proven; shape (streams,).
+    With a chance of 90 %, at the volume of the last hour, against all counts of the reference up to now, and
+    as evidence of that one onset: what other onsets add is left out. nan where even a share of 1 is not
+    proven; shape (streams,).
     """
     sides = [
         (look.before.hits + look.now.hits, look.before.seen + look.now.seen, look.now.seen) for look in looks
     ]
     hits, seen, now = np.array(sides, dtype=np.float64).reshape(-1, 3).T
     needed = np.array([look.needed for look in looks]) + math.log(_WINDOWS * rule.horizon)
-    return smallest_rise(hits, seen, now, needed=needed, odds=rule.odds)
+    proven = smallest_rise(hits, seen, now, needed=needed, odds=rule.odds)
+    # As many hits come with that chance where the share is their one-sided upper limit.
+    likely = wilson_interval(np.nan_to_num(proven) * now, np.maximum(now, 1.0), confidence=_LIKELY)[1]
+    return np.where(np.isnan(proven), np.nan, likely)
 
 
+_LIKELY = 0.8
+"""Coverage whose upper limit holds with 90 %."""
 _ENOUGH = 10
 """Entities without which a share says nothing."""
 _LATEST = 60

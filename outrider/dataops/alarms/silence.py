@@ -1,19 +1,21 @@
 """Silence of records and labels that came in a rhythm."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from outrider.assertions.detection import rise_evidence
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import RecordCount, table_of
 
-from .explanation import RUNBOOK, iso
+from .explanation import iso
+from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
 from .rate_alarms import AlarmRule
 
 Bools = NDArray[np.bool_]
@@ -57,9 +59,29 @@ class Silence:
         return {
             "onset": {"first": at, "likeliest": at, "last": iso(self.since_us + MINUTE_US)},
             "before": {"share": round(self.share, 4)}, "now": {"share": 0.0, "seen": self.minutes},
-            "explained_by": [], "event": None, "records": [], "action": "check_sender", "runbook": RUNBOOK,
+            "explained_by": [], "event": None, "records": [], "action": "check_sender",
             "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
         }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceEvidence:
+    """Evidence that records or labels have stopped.
+
+    Attributes
+    ----------
+    newest_us
+        Time of the newest; None where none ever came.
+    evidence
+        Logarithm; None where too little came to know a rhythm.
+    needed
+        Logarithm of the evidence at which silence is told.
+    """
+
+    what: str
+    newest_us: int | None
+    evidence: float | None
+    needed: float
 
 
 @dataclass(slots=True)
@@ -108,6 +130,10 @@ class SilenceWatch:
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
             return np.zeros(0, dtype=np.int64)
+        return self._came(connection, what, stop)
+
+    def _came(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
+        """Minutes of the rhythm in which something came, ascending."""
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
             own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
@@ -119,20 +145,91 @@ class SilenceWatch:
             query = query.distinct()
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 
+    def evidence(self, connection: Connection, what: str, now_us: int) -> SilenceEvidence:
+        """Evidence that something has stopped, behind the last complete minute.
+
+        As if a worker had looked all the time: what it does not know is not held against it.
+        """
+        stop, newest = minute_of(now_us), self._newest(connection, what, now_us)
+        if newest is not None and newest >= stop - MINUTE_US:
+            is_known = minute_of(newest) - self._oldest(connection, what) >= _LEAST * MINUTE_US
+            return SilenceEvidence(what, newest, 0.0 if is_known else None, self._needed)
+        came = self._came(connection, what, stop)
+        if newest is None or not self._has_rhythm(came):
+            return SilenceEvidence(what, newest, None, self._needed)
+        return SilenceEvidence(what, newest, _lowest(came, int(came[-1]) + MINUTE_US, stop), self._needed)
+
+    def _oldest(self, connection: Connection, what: str) -> int:
+        """Minute of the oldest; there is one."""
+        if what == "records":
+            own = select(func.min(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
+        else:
+            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+            own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
+        return minute_of(int(connection.scalar(own) or 0))
+
+    @property
+    def _needed(self) -> float:
+        """Logarithm of the evidence at which silence is told."""
+        return math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
+
+    @staticmethod
+    def _has_rhythm(came: NDArray[np.int64]) -> bool:
+        return len(came) > 0 and bool(came[-1] - came[0] >= _LEAST * MINUTE_US)
+
     def _of(self, what: str, came: NDArray[np.int64], stop: int) -> Silence | None:
-        if self.begun_us is None or not len(came) or came[-1] - came[0] < _LEAST * MINUTE_US:
+        if self.begun_us is None or not self._has_rhythm(came):
             return None
         since = max(int(came[-1]) + MINUTE_US, self.begun_us)
-        silent = (stop - since) // MINUTE_US
-        if silent < 1:
+        if _lowest(came, since, stop) < self._needed:
             return None
-        begin = int(came[0])
-        heard = np.zeros((int(came[-1]) - begin) // MINUTE_US + 1, dtype=np.bool_)
-        heard[(came - begin) // MINUTE_US] = True
-        needed = math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
-        if min(_evidence(part, silent) for part in _rhythms(heard, begin, since, silent)) < needed:
-            return None
-        return Silence(self.model, what, int(came[-1]) + MINUTE_US, silent, float(heard.mean()))
+        minutes = (stop - since) // MINUTE_US
+        share = float(_heard(came).mean())
+        return Silence(self.model, what, int(came[-1]) + MINUTE_US, minutes, share)
+
+
+@dataclass(slots=True)
+class SilenceIncidents:
+    """Incidents of silence, over when something comes."""
+
+    writer: IncidentWriter
+    watch: SilenceWatch
+
+    @staticmethod
+    def is_own(row: Row[Any]) -> bool:
+        """True for an incident of this kind."""
+        return bool(row.kind == SILENT)
+
+    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        """Open and end incidents."""
+        silent = {one.what: one for one in self.watch.look(connection, now_us)}
+        for row in rows:
+            if self.watch.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
+                self.writer.resolve(connection, row, now_us, why=f"{row.assertion} come again")
+            elif is_unmuted(row, now_us):
+                self.writer.resolve(connection, row, now_us, why=UNMUTED)
+            else:
+                silent.pop(row.assertion, None)
+        for what, one in silent.items():
+            details = one.details(self.writer.rule)
+            made = self.writer.new(what, SILENT, "warning", now_us, note=one.sentence, details=details)
+            self.writer.open(connection, made)
+
+
+def _heard(came: NDArray[np.int64]) -> Bools:
+    """Minutes from the first to the last in which something came, shape (minutes,)."""
+    heard = np.zeros((int(came[-1]) - int(came[0])) // MINUTE_US + 1, dtype=np.bool_)
+    heard[(came - came[0]) // MINUTE_US] = True
+    return heard
+
+
+def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
+    """Evidence of the rhythm that a silence speaks least against; 0.0 without one complete minute of it."""
+    silent = (stop - since) // MINUTE_US
+    if silent < 1:
+        return 0.0
+    heard = _heard(came)
+    return min(_evidence(part, silent) for part in _rhythms(heard, int(came[0]), since, silent))
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:

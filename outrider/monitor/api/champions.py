@@ -12,11 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import watches
-from outrider.dataops.improvement.promotion import ASKED_FOR, promote_for
+from outrider.dataops.improvement.promotion import promote_for
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.errors import NotFound
+from outrider.monitor.http.champion_actions import roll_back
 from outrider.monitor.http.common import RequestBody, targets_of, timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.visitors import visitor_of
@@ -120,20 +121,8 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
     def rollback(model: str, request: Request, body: RollbackRequest | None = None) -> Declared[ModelFacts]:
         """Make the version that the champion replaced champion again, or another former champion."""
         asked = body or RollbackRequest()
-        with write(engine) as connection:
-            now = now_us()
-            found = models.rollback(
-                connection,
-                model,
-                now_us=now,
-                reason=asked.reason.strip() or ASKED_FOR,
-                by=visitor_of(request).name,
-                to=asked.to,
-                targets=targets,
-            )
-            for watch in watches.running(connection, model):
-                watches.close(connection, watch, champion=found.version, now_us=now)
-            return model_facts(found)
+        by = visitor_of(request).name
+        return model_facts(roll_back(engine, model, to=asked.to, reason=asked.reason, by=by, targets=targets))
 
 
 def _add_pointer(router: APIRouter, pointer: ChampionPointer) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 from typing_extensions import TypedDict
 
 from outrider.assertions.times import utc_text
+from outrider.dataops.alarms.incident_words import for_whom
 from outrider.dataops.alarms.stored_incidents import IncidentRow, list_incidents
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
@@ -20,7 +21,7 @@ from .series.counts import last_minute
 Verdict: TypeAlias = Literal["critical", "warning", "known", "well", "waiting"]
 ORDER: tuple[Verdict, ...] = ("critical", "warning", "known", "well", "waiting")
 HOURS = 24
-MOST_INCIDENTS, MOST_NAMED = 1_000, 3
+MOST_INCIDENTS = 1_000
 NEXT_STEPS: Mapping[str, str] = {
     "label": "label some of its records",
     "roll_back": "roll the champion back",
@@ -70,13 +71,7 @@ class FleetLine:
     @property
     def whom(self) -> str:
         """Slices of the incident or of its causes; empty for all records."""
-        if self.incident is None:
-            return ""
-        causes = self.incident.details.get("explained_by", ())
-        named = list(dict.fromkeys(cause["slice"] for cause in causes))
-        if self.incident.slice or not all(named):  # a cause without a slice is all records
-            return self.incident.slice
-        return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
+        return "" if self.incident is None else for_whom(self.incident)
 
 
 class FleetFacts(TypedDict):

@@ -26,6 +26,7 @@ from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.api.traffic.alarms import alarm_routes
 from outrider.monitor.api.traffic.drift import drift_routes
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.api.traffic.profiles import profile_routes
@@ -38,6 +39,7 @@ from outrider.monitor.http.common import suspension_rule, targets_of
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopy
+from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.queries.drift import DriftReader
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
@@ -67,7 +69,7 @@ def all_routers(
     objects = LocalObjects(settings.data_folder / "objects")
     models = tuple(settings.models)
     learner, slices = Learner(settings), SliceSearch(engine, settings)
-    drift = DriftReader(engine, settings)
+    drift, alarms = DriftReader(engine, settings), AlarmReader(engine, settings)
     cases = CaseWriter(engine, journal, settings)
 
     def triggers(model: str) -> TriggerList | None:
@@ -94,6 +96,7 @@ def all_routers(
         fairness_routes(engine, settings, objects, journal),
         weak_slice_routes(settings, slices),
         drift_routes(settings, drift),
+        alarm_routes(alarms),
         profile_routes(engine, settings),
         weak_label_routes(engine, settings),
         proposal_routes(engine, settings, learner),
@@ -120,5 +123,6 @@ def all_routers(
             triggers=triggers,
             slices=slices,
             drift=drift,
+            alarms=alarms,
         ),
     ]

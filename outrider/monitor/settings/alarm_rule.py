@@ -6,6 +6,6 @@ from .config import Settings
 
 
 def alarm_rule(settings: Settings) -> AlarmRule:
-    """Guarantee of alarms, as worker and read models take it."""
+    """Guarantee of alarms, for worker and read models."""
     flags = settings.flags
     return AlarmRule(flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s)

@@ -17,6 +17,7 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
+from outrider.monitor.http.champion_actions import roll_back
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.problem import ProblemError, problem
@@ -131,6 +132,13 @@ class PageForms:
             self._engine, incident, action,
             until_us=_until(form), note=note, who=visitor_of(request).name, targets=self._targets,
         )  # fmt: skip
+        return _back(form)
+
+    def rollback(self, request: Request, model: str, form: Fields) -> Response:
+        """Make the version that the champion replaced champion again."""
+        reason, by = form.get("reason", "")[:NOTE_LETTERS], visitor_of(request).name
+        to = form.get("to") or None  # the one that the page named, whoever was faster
+        roll_back(self._engine, model, to=to, reason=reason, by=by, targets=self._targets)
         return _back(form)
 
     def quarantine(self, model: str, form: Fields) -> Response:

@@ -60,7 +60,7 @@ class PageFrame:
     def plain(self, request: Request, template: str, page: str, context: Mapping[str, Any]) -> Response:
         """Page of no model."""
         csrf = getattr(request.state, "csrf_token", "")
-        own = {"page": page, "refresh": None, "csrf": csrf}
+        own = {"page": page, "refresh": None, "csrf": csrf, "here": request.url.path}
         return self.pages.render(template, {**self._shared(""), **own, **context})
 
     def message(

@@ -27,6 +27,7 @@ from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries import improvement, queries, stories
+from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.queries.assertion_page import read_assertion
 from outrider.monitor.queries.behavior import COLUMNS, STATUSES, read_detail, read_matrix
 from outrider.monitor.queries.blocks import BlockCache, BlockReader
@@ -54,13 +55,15 @@ from .agreement_page import read_agreement
 from .bounds_chart import worse_chart
 from .comparison_pages import comparison_pages
 from .fairness_page import read_fairness
+from .flag_cards import CardMaker
 from .forms import PageForms
 from .frame import PageFrame
 from .growth_chart import growth_chart
-from .highlights import Shown, fields_of, fields_of_part
+from .highlights import fields_of, fields_of_part
+from .incident_pages import incident_pages
 from .label_form import LabelWriter
 from .model_drift_page import model_drift_pages
-from .pictures import FlagCard, draw, draw_evidence, make_card, make_cards, record_link, record_pictures
+from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
 from .series_view import COMPARED, RANGES, read_series_view
 from .slices_page import slices_pages
@@ -103,6 +106,7 @@ class WebPage:
     _labels: LabelWriter | None
     _objects: ObjectStore | None
     _triggers: Callable[[str], TriggerList | None]
+    _cards: CardMaker
 
     def home(self, request: Request) -> Response:
         """The fleet, or how to get one."""
@@ -184,7 +188,7 @@ class WebPage:
         names, slots = list_choices(self._engine, model)
         about = list_descriptions(self._engine, model)
         context = {
-            "cards": [self._shown(card, about) for card in make_cards(page.flags, self._blocks.batch)],
+            "cards": [self._cards.shown(card, about) for card in make_cards(page.flags, self._blocks.batch)],
             "chosen": chosen,
             "choices": [
                 ("assertion", "Assertion", names),
@@ -208,7 +212,7 @@ class WebPage:
             return self._frame.message("Not found", text, model=model)
         page = queries.list_flags(self._engine, model, assertion=name, limit=ASSERTION_FLAGS)
         about = {name: view.quality.description}
-        cards = [self._shown(make_card((flag,), self._blocks.batch), about) for flag in page.flags]
+        cards = [self._cards.shown(make_card((flag,), self._blocks.batch), about) for flag in page.flags]
         context = {
             "a": view,
             "q": view.quality,
@@ -232,7 +236,7 @@ class WebPage:
         outputs = "Outputs"
         if payload is not None and not payload.get("outputs"):
             outputs = "Outputs of the replica"
-            payload = payload | {"outputs": self._answer(view, view.id)}
+            payload = payload | {"outputs": self._cards.answer(view, view.id)}
         about = list_descriptions(self._engine, model)
         fields, _ = fields_of(payload, view.flags, about, most=sys.maxsize)
         marked = {one.name: one for one in fields}
@@ -257,22 +261,6 @@ class WebPage:
             ],
         }
         return self._frame.page(request, "record.html", model, "/records", context, refresh=labelled)
-
-    def _shown(
-        self, card: FlagCard, about: Mapping[str, str]
-    ) -> tuple[FlagCard, tuple[Shown, ...], set[str]]:
-        """A card, its record's fields as the flags saw them, and the inputs that the flags are about."""
-        flag = card.flag
-        record = self._blocks.record(flag.seq, flag.row)
-        if record is not None and (flag.slot != "champion" or not record.get("outputs")):
-            record = record | {"outputs": self._answer(flag, flag.record_id)}
-        fields, named = fields_of(record, card.flags, about)
-        return card, fields, {column.removeprefix("inputs.") for column in named}
-
-    def _answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
-        """Answer of the replica to a record without production's answer."""
-        version = judged.version if isinstance(judged, queries.FlagView) else None
-        return queries.read_answer(self._engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def lineage(self, request: Request, model: str, start: str = "") -> Response:
         """Page of the champion's ancestors, or another node's."""
@@ -483,6 +471,7 @@ def web_routes(
     triggers: Callable[[str], TriggerList | None] = lambda _: None,
     slices: SliceSearch | None = None,
     drift: DriftReader | None = None,
+    alarms: AlarmReader | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -518,15 +507,19 @@ def web_routes(
         Searches weak slices; None leaves that page out.
     drift
         Reads drift; None leaves that page out.
+    alarms
+        Reads watched streams; None leaves them out of the page of alarms.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
     )
     store = payloads or PayloadStore(max_bytes=0)
+    blocks = BlockCache(journal)
+    cards = CardMaker(engine, blocks)
     page = WebPage(
         engine,
         journal,
-        BlockCache(journal),
+        blocks,
         frame,
         health,
         rule,
@@ -536,6 +529,7 @@ def web_routes(
         labels,
         objects,
         triggers,
+        cards,
     )
     forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)
@@ -573,10 +567,12 @@ def web_routes(
         ("/m/{model}/jobs", forms.job),
         ("/m/{model}/quarantine", forms.quarantine),
         ("/m/{model}/labels", forms.label),
+        ("/m/{model}/rollback", forms.rollback),
         ("/reviews", forms.review),
         ("/incidents/{incident}", forms.incident),
     ):
         router.add_api_route(path, change, methods=["POST"])
+    router.include_router(incident_pages(engine, cards, frame, alarms))
     if keyring is not None:
         router.include_router(access_pages(keyring, frame))
     if slices is not None:

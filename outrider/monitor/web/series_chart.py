@@ -50,6 +50,8 @@ class SeriesChart:
         Ends of its scale, as texts.
     marks
         Place and sentence of each event.
+    shaded
+        Place, width and sentence of a stretch of time; None for none.
     """
 
     title: str
@@ -58,6 +60,7 @@ class SeriesChart:
     high: str
     lines: tuple[ChartLine, ...]
     marks: tuple[tuple[float, str], ...]
+    shaded: tuple[float, float, str] | None = None
 
 
 def series_charts(
@@ -149,15 +152,20 @@ def _bands(row: FigureColumns, bounds: Bounds) -> list[str]:
     ]
 
 
-def _marks(report: SeriesReport) -> list[tuple[float, str]]:
+def place_in(report: SeriesReport, at_us: int) -> float:
+    """Place of a time in a chart, 0 to ``WIDTH``."""
     since, until = (datetime.fromisoformat(report[end]).timestamp() for end in ("since", "until"))
-    found = []
-    for event in report["events"]:
-        at = datetime.fromisoformat(event["at"]).timestamp()
-        found.append(
-            (round(WIDTH * (at - since) / (until - since), 1), f"{event['text']}, {event['at'][:16]}Z")
+    return round(WIDTH * (at_us / 1e6 - since) / (until - since), 1)
+
+
+def _marks(report: SeriesReport) -> list[tuple[float, str]]:
+    return [
+        (
+            place_in(report, int(datetime.fromisoformat(event["at"]).timestamp() * 1e6)),
+            f"{event['text']}, {event['at'][:16]}Z",
         )
-    return found
+        for event in report["events"]
+    ]
 
 
 def _x(at: int, points: int) -> float:

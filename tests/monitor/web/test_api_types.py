@@ -75,6 +75,7 @@ GETS = {
     "/v1/records": "/v1/records?model=digits",
     "/v1/fleet": "/v1/fleet",
     "/v1/models/{model}/drift": "/v1/models/digits/drift?reference=7d",
+    "/v1/models/{model}/alarms": "/v1/models/digits/alarms",
     "/v1/models/{model}/slices": "/v1/models/digits/slices?outcome=flagged",
     "/v1/flags": "/v1/flags?model=digits&limit=1000",
     "/v1/flags/{model}/{flag_id}": "/v1/flags/digits/FLAG",

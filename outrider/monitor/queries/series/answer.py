@@ -11,7 +11,7 @@ from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.minutes import FLAGS, MEASURES, OUTCOMES, RECORDS, Ages
 from outrider.monitor.http.declared import Time
 
-from .counts import SeriesCut, first_minute, flag_series, last_minute, record_series
+from .counts import SeriesCut, first_minute, flag_series, flagged_series, last_minute, record_series
 from .events import read_events
 from .figures import SeriesRow, number
 from .measures import KINDS, measure_series
@@ -108,6 +108,11 @@ def series_json(
 ) -> SeriesReport:
     """Counts and measures of a model over time.
 
+    Parameters
+    ----------
+    measures
+        Of :data:`MEASURES_OF_SERIES`, or ``flagged``: entities that the named assertion flags.
+
     Raises
     ------
     ValueError
@@ -179,6 +184,8 @@ def _rows(
             found += record_series(connection, wanted, span)
         elif name == "flags":
             found += flag_series(connection, wanted, span)
+        elif name == "flagged":
+            found += flagged_series(connection, wanted, span)
         else:
             found += measure_series(connection, wanted, span, name)
     return found

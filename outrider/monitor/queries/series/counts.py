@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
@@ -21,6 +21,7 @@ VersionSlice = tuple[str, str | None]
 """Version, and slice or None for all."""
 Steps = dict[int, int]
 """Number by step."""
+Counted = Literal["records", "entities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,13 @@ def last_minute(connection: Connection, model: str, *, now_us: int) -> int | Non
     return found
 
 
-def record_steps(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> dict[VersionSlice, Steps]:
-    """Records of the champion's slot by judged version, slice and step."""
+def record_steps(
+    connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, counted: Counted = "records"
+) -> dict[VersionSlice, Steps]:
+    """Records, or entities, of the champion's slot by version, slice and step."""
     step, part = step_of(_RECORD, span), wanted.part(_RECORD).label("part")
     query = (
-        select(_RECORD.c.version, part, step, func.sum(_RECORD.c.records).label("n"))
+        select(_RECORD.c.version, part, step, func.sum(_RECORD.c[counted]).label("n"))
         .where(*wanted.cut(_RECORD), *in_span(_RECORD, span))
         .group_by(_RECORD.c.version, part, step)
     )
@@ -134,6 +137,35 @@ def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> 
         for is_own, by_part in judged.items()
         for of, records in sorted(by_part.items(), key=_order)
         if is_own or (name, is_own, of) in flags
+    ]
+
+
+def flagged_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
+    """Share of entities that one assertion flags.
+
+    Each counts once a minute, as in alarms.
+
+    Parameters
+    ----------
+    wanted
+        With the assertion's name.
+    """
+    step, part = step_of(_FLAG, span), wanted.part(_FLAG).label("part")
+    query = (
+        select(_FLAG.c.version, part, step, func.sum(_FLAG.c.entities).label("n"))
+        .where(*wanted.cut(_FLAG), *in_span(_FLAG, span))
+        .where(_FLAG.c.slot == CHAMPION, _FLAG.c.assertion == wanted.name)
+        .group_by(_FLAG.c.version, part, step)
+    )
+    flagged = _by_part(connection, query)
+    seen = record_steps(connection, wanted, span, counted="entities")
+    return [
+        SeriesRow(
+            SeriesKey("flagged", "share", "of entities", wanted.name or "", *of),
+            [share(flagged.get(of, {}).get(at, 0), steps.get(at, 0)) for at in range(span.steps)],
+            share(sum(flagged.get(of, {}).values()), sum(steps.values())),
+        )
+        for of, steps in sorted(seen.items(), key=_order)
     ]
 
 

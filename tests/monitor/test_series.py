@@ -358,3 +358,47 @@ def test_labels_of_an_earlier_release_are_counted_before_one_changes(tmp_path: P
         made.label({"r1": 1})
         made.work()
         assert made.rows("SELECT * FROM outcome_count ORDER BY 1, 2, 3, 4, 5, 6, 7, 8") == counted
+
+
+def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        said: list[str] = []
+        for block in range(8):
+            if block == 6:
+                made.execute(
+                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+                    " VALUES ('toy', 'late', 'retired', 'd', 1, 1, '')"
+                )
+                made.restart()
+            versions = ["late" if block > 5 and not at % 2 else f"{block}-{at}" for at in range(500)]
+            records = [
+                {
+                    "id": f"r{block}-{at}",
+                    "version": version,
+                    "inputs": {"x": 0.95},
+                    "outputs": {"label": 1, "score": 0.95},
+                }
+                for at, version in enumerate(versions)
+            ]
+            made.feed(records, after_s=15)
+            said += [f"r{block}-{at}" for at in range(500)]
+            made.work()
+        made.label(dict.fromkeys(said, 1))
+        made.work()
+        made.label(dict.fromkeys(said[::2], 0))
+        made.work()
+        for table, number, of in (
+            ("record_count", "records", 4000),
+            ("flag_count", "flags", None),
+            ("outcome_count", "records", 4000),
+            ("measure_count", "records", None),
+        ):
+            counted = made.rows(f"SELECT version, sum({number}), min({number}) FROM {table} GROUP BY 1")
+            names = {version for version, _, _ in counted}
+            assert names <= {"1", "late", "__other__", *(f"0-{at}" for at in range(50))}, table
+            assert of is None or sum(rows for _, rows, _ in counted) == of
+            assert all(least >= 0 for _, _, least in counted)
+        late = {
+            row[0]: row[1:] for row in made.rows("SELECT version, sum(records) FROM record_count GROUP BY 1")
+        }
+        assert (late["late"], late["__other__"]) == ((500,), (4000 - 500 - 50,))

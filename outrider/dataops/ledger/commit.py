@@ -44,6 +44,7 @@ from .minutes import note_minutes
 from .outcomes import ClassNames
 from .profiles import LayoutRow, ProfileRow
 from .stored_profiles import insert_layouts, insert_profiles
+from .version_names import OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,10 @@ class Effects(FlagRows):
 
     @property
     def judged_versions(self) -> list[str]:
-        """Judged version per record: production's, else the replica's, else empty."""
+        """Judged version per record as counted: production's, else the replica's, else empty."""
         return [
-            (self.version if stated is None or by_replica else stated) or ""
-            for stated, by_replica in self.records.select("version", "by_replica")
+            OTHERS if is_unnamed else (self.version if stated is None or by_replica else stated) or ""
+            for stated, by_replica, is_unnamed in self.records.select("version", "by_replica", "is_unnamed")
         ]
 
 

@@ -123,6 +123,8 @@ class Record(SQLModel, table=True):
     confidence: int | None = None
     """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1], or an earlier release judged
     it."""
+    is_unnamed: bool | None = None
+    """Whether counts have its stated version under ``__other__``; None for no."""
 
 
 class ExpiredRecord(SQLModel, table=True):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
-from outrider.dataops.alarms.version_mismatch import count_versions
+from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
@@ -17,6 +17,7 @@ from outrider.dataops.ledger import minutes, outcomes, stored_profiles
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.ledger.stored_profiles import KeptProfiles
+from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -58,7 +59,7 @@ class Commits:
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
-        self._named: dict[str, set[str]] = {}
+        self._stated: dict[str, VersionNames] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
     @contextmanager
@@ -138,13 +139,23 @@ class Commits:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
-                count_versions(connection, effects, self._named.setdefault(model, set()))
+                count_versions(connection, effects, self._stated_names(connection, model))
                 self._roll_up(connection, model, now_us=now_us)
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
         return found
+
+    def _stated_names(self, connection: Connection, model: str) -> VersionNames:
+        """Names of the versions that records of the last hour state."""
+        if model not in self._stated:
+            own = VersionNames.stored(
+                connection, model, table="version_count", most=MOST_NAMED, kept_us=KEPT_US
+            )
+            self._stated[model] = own
+        self._stated[model].register(self._context.pipelines[model].names.registered)
+        return self._stated[model]
 
     def _roll_up(self, connection: Connection, model: str, *, now_us: int) -> None:
         """Join old counts and profiles, once an hour."""

@@ -18,6 +18,7 @@ from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.profiles import LayoutBook
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
+from outrider.dataops.ledger.version_names import OTHERS, VersionNames
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.monitor.engine.asks import Outputs, again_of
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
@@ -78,6 +79,8 @@ class Pipeline:
         """Where the sampling of the champion's stream stands."""
         self.layouts = LayoutBook(classes=known_classes(settings))
         """Bins of the profiles' columns."""
+        self.names = VersionNames()
+        """Versions that are counted by name."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
 
@@ -145,7 +148,8 @@ class Pipeline:
         if judged is None:
             effects.counts["unanswered"] += batch.rows
             return effects
-        locations = locations.judged_as(self.versions(slot, judged.batch, version))
+        versions: Sequence[str | None] = self.versions(slot, judged.batch, version)
+        locations = locations.judged_as(versions)
         locations.note_judged(effects, judged.answered)
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
@@ -159,12 +163,15 @@ class Pipeline:
         if digests is not None:
             effects.counts["redacted"] += judged.left_out
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
-            locations.note_records(effects, judged, digests, self._settings)
+            unnamed = self.names.unnamed(versions, locations.seq, unit.received)
+            if unnamed is not None:
+                versions = [OTHERS if one else own for one, own in zip(unnamed, versions, strict=True)]
+            locations.note_records(effects, judged, digests, self._settings, unnamed)
         if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
             note_measures(
                 effects,
                 judged.batch,
-                versions=locations.versions,
+                versions=versions,
                 seq=locations.seq,
                 received=unit.received,
                 slice_by=self._settings.slice_by,
@@ -190,6 +197,7 @@ class Pipeline:
             self.layouts,
             now_us=unit.received_us,
             slice_by=self._settings.slice_by,
+            named=self.names,
             is_last=is_last or effects.slot == BACKFILL,  # where no ticks come
         )
         effects.profiles += found

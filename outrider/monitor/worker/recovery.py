@@ -11,6 +11,7 @@ from outrider.dataops.ledger.checkpoints import keep_windows
 from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
 from outrider.dataops.ledger.stored_profiles import newest_layout
+from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import take_back
 from outrider.monitor.host.progress import InterruptedTasks
@@ -77,6 +78,7 @@ class Recovery:
             found = standing(connection, name)
             state = ledger.live_budget(connection, name, CHAMPION)
             pipeline.layouts.current = newest_layout(connection, name)
+            pipeline.names = VersionNames.stored(connection, name)
         pipeline.standing = SamplingState() if found is None else SamplingState(*found)
         own = self._context.settings.models[name].live
         if own.endpoint is None:  # or its slot has the budget

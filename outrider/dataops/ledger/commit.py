@@ -107,6 +107,8 @@ class Effects(FlagRows):
     profiles: list[ProfileRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    ran: set[str] = field(default_factory=set)
+    """Assertions that gave verdicts."""
     owner: str = ""
     """Slot whose answers the flags are about; the slot itself unless a judge's is meant."""
     received_us: int = 0

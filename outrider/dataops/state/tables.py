@@ -196,6 +196,8 @@ class AssertionRow(SQLModel, table=True):
     """JSON of a live test: kind, capability and expectation (null where that is a function)."""
     window_by: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
     """Column that names the entities of its window; empty without a window."""
+    judged_us: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """When it last gave verdicts on production's answers, to the minute; 0 for never."""
 
 
 class Strike(SQLModel, table=True):

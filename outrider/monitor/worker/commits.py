@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
+from outrider.dataops.alarms.assertion_silence import JudgedNotes
 from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
@@ -59,6 +60,7 @@ class Commits:
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
+        self._judged: dict[str, JudgedNotes] = {}
         self._stated: dict[str, VersionNames] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
@@ -142,6 +144,7 @@ class Commits:
             if effects.slot == CHAMPION:
                 count_versions(connection, effects, self._stated_names(connection, model))
                 self._age(connection, model, now_us=now_us)
+            self._judged.setdefault(model, JudgedNotes()).note(connection, effects, now_us=now_us)
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:

@@ -307,6 +307,7 @@ class Pipeline:
     ) -> None:
         """Add what assertions found; evidence says what the slot has to remark."""
         by_name = {o.name: o for o in self.offered}
+        effects.ran |= verdicts.found.keys() - {failure.name for failure in verdicts.failures}
         for name, found in verdicts.found.items():
             seen, offered = views.get(name), by_name[name]
             located = locations.of_views(seen) if isinstance(seen, list) else locations

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.ledger.version_names import OTHERS
 from outrider.dataops.state.improvement_tables import ChampionChange
 from outrider.dataops.state.tables import AssertionRow, Flag, Record, table_of
 
@@ -62,7 +63,7 @@ def explained(
         "explained_by": cause_json(told[:MOST_CAUSES_TOLD]),
         "version": version,
         "event": None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
-        "records": records(connection, model, first.assertion, first.slice),
+        "records": records(connection, model, first),
         "action": action(event),
         "page": page(model, first.assertion),
         "runbook": RUNBOOK,
@@ -75,13 +76,17 @@ def cause_json(told: Sequence[Cause]) -> list[dict[str, Any]]:
     return [_cause(cause) for cause in told]
 
 
-def records(connection: Connection, model: str, assertion: str, part: str) -> list[str]:
+def records(connection: Connection, model: str, cause: Cause) -> list[str]:
     """Ids of the newest flagged records of a cause, five at most."""
     near = and_(_RECORD.c.model == _FLAG.c.model, _RECORD.c.id == _FLAG.c.record_id)
-    own = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.assertion == assertion
+    own = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.assertion == cause.assertion
     query = select(_FLAG.c.record_id).join(_RECORD, near).where(*own)
-    if part != ALL:
-        query = query.where(func.coalesce(_RECORD.c.slice, "") == part)
+    if cause.slice != ALL:
+        query = query.where(func.coalesce(_RECORD.c.slice, "") == cause.slice)
+    if cause.version == OTHERS:
+        query = query.where(_RECORD.c.is_unnamed)
+    elif cause.version:
+        query = query.where(_FLAG.c.version == cause.version)
     newest = connection.scalars(query.order_by(_FLAG.c.seq.desc(), _FLAG.c.row.desc()).limit(4 * _RECORDS))
     return list(dict.fromkeys(newest))[:_RECORDS]
 
@@ -116,7 +121,11 @@ def page(model: str, assertion: str) -> str:
 def sentence(details: dict[str, Any]) -> str:
     """One line of an explanation, for notes and tables."""
     first = details["explained_by"][0]
-    where = "all records" if first["slice"] == "" else f"slice {first['slice']}"
+    version, part = first.get("version", ""), first["slice"]
+    where = f"slice {part}" if part else "" if version else "all records"
+    if version:
+        own = "other versions" if version == OTHERS else f"version {version}"
+        where = f"{own} in {where}" if where else own
     before, now = details["before"]["share"], details["now"]["share"]
     return (
         f"{first['assertion']} on {where}: {before:.1%} of entities before, {now:.1%} since "
@@ -137,7 +146,8 @@ def us_of(text: str) -> int:
 def _cause(cause: Cause) -> dict[str, Any]:
     part = "" if cause.slice == ALL else cause.slice
     shares = {"before": _share(cause.before), "now": _share(cause.now)}
-    return {"assertion": cause.assertion, "slice": part, **shares, "weight": round(cause.weight, 1)}
+    own = {"version": cause.version} if cause.version else {}
+    return {"assertion": cause.assertion, "slice": part, **own, **shares, "weight": round(cause.weight, 1)}
 
 
 def _share(share: FlaggedShare) -> dict[str, Any]:

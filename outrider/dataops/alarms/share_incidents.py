@@ -10,7 +10,7 @@ from outrider.dataops.flags.registered_assertions import suspensions
 from outrider.dataops.ledger.minutes import MINUTE_US, minutes_of
 from outrider.dataops.state.tables import AssertionRow, Incident, table_of
 
-from .explanation import cause_json, explained, records, sentence, us_of
+from .explanation import cause_json, explained, sentence, us_of
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import (
@@ -25,6 +25,7 @@ from .rate_alarms import (
     why_over,
 )
 from .stored_incidents import PERSON
+from .version_causes import with_versions
 
 FLAGS = "flags"
 FLOOD = "flood"
@@ -49,7 +50,7 @@ class ShareIncidents:
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
         """Count the flags of open incidents."""
         for row in rows:
-            members = {(one["assertion"], one["slice"]) for one in row.details.get("explained_by", ())}
+            members = {(one["assertion"], one["slice"]) for one in _of_all_versions(row.details)}
             new = sum(
                 one.flags
                 for (assertion, part), found in unit.flags.items()
@@ -75,7 +76,7 @@ class ShareIncidents:
         open_streams = {
             (one["assertion"], one["slice"] or ALL)
             for row in standing
-            for one in row.details.get("explained_by", ())
+            for one in _of_all_versions(row.details)
         }
         open_streams |= {(name, ALL) for name, _ in open_streams}
         found = rate_alarms(self.counts, warnings, self.writer.rule, usual=usual, standing=open_streams)
@@ -112,7 +113,7 @@ class ShareIncidents:
             alarm = max(
                 (one for one in found if one.slice == part), key=lambda one: one.evidence, default=first
             )
-            self._open_cause(connection, alarm, own, now_us)
+            self._open_cause(connection, alarm, own, usual, now_us)
 
     def _shares(self, alarm: RateAlarm, usual: Usual) -> tuple[FlaggedShare, FlaggedShare]:
         at = self.counts.index(alarm.onset_us)
@@ -123,11 +124,17 @@ class ShareIncidents:
         )
 
     def _open_cause(
-        self, connection: Connection, alarm: RateAlarm, told: Sequence[Cause], now_us: int
+        self,
+        connection: Connection,
+        alarm: RateAlarm,
+        told: Sequence[Cause],
+        usual: Usual,
+        now_us: int,
     ) -> None:
         writer, first = self.writer, told[0]
-        ids = records(connection, writer.model, first.assertion, first.slice)
-        details = explained(connection, writer.model, alarm, told, writer.rule, version=writer.version)
+        ranked = with_versions(connection, self.counts, alarm, told, writer.rule, usual=usual)
+        details = explained(connection, writer.model, alarm, ranked, writer.rule, version=writer.version)
+        ids = details["records"]
         made = writer.new(
             first.assertion,
             FLAGS,
@@ -143,7 +150,7 @@ class ShareIncidents:
 
     def _join(self, connection: Connection, row: Row[Any], told: Sequence[Cause]) -> None:
         """Add causes to an open incident of the same slice."""
-        known = [(one["assertion"], one["slice"]) for one in row.details["explained_by"]]
+        known = [(one["assertion"], one["slice"]) for one in _of_all_versions(row.details)]
         fresh = [one for one in cause_json(told) if (one["assertion"], one["slice"]) not in known]
         details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
         self.writer.set(connection, row, details=details)
@@ -156,7 +163,7 @@ class ShareIncidents:
             return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
         if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
             return ""
-        judging = [one for one in row.details["explained_by"] if levels.get(one["assertion"]) == "warning"]
+        judging = [one for one in _of_all_versions(row.details) if levels.get(one["assertion"]) == "warning"]
         if not judging:
             return f"{row.assertion} is no assertion of level warning any more"
         first = judging[0]
@@ -184,7 +191,7 @@ class ShareIncidents:
         )
         ended = _INCIDENT.c.resolved_us > self.counts.start_us
         for row in connection.execute(select(_INCIDENT).where(*own, ended)):
-            for one in row.details.get("explained_by", ()):
+            for one in _of_all_versions(row.details):
                 for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
                     if row.details.get("ended_by") == PERSON:
                         since[stream] = max(since.get(stream, 0), row.resolved_us)
@@ -206,3 +213,8 @@ class ShareIncidents:
         for one in suspensions(connection, self.writer.model):
             begun[one.assertion] = max(begun.get(one.assertion, 0), one.until_us)
         return begun
+
+
+def _of_all_versions(details: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Causes that are streams: assertions and slices, whatever the version."""
+    return [one for one in details.get("explained_by", ()) if not one.get("version")]

@@ -74,7 +74,7 @@ class FleetLine:
         if self.incident is None:
             return ""
         causes = self.incident.details.get("explained_by", ())
-        named = list(dict.fromkeys(cause["slice"] for cause in causes))
+        named = list(dict.fromkeys(cause["slice"] for cause in causes if not cause.get("version")))
         if self.incident.slice or not all(named):  # a cause without a slice is all records
             return self.incident.slice
         return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")

@@ -402,3 +402,17 @@ def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not
             row[0]: row[1:] for row in made.rows("SELECT version, sum(records) FROM record_count GROUP BY 1")
         }
         assert (late["late"], late["__other__"]) == ((500,), (4000 - 500 - 50,))
+
+
+def test_a_new_prompt_is_an_event_and_a_restart_tells_it_once(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        for block in range(4):
+            attrs = {"prompt_version": "p1" if block < 2 else "p2"}
+            rows = [{"id": f"r{block}-{at}", "inputs": {"x": 0.7}, "attrs": attrs} for at in range(12)]
+            made.feed(rows, after_s=60)
+            made.work()
+            if block == 2:
+                made.restart()
+        found = report(made, measures=("records",))
+    events = [(one["kind"], one["name"], one["text"]) for one in found["events"]]
+    assert events == [("prompt_version", "p2", "first records of prompt version p2")]

@@ -39,6 +39,7 @@ from .backfill import SLOT as BACKFILL
 from .checkpoints import replace_checkpoints
 from .counters import add_counts
 from .cursors import cursor
+from .first_seen import note_first_seen
 from .flag_marks import Marks, store_marks
 from .minutes import note_minutes
 from .outcomes import ClassNames
@@ -107,6 +108,8 @@ class Effects(FlagRows):
     profiles: list[ProfileRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    first_seen: list[Row] = field(default_factory=list)
+    """Rows of ``first_seen``."""
     ran: set[str] = field(default_factory=set)
     """Assertions that gave verdicts."""
     owner: str = ""
@@ -264,6 +267,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         connection, model, before, after, names=effects.class_names, received=effects.received
     )
     add_to_rows(connection, MeasureCount, effects.measures)
+    note_first_seen(connection, effects.first_seen)
     insert_rows(connection, DeadLetter, effects.dead_letters.rows())
     insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():

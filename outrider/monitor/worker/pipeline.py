@@ -16,6 +16,7 @@ from outrider.assertions import Batch, Findings
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.first_seen import SeenNames
 from outrider.dataops.ledger.profiles import LayoutBook
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
 from outrider.dataops.ledger.version_names import OTHERS, VersionNames
@@ -45,7 +46,7 @@ from .live_tests import (
 )
 from .slot_state import SlotState, Views
 from .stages.host_checks import AssertionHost, check_records
-from .stages.measures import note_measures
+from .stages.measures import minutes_of_records, note_measures
 from .stages.window_records import ahead_of_receipt, judged_versions, window_records
 from .stages.work import Timings, Work, at_once
 
@@ -81,6 +82,8 @@ class Pipeline:
         """Bins of the profiles' columns."""
         self.names = VersionNames()
         """Versions that are counted by name."""
+        self.seen = SeenNames()
+        """Versions, prompts and clients that records have stated."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
 
@@ -167,6 +170,9 @@ class Pipeline:
             if unnamed is not None:
                 versions = [OTHERS if one else own for one, own in zip(unnamed, versions, strict=True)]
             locations.note_records(effects, judged, digests, self._settings, unnamed)
+            minutes = minutes_of_records(locations.seq, unit.received)
+            effects.first_seen += self.seen.versions(self.name, versions, minutes)
+            effects.first_seen += self.seen.stated(judged.batch, received_us=unit.received_us)
         if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
             note_measures(
                 effects,

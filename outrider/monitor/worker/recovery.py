@@ -9,6 +9,7 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.champions import champion_borders
 from outrider.dataops.ledger.checkpoints import keep_windows
 from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.first_seen import SeenNames
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
 from outrider.dataops.ledger.stored_profiles import newest_layout
 from outrider.dataops.ledger.version_names import VersionNames
@@ -79,6 +80,7 @@ class Recovery:
             state = ledger.live_budget(connection, name, CHAMPION)
             pipeline.layouts.current = newest_layout(connection, name)
             pipeline.names = VersionNames.stored(connection, name)
+            pipeline.seen = SeenNames.stored(connection, name)
         pipeline.standing = SamplingState() if found is None else SamplingState(*found)
         own = self._context.settings.models[name].live
         if own.endpoint is None:  # or its slot has the budget

@@ -8,17 +8,18 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.performance import Estimated
 from outrider.assertions.times import utc_text
+from outrider.dataops.alarms.model_events import model_events
 from outrider.dataops.ledger.minutes import FLAGS, MEASURES, OUTCOMES, RECORDS, Ages
 from outrider.monitor.http.declared import Time
 
 from .counts import SeriesCut, first_minute, flag_series, last_minute, record_series
-from .events import read_events
 from .figures import SeriesRow, number
 from .measures import KINDS, measure_series
 from .performance import read_performance
 from .span import SeriesSpan, Versus, span_of
 
 MEASURES_OF_SERIES = ("records", "flags", *KINDS)
+MOST_EVENTS = 200
 QUIET_US = 300_000_000
 """A model without records for longer than this is told to be quiet."""
 
@@ -210,7 +211,9 @@ def _report(
         "series": [_facts(row, earlier.get(row.key)) for row in rows],
         "events": [
             {"at": utc_text(event.at_us), "kind": event.kind, "name": event.name, "text": event.text}
-            for event in read_events(connection, model, span)
+            for event in model_events(connection, model, since_us=span.since_us, until_us=span.until_us)[
+                -MOST_EVENTS:
+            ]
         ],
         "last_record": None if newest is None else utc_text(newest),
         "quiet_since": utc_text(newest) if is_quiet and newest is not None else None,

@@ -15,15 +15,16 @@ from sqlalchemy import insert
 from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import roll_up
-from outrider.dataops.state.database import write
+from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest
-from outrider.dataops.state.tables import table_of
+from outrider.dataops.state.tables import RecordCount, table_of
 from outrider.monitor.api.traffic.series import series_routes
 from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.span import MOST_POINTS, step_us
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
+from tests.databases import place_database
 from tests.end_to_end.service import CONFIG, MODEL, write_project
 from tests.monitor.test_routes_data import Client
 from tests.monitor.workbench import START_US, Workbench, workbench
@@ -416,3 +417,32 @@ def test_a_new_prompt_is_an_event_and_a_restart_tells_it_once(tmp_path: Path) ->
         found = report(made, measures=("records",))
     events = [(one["kind"], one["name"], one["text"]) for one in found["events"]]
     assert events == [("prompt_version", "p2", "first records of prompt version p2")]
+
+
+def test_the_largest_slices_have_series_and_the_others_are_counted(tmp_path: Path) -> None:
+    place_database(tmp_path / "state.db")
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    with write(engine) as connection:
+        rows = [
+            {
+                "model": "toy",
+                "slice": f"s{n:02}",
+                "minute_us": BEGIN_US - day * 1440 * MINUTE_US,
+                "version": "1",
+            }
+            | {"records": (n + 1) if day == 0 else 1000, "entities": 1}
+            for n in range(15)
+            for day in (0, 3)
+            if day == 0 or n < 3
+        ]
+        connection.execute(insert(table_of(RecordCount)), rows)
+    asked = SeriesRequest(now_us=BEGIN_US + 1, since_us=BEGIN_US - 5 * 1440 * MINUTE_US)
+    with engine.connect() as connection:
+        found = series_json(connection, SeriesCut("toy", by_slice=True), asked, measures=("records",))
+        assert [row["slice"] for row in found["series"]] == [f"s{n:02}" for n in range(3, 15)]
+        assert found["slices_left_out"] == 3
+        one = series_json(connection, SeriesCut("toy", slice="s01"), asked, measures=("records",))
+        assert one["series"][0]["whole"]["value"] == 1002
+        whole = series_json(connection, SeriesCut("toy"), asked, measures=("records",))
+        assert whole["series"][0]["whole"]["value"] == 3000 + sum(range(1, 16))
+    engine.dispose()

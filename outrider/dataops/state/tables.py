@@ -10,7 +10,7 @@ Times are integer microseconds since the epoch, UTC: their column names end in `
 
 from functools import cache
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, Table, text
+from sqlalchemy import JSON, Column, Index, LargeBinary, PrimaryKeyConstraint, Table, text
 from sqlmodel import Field, SQLModel
 
 
@@ -262,8 +262,9 @@ class FlagCount(SQLModel, table=True):
 
     __tablename__ = "flag_count"
     __table_args__ = (
-        Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),
+        PrimaryKeyConstraint("model", "slot", "assertion", "minute_us", "version", "slice", "revision"),
         Index("flag_count_time", "model", "slot", "minute_us"),
+        {"sqlite_with_rowid": False},
     )
     model: str = Field(primary_key=True)
     slot: str = Field(primary_key=True)
@@ -288,7 +289,10 @@ class RecordCount(SQLModel, table=True):
     """
 
     __tablename__ = "record_count"
-    __table_args__ = (Index("record_count_time", "model", "minute_us"),)
+    __table_args__ = (
+        PrimaryKeyConstraint("model", "minute_us", "version", "slice"),
+        {"sqlite_with_rowid": False},
+    )
     model: str = Field(primary_key=True)
     slice: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""

@@ -67,11 +67,11 @@ def fill(engine: Engine) -> None:
             connection,
             AssertionRow,
             [
-                ("m", one, "r", "assertion", "warning", "", "", True, 0, "", 0, 0, "", "")
+                ("m", one, "r", "assertion", "warning", "", "", True, 0, "", 0, 0, "", "", 0)
                 for one in ASSERTIONS
             ],
         )
-        records = [("m", one, start, version_at(start), part) for one in SLICES for start in starts]
+        records = [("m", one, start, version_at(start), part, part) for one in SLICES for start in starts]
         insert_rows(connection, RecordCount, records)
         for assertion in ASSERTIONS:
             fired = rng.binomial(part, 0.02, (len(SLICES), MINUTES)).tolist()
@@ -79,7 +79,7 @@ def fill(engine: Engine) -> None:
                 connection,
                 FlagCount,
                 [
-                    ("m", "champion", assertion, "r", one, start, version_at(start), n, n)
+                    ("m", "champion", assertion, "r", one, start, version_at(start), n, n, n)
                     for one, row in zip(SLICES, fired, strict=True)
                     for start, n in zip(starts, row, strict=True)
                 ],
@@ -176,6 +176,7 @@ def unit(number: int, rng: np.random.Generator, what: str) -> Effects:
         "model": "m", "id": ids, "seq": seq, "row": list(range(UNIT_ROWS)), "ts_us": received,
         "digest": list(range(UNIT_ROWS)), "version": "1", "entity": None, "slice": "a",
         "predicted": said.astype(str).tolist(), "weight": 1.0, "by_replica": False, "confidence": sure,
+        "is_unnamed": None,
     }  # fmt: skip
     effects.records.add(UNIT_ROWS, columns)
     if what == "labels":

@@ -64,6 +64,8 @@ def series(
     )
     if found["quiet_since"]:
         typer.echo(f"no records since {_minute(found['quiet_since'])} UTC")
+    if found["slices_left_out"]:
+        typer.echo(f"{found['slices_left_out']} slices of fewer records are left out: --slice NAME shows one")
     rows = [_row(each) for each in found["series"] if each["whole"]["value"] is not None]
     hidden = [column for column in ("slice", "before") if not any(row[column] for row in rows)]
     columns = {column: title for column, title in _COLUMNS.items() if column not in hidden}

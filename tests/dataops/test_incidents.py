@@ -13,9 +13,10 @@ from outrider.dataops.alarms.explanation import iso
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule
-from outrider.dataops.alarms.version_mismatch import VERSION, count_versions
+from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, VERSION, count_versions
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
+from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound, OutriderError
@@ -398,7 +399,7 @@ class Versions(Traffic):
 
     def __init__(self, engine: Engine, changed_us: int = START_US) -> None:
         super().__init__(engine)
-        self.named: set[str] = set()
+        self.names = VersionNames(MOST_NAMED, KEPT_US)
         self.point("2", changed_us)
 
     def point(self, version: str, at_us: int) -> None:
@@ -428,7 +429,7 @@ class Versions(Traffic):
         with write(self.engine) as connection:
             found = count_flags(connection, effects, FlagBudget())
             apply(connection, effects)
-            count_versions(connection, effects, self.named)
+            count_versions(connection, effects, self.names)
             self.book.follow(connection, found, now_us=self.now_us)
 
     def found(self) -> list[tuple[str, str, str]]:
@@ -505,7 +506,7 @@ def test_invented_versions_are_counted_as_one(engine: Engine) -> None:
     with engine.connect() as connection:
         kept = connection.execute(text("SELECT count(DISTINCT version) FROM version_count")).scalar()
     assert kept == 21
-    assert "(others)" in traffic.found()[0][2]
+    assert "other versions" in traffic.found()[0][2]
 
 
 def test_a_champion_from_a_clock_that_was_ahead_hides_nothing(engine: Engine) -> None:

@@ -15,8 +15,6 @@ from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.ledger.profiles import (
     FIRST_ROWS,
     MINUTE_US,
-    OTHERS,
-    VERSIONS,
     LayoutBook,
     ProfileBuffer,
     ProfileRow,
@@ -34,6 +32,7 @@ from outrider.dataops.ledger.stored_profiles import (
     read_profile,
     roll_up,
 )
+from outrider.dataops.ledger.version_names import OTHERS
 from outrider.dataops.state.database import write
 
 START = 1_790_000_040_000_000 // MINUTE_US * MINUTE_US
@@ -333,16 +332,8 @@ def test_bins_of_images_wait_for_as_many_records_as_all_others() -> None:
 def test_versions_that_never_end_and_minutes_years_apart_are_few_rows() -> None:
     rows = batch(500)
     named = rows.with_columns({"version": pa.array([f"build-{at}" for at in range(500)])})
-    found = drained(gathered((-1_000_000_000, named), (10, named)), fitted(), 60)
-    assert len(found) == 2 * (VERSIONS + 1)
+    buffer, own = gathered((-1_000_000_000, named), (10, named)), {f"build-{at}" for at in range(50)}
+    found = buffer.drain("champion", fitted(), now_us=START + 60_000_000, slice_by=None, named=own)
+    assert len(found) == 2 * 51
     assert sum(row.rows for row in found) == 1000
-    assert sum(row.rows for row in found if row.version == OTHERS) == 1000 - 2 * VERSIONS
-
-
-def test_a_version_has_room_once_others_have_gone() -> None:
-    buffer, book = ProfileBuffer(), fitted()
-    for day in range(3):
-        many = batch(VERSIONS).with_columns({"version": pa.array([f"{day}-{at}" for at in range(VERSIONS)])})
-        buffer.add(many, np.full(VERSIONS, day + 1), {day + 1: START + day * DAY_S * 1_000_000})
-        found = drained(buffer, book, day * DAY_S + 60)
-        assert {row.version.partition("-")[0] for row in found} == {str(day)}
+    assert sum(row.rows for row in found if row.version == OTHERS) == 1000 - 2 * 50

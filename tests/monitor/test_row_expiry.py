@@ -271,3 +271,30 @@ def test_hashes_without_a_key_are_made_anew_with_one(tmp_path: Path) -> None:
     left = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
     assert not any(one in left for one in plain)
     assert len((tmp_path / "redaction.key").read_bytes()) == 32
+
+
+def test_counts_and_profiles_of_a_removed_model_age_and_go(tmp_path: Path) -> None:
+    tables = {"record_count": "records", "flag_count": "flags", "measure_count": "records", "profile": "rows"}
+    with bench_of(tmp_path, STORAGE) as bench:
+        for hour in range(4):
+            for at in range(3):
+                bench.feed(block(f"{hour}-{at}"), after_s=1200)
+        bench.work()
+        for table in (*tables, "profile_layout", "version_count", "minute_block"):
+            bench.execute(f"UPDATE {table} SET model = 'gone' WHERE model = 'toy'")
+
+        def seen() -> dict[str, tuple[int, ...]]:
+            query = "SELECT count(*), sum({}) FROM {} WHERE model = 'gone'"
+            return {name: bench.rows(query.format(number, name))[0] for name, number in tables.items()}
+
+        before = seen()
+        expire(bench, START_US + 100 * DAY_US)
+        after = seen()
+        assert {name: total for name, (_, total) in after.items()} == {
+            name: total for name, (_, total) in before.items()
+        }
+        assert all(after[name][0] < before[name][0] for name in ("record_count", "profile"))
+        assert bench.rows("SELECT count(*) FROM version_count") == [(0,)]
+        expire(bench, START_US + 800 * DAY_US)
+        assert {name: rows for name, (rows, _) in seen().items()} == dict.fromkeys(tables, 0)
+        assert bench.rows("SELECT count(*) FROM minute_block") == [(0,)]

@@ -15,15 +15,16 @@ from sqlalchemy import insert
 from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import roll_up
-from outrider.dataops.state.database import write
+from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest
-from outrider.dataops.state.tables import table_of
+from outrider.dataops.state.tables import RecordCount, table_of
 from outrider.monitor.api.traffic.series import series_routes
 from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.span import MOST_POINTS, step_us
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.routes import web_routes
+from tests.databases import place_database
 from tests.end_to_end.service import CONFIG, MODEL, write_project
 from tests.monitor.test_routes_data import Client
 from tests.monitor.workbench import START_US, Workbench, workbench
@@ -358,3 +359,90 @@ def test_labels_of_an_earlier_release_are_counted_before_one_changes(tmp_path: P
         made.label({"r1": 1})
         made.work()
         assert made.rows("SELECT * FROM outcome_count ORDER BY 1, 2, 3, 4, 5, 6, 7, 8") == counted
+
+
+def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        said: list[str] = []
+        for block in range(8):
+            if block == 6:
+                made.execute(
+                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
+                    " VALUES ('toy', 'late', 'retired', 'd', 1, 1, '')"
+                )
+                made.restart()
+            versions = ["late" if block > 5 and not at % 2 else f"{block}-{at}" for at in range(500)]
+            records = [
+                {
+                    "id": f"r{block}-{at}",
+                    "version": version,
+                    "inputs": {"x": 0.95},
+                    "outputs": {"label": 1, "score": 0.95},
+                }
+                for at, version in enumerate(versions)
+            ]
+            made.feed(records, after_s=15)
+            said += [f"r{block}-{at}" for at in range(500)]
+            made.work()
+        made.label(dict.fromkeys(said, 1))
+        made.work()
+        made.label(dict.fromkeys(said[::2], 0))
+        made.work()
+        for table, number, of in (
+            ("record_count", "records", 4000),
+            ("flag_count", "flags", None),
+            ("outcome_count", "records", 4000),
+            ("measure_count", "records", None),
+        ):
+            counted = made.rows(f"SELECT version, sum({number}), min({number}) FROM {table} GROUP BY 1")
+            names = {version for version, _, _ in counted}
+            assert names <= {"1", "late", "__other__", *(f"0-{at}" for at in range(50))}, table
+            assert of is None or sum(rows for _, rows, _ in counted) == of
+            assert all(least >= 0 for _, _, least in counted)
+        late = {
+            row[0]: row[1:] for row in made.rows("SELECT version, sum(records) FROM record_count GROUP BY 1")
+        }
+        assert (late["late"], late["__other__"]) == ((500,), (4000 - 500 - 50,))
+
+
+def test_a_new_prompt_is_an_event_and_a_restart_tells_it_once(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as made:
+        for block in range(4):
+            attrs = {"prompt_version": "p1" if block < 2 else "p2"}
+            rows = [{"id": f"r{block}-{at}", "inputs": {"x": 0.7}, "attrs": attrs} for at in range(12)]
+            made.feed(rows, after_s=60)
+            made.work()
+            if block == 2:
+                made.restart()
+        found = report(made, measures=("records",))
+    events = [(one["kind"], one["name"], one["text"]) for one in found["events"]]
+    assert events == [("prompt_version", "p2", "first records of prompt version p2")]
+
+
+def test_the_largest_slices_have_series_and_the_others_are_counted(tmp_path: Path) -> None:
+    place_database(tmp_path / "state.db")
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    with write(engine) as connection:
+        rows = [
+            {
+                "model": "toy",
+                "slice": f"s{n:02}",
+                "minute_us": BEGIN_US - day * 1440 * MINUTE_US,
+                "version": "1",
+            }
+            | {"records": (n + 1) if day == 0 else 1000, "entities": 1}
+            for n in range(15)
+            for day in (0, 3)
+            if day == 0 or n < 3
+        ]
+        connection.execute(insert(table_of(RecordCount)), rows)
+    asked = SeriesRequest(now_us=BEGIN_US + 1, since_us=BEGIN_US - 5 * 1440 * MINUTE_US)
+    with engine.connect() as connection:
+        found = series_json(connection, SeriesCut("toy", by_slice=True), asked, measures=("records",))
+        assert [row["slice"] for row in found["series"]] == [f"s{n:02}" for n in range(3, 15)]
+        assert found["slices_left_out"] == 3
+        one = series_json(connection, SeriesCut("toy", slice="s01"), asked, measures=("records",))
+        assert one["series"][0]["whole"]["value"] == 1002
+        whole = series_json(connection, SeriesCut("toy"), asked, measures=("records",))
+        assert whole["series"][0]["whole"]["value"] == 3000 + sum(range(1, 16))
+    engine.dispose()

@@ -60,7 +60,7 @@ class CriticalIncidents:
                     "explained_by": cause_json(told),
                     "before": first["before"],
                     "now": first["now"],
-                    "records": records(connection, self.writer.model, row.assertion, told[0].slice),
+                    "records": records(connection, self.writer.model, told[0]),
                 }
                 self.writer.set(connection, row, details=details)
 

@@ -1,7 +1,6 @@
 """Explanation of an incident: onset, shares, causes, nearest event, records, action."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -9,10 +8,12 @@ from urllib.parse import quote
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions.wilson import wilson_interval
-from outrider.dataops.state.improvement_tables import ChampionChange
-from outrider.dataops.state.tables import AssertionRow, Flag, Record, table_of
+from outrider.dataops.ledger.first_seen import STATED
+from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .minute_counts import ALL, CHAMPION
+from .model_events import REVISION, VERSION_SEEN, ModelEvent, nearest_event
 from .rate_alarms import AlarmRule, Cause, FlaggedShare, RateAlarm
 
 _HOUR_US = 3_600_000_000
@@ -20,17 +21,13 @@ _NEAR_US = 24 * _HOUR_US
 _RECORDS = 5
 MOST_CAUSES_TOLD = 10
 RUNBOOK = "docs/alarms.md"
-_ASSERTION, _FLAG, _RECORD = table_of(AssertionRow), table_of(Flag), table_of(Record)
-_CHANGE = table_of(ChampionChange)
-
-
-@dataclass(frozen=True, slots=True)
-class NearestEvent:
-    """Change of champion or assertion next to an onset."""
-
-    kind: str
-    name: str
-    at_us: int
+_ACTIONS = {
+    **dict.fromkeys(("promoted", "overridden", "rolled_back", VERSION_SEEN), "roll_back"),
+    REVISION: "mute",
+    **dict.fromkeys(STATED, "check_sender"),
+}
+"""By kind of the nearest event."""
+_FLAG, _RECORD = table_of(Flag), table_of(Record)
 
 
 def explained(
@@ -52,7 +49,9 @@ def explained(
         Champion that is judged.
     """
     first = told[0]
-    event = nearest_event(connection, model, alarm)
+    event = nearest_event(
+        connection, model, since_us=alarm.first_us - _NEAR_US, until_us=alarm.last_us, onset_us=alarm.onset_us
+    )
     return {
         "onset": {
             "first": iso(alarm.first_us), "likeliest": iso(alarm.onset_us), "last": iso(alarm.last_us),
@@ -62,7 +61,7 @@ def explained(
         "explained_by": cause_json(told[:MOST_CAUSES_TOLD]),
         "version": version,
         "event": None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
-        "records": records(connection, model, first.assertion, first.slice),
+        "records": records(connection, model, first),
         "action": action(event),
         "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
     }  # fmt: skip
@@ -73,37 +72,24 @@ def cause_json(told: Sequence[Cause]) -> list[dict[str, Any]]:
     return [_cause(cause) for cause in told]
 
 
-def records(connection: Connection, model: str, assertion: str, part: str) -> list[str]:
+def records(connection: Connection, model: str, cause: Cause) -> list[str]:
     """Ids of the newest flagged records of a cause, five at most."""
     near = and_(_RECORD.c.model == _FLAG.c.model, _RECORD.c.id == _FLAG.c.record_id)
-    own = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.assertion == assertion
+    own = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.assertion == cause.assertion
     query = select(_FLAG.c.record_id).join(_RECORD, near).where(*own)
-    if part != ALL:
-        query = query.where(func.coalesce(_RECORD.c.slice, "") == part)
+    if cause.slice != ALL:
+        query = query.where(func.coalesce(_RECORD.c.slice, "") == cause.slice)
+    if cause.version == OTHERS:
+        query = query.where(_RECORD.c.is_unnamed)
+    elif cause.version:
+        query = query.where(_FLAG.c.version == cause.version)
     newest = connection.scalars(query.order_by(_FLAG.c.seq.desc(), _FLAG.c.row.desc()).limit(4 * _RECORDS))
     return list(dict.fromkeys(newest))[:_RECORDS]
 
 
-def nearest_event(connection: Connection, model: str, alarm: RateAlarm) -> NearestEvent | None:
-    """Change of champion or assertion next to the onset.
-
-    From a day before its interval to the interval's end.
-    """
-    first, last = alarm.first_us - _NEAR_US, alarm.last_us
-    own = _CHANGE.c.model == model, _CHANGE.c.action != "registered", _CHANGE.c.at_us.between(first, last)
-    changes = connection.execute(select(_CHANGE.c.action, _CHANGE.c.version, _CHANGE.c.at_us).where(*own))
-    found = [NearestEvent(*row) for row in changes]
-    own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.first_seen_us.between(first, last)
-    revised = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.first_seen_us).where(*own))
-    found += [NearestEvent("assertion_revision", name, at) for name, at in revised]
-    return min(found, key=lambda one: abs(one.at_us - alarm.onset_us), default=None)
-
-
-def action(event: NearestEvent | None) -> str:
-    """Proposed next step: ``roll_back``, ``mute`` or ``label``."""
-    if event is None:
-        return "label"
-    return "mute" if event.kind == "assertion_revision" else "roll_back"
+def action(event: ModelEvent | None) -> str:
+    """Proposed next step: ``roll_back``, ``mute``, ``check_sender`` or ``label``."""
+    return _ACTIONS.get("" if event is None else event.kind, "label")
 
 
 def page(model: str, assertion: str) -> str:
@@ -114,7 +100,11 @@ def page(model: str, assertion: str) -> str:
 def sentence(details: dict[str, Any]) -> str:
     """One line of an explanation, for notes and tables."""
     first = details["explained_by"][0]
-    where = "all records" if first["slice"] == "" else f"slice {first['slice']}"
+    version, part = first.get("version", ""), first["slice"]
+    where = f"slice {part}" if part else "" if version else "all records"
+    if version:
+        own = "other versions" if version == OTHERS else f"version {version}"
+        where = f"{own} in {where}" if where else own
     before, now = details["before"]["share"], details["now"]["share"]
     return (
         f"{first['assertion']} on {where}: {before:.1%} of entities before, {now:.1%} since "
@@ -135,7 +125,8 @@ def us_of(text: str) -> int:
 def _cause(cause: Cause) -> dict[str, Any]:
     part = "" if cause.slice == ALL else cause.slice
     shares = {"before": _share(cause.before), "now": _share(cause.now)}
-    return {"assertion": cause.assertion, "slice": part, **shares, "weight": round(cause.weight, 1)}
+    own = {"version": cause.version} if cause.version else {}
+    return {"assertion": cause.assertion, "slice": part, **own, **shares, "weight": round(cause.weight, 1)}
 
 
 def _share(share: FlaggedShare) -> dict[str, Any]:

@@ -8,7 +8,8 @@ It is resolved by a person, by silence, or, of a ``warning``, once the share is 
 Of a live behavioral test (``warning`` or ``critical``) it is the proof that its failure rate is above its
 tolerance. Silence proves nothing against that: it stands until another version or revision is looked at.
 
-Silence itself is one too, where records or labels came in a rhythm; see `silence`.
+Silence itself is one too, where records or labels came in a rhythm, and where an assertion judged; see
+`silence` and `assertion_silence`.
 
 Clocks have incidents: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
@@ -30,6 +31,7 @@ from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.clock import Step
 
+from .assertion_silence import AssertionSilenceIncidents
 from .clock_incidents import EventTimeIncidents, ServiceClockIncidents
 from .critical_incidents import CriticalIncidents
 from .incident_writer import CommittedUnit, IncidentWriter
@@ -102,6 +104,7 @@ class IncidentBook:
             shares,
             self._critical,
             SilenceIncidents(writer, SilenceWatch(model, rule)),
+            AssertionSilenceIncidents(writer),
         ]
         self._minute_us = -1
         """Minute in which counts were last looked at."""

@@ -118,7 +118,7 @@ class RateAlarm:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Assertion and slice that explain an alarm: its share before and now."""
+    """Assertion, slice and version that explain an alarm: share before and now."""
 
     assertion: str
     slice: str
@@ -126,6 +126,8 @@ class Cause:
     now: FlaggedShare
     weight: float
     """Logarithm of the likelihood ratio, >= 0: the larger, the more it explains."""
+    version: str = ""
+    """Empty for all."""
 
 
 @dataclass(frozen=True, slots=True)

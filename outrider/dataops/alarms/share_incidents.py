@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from .explanation import cause_json, explained, records, sentence
+from .explanation import cause_json, explained, sentence
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import (
@@ -19,7 +19,8 @@ from .rate_alarms import (
     rate_alarms,
     why_over,
 )
-from .watched_streams import FLAGS, WatchedStreams
+from .version_causes import with_versions
+from .watched_streams import FLAGS, WatchedStreams, causes_of_streams
 
 FLOOD = "flood"
 """Of an earlier release: further slices together; silence ends it."""
@@ -41,7 +42,7 @@ class ShareIncidents:
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
         """Count the flags of open incidents."""
         for row in rows:
-            members = {(one["assertion"], one["slice"]) for one in row.details.get("explained_by", ())}
+            members = {(one["assertion"], one["slice"]) for one in causes_of_streams(row.details)}
             new = sum(
                 one.flags
                 for (assertion, part), found in unit.flags.items()
@@ -67,7 +68,7 @@ class ShareIncidents:
         open_streams = {
             (one["assertion"], one["slice"] or ALL)
             for row in standing
-            for one in row.details.get("explained_by", ())
+            for one in causes_of_streams(row.details)
         }
         open_streams |= {(name, ALL) for name, _ in open_streams}
         found = rate_alarms(self.counts, warnings, self.writer.rule, usual=usual, standing=open_streams)
@@ -104,7 +105,7 @@ class ShareIncidents:
             alarm = max(
                 (one for one in found if one.slice == part), key=lambda one: one.evidence, default=first
             )
-            self._open_cause(connection, alarm, own, now_us)
+            self._open_cause(connection, alarm, own, usual, now_us)
 
     def _shares(self, alarm: RateAlarm, usual: Usual) -> tuple[FlaggedShare, FlaggedShare]:
         at = self.counts.index(alarm.onset_us)
@@ -115,11 +116,17 @@ class ShareIncidents:
         )
 
     def _open_cause(
-        self, connection: Connection, alarm: RateAlarm, told: Sequence[Cause], now_us: int
+        self,
+        connection: Connection,
+        alarm: RateAlarm,
+        told: Sequence[Cause],
+        usual: Usual,
+        now_us: int,
     ) -> None:
         writer, first = self.writer, told[0]
-        ids = records(connection, writer.model, first.assertion, first.slice)
-        details = explained(connection, writer.model, alarm, told, writer.rule, version=writer.version)
+        ranked = with_versions(connection, self.counts, alarm, told, writer.rule, usual=usual)
+        details = explained(connection, writer.model, alarm, ranked, writer.rule, version=writer.version)
+        ids = details["records"]
         made = writer.new(
             first.assertion,
             FLAGS,
@@ -135,7 +142,7 @@ class ShareIncidents:
 
     def _join(self, connection: Connection, row: Row[Any], told: Sequence[Cause]) -> None:
         """Add causes to an open incident of the same slice."""
-        known = [(one["assertion"], one["slice"]) for one in row.details["explained_by"]]
+        known = [(one["assertion"], one["slice"]) for one in causes_of_streams(row.details)]
         fresh = [one for one in cause_json(told) if (one["assertion"], one["slice"]) not in known]
         details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
         self.writer.set(connection, row, details=details)
@@ -148,7 +155,7 @@ class ShareIncidents:
             return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
         if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
             return ""
-        judging = [one for one in row.details["explained_by"] if levels.get(one["assertion"]) == "warning"]
+        judging = [one for one in causes_of_streams(row.details) if levels.get(one["assertion"]) == "warning"]
         if not judging:
             return f"{row.assertion} is no assertion of level warning any more"
         first = judging[0]

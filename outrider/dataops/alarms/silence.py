@@ -198,7 +198,7 @@ class SilenceIncidents:
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
         """True for an incident of this kind."""
-        return bool(row.kind == SILENT)
+        return bool(row.kind == SILENT and "silent" not in row.details)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Open and end incidents."""

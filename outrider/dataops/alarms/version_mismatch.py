@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
+from outrider.dataops.ledger.version_names import OTHERS, VersionNames
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import VersionCount, table_of
@@ -26,7 +27,7 @@ KEPT_US = 60 * MINUTE_US
 LEAST_SHARE = 0.01
 """Smaller shares of the records are none."""
 MOST_NAMED = 20
-OTHERS = "(others)"
+"""Versions of the last hour that are not registered."""
 _COUNT, _VERSION = table_of(VersionCount), table_of(ModelVersion)
 
 
@@ -65,7 +66,9 @@ class StatedVersions:
         """Versions with their shares."""
         shares = Tally(self.by_version).most_common()
         told = ", ".join(
-            f"{n / self.records:.1%} version {name}" for name, n in shares if name != self.champion
+            f"{n / self.records:.1%} {'other versions' if name == OTHERS else f'version {name}'}"
+            for name, n in shares
+            if name != self.champion
         )
         return f"of {self.records} records that state a version {told}; version {self.champion} is champion"
 
@@ -113,22 +116,20 @@ class VersionMismatchIncidents:
         return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
 
 
-def count_versions(connection: Connection, effects: Effects, named: set[str]) -> None:
+def count_versions(connection: Connection, effects: Effects, names: VersionNames) -> None:
     """Count the records of a unit by stated version.
 
     Parameters
     ----------
-    named
-        Versions that are counted by name; what a sender invents beyond ``MOST_NAMED`` is one.
+    names
+        Versions that are counted by name; the others are one.
     """
     tally: Tally[tuple[int, str]] = Tally()
     for seq, version in effects.records.select("seq", "version"):
         if version is None:
             continue
-        if version not in named and len(named) < MOST_NAMED:
-            named.add(version)
-        received = effects.received.get(seq, effects.received_us)
-        tally[minute_of(received), version if version in named else OTHERS] += 1
+        minute = minute_of(effects.received.get(seq, effects.received_us))
+        tally[minute, version if names.meet(version, minute) else OTHERS] += 1
     rows = [(effects.model, minute, version, n) for (minute, version), n in tally.items()]
     add_to_rows(connection, VersionCount, rows)
 

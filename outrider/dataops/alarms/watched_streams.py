@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -61,9 +62,7 @@ class WatchedStreams:
         own = _INCIDENT.c.model == self.model, _INCIDENT.c.kind == FLAGS, _INCIDENT.c.level == "warning"
         ended = _INCIDENT.c.resolved_us > since_us
         for row in connection.execute(select(_INCIDENT).where(*own, ended)):
-            for one in row.details.get("explained_by", ()):
-                if one.get("version"):  # all versions together are the stream
-                    continue
+            for one in causes_of_streams(row.details):
                 for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
                     if row.details.get("ended_by") == PERSON:
                         since[stream] = max(since.get(stream, 0), row.resolved_us)
@@ -71,3 +70,8 @@ class WatchedStreams:
                         begin = us_of(row.details["onset"]["first"])
                         left_out.setdefault(stream, []).append((begin, row.resolved_us))
         return Usual(begun, since, left_out)
+
+
+def causes_of_streams(details: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Causes that are streams: assertions and slices, whatever the version."""
+    return [one for one in details.get("explained_by", ()) if not one.get("version")]

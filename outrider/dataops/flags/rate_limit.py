@@ -9,14 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
+from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
 from outrider.dataops.ledger.minutes import minute_of
+from outrider.dataops.ledger.version_names import OTHERS
 from outrider.dataops.state.rows import TableColumns, add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 _FLAG = table_of(Flag)
 _COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
+_PLACE = ("id", "slice", "entity", "is_unnamed")
+_NOWHERE = ("", "", False)
+_Places = Mapping[str, tuple[str, str, bool]]
+"""Slice, entity and whether its version is counted with others, by record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +205,21 @@ def _grouped(
     minute: int,
     rows: Sequence[int],
     kept: Sequence[bool],
-    places: Mapping[str, tuple[str, str]],
+    places: _Places,
     entities: MinuteEntities,
 ) -> Iterator[NewFlags]:
     """Flags of one assertion by revision, slice and judged version."""
     groups: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
     for row, keep in zip(rows, kept, strict=True):
-        part, _ = places.get(flags["record_id"][row], ("", ""))
-        own = flags["revision"][row], part, flags["version"][row] or ""
+        part, _, is_unnamed = places.get(flags["record_id"][row], _NOWHERE)
+        version = OTHERS if is_unnamed and flags["slot"][row] == CHAMPION else flags["version"][row] or ""
+        own = flags["revision"][row], part, version
         groups.setdefault(own, []).append((row, keep))
     for (revision, part, version), members in groups.items():
         first = members[0][0]
         assertion = flags["assertion"][first]
         records = (flags["record_id"][row] for row, _ in members)
-        owners = (places.get(record, ("", ""))[1] or record for record in records)
+        owners = (places.get(record, _NOWHERE)[1] or record for record in records)
         yield NewFlags(
             assertion,
             revision,
@@ -227,16 +234,19 @@ def _grouped(
         )
 
 
-def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, tuple[str, str]]:
-    """Slice and entity of each flagged record; records of earlier blocks are looked up."""
-    columns = effects.records.select("id", "slice", "entity")
-    found = {record: (part or "", entity or "") for record, part, entity in columns if record in wanted}
+def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, tuple[str, str, bool]]:
+    """Place of each flagged record; records of earlier blocks are looked up."""
+    columns = effects.records.select(*_PLACE)
+    found = {
+        id_: (part or "", entity or "", bool(own)) for id_, part, entity, own in columns if id_ in wanted
+    }
     missing = sorted(wanted - found.keys())
     for start in range(0, len(missing), 500):
-        query = select(_RECORD.c.id, _RECORD.c.slice, _RECORD.c.entity).where(
+        query = select(*(_RECORD.c[name] for name in _PLACE)).where(
             _RECORD.c.model == effects.model, _RECORD.c.id.in_(missing[start : start + 500])
         )
-        found.update((row.id, (row.slice or "", row.entity or "")) for row in connection.execute(query))
+        rows = connection.execute(query)
+        found.update((row.id, (row.slice or "", row.entity or "", bool(row.is_unnamed))) for row in rows)
     return found
 
 

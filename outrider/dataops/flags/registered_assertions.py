@@ -105,11 +105,17 @@ def add_revisions(
     rows = [
         (
             model, o.name, o.revision, o.kind, o.level, o.description, o.owner, is_active, 0, "", now_us,
-            first_seq, o.definition, _by(o),
+            first_seq, o.definition, _by(o), 0,
         )
         for o in offered
     ]  # fmt: skip
     insert_rows(connection, AssertionRow, rows)
+
+
+def note_judged(connection: Connection, model: str, names: Sequence[str], *, at_us: int) -> None:
+    """Note when active assertions last gave verdicts."""
+    own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.name.in_(names)
+    connection.execute(_ASSERTION.update().where(*own).values(judged_us=at_us))
 
 
 def kinds_of_active(connection: Connection, model: str) -> dict[str, str]:

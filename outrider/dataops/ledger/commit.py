@@ -39,11 +39,13 @@ from .backfill import SLOT as BACKFILL
 from .checkpoints import replace_checkpoints
 from .counters import add_counts
 from .cursors import cursor
+from .first_seen import note_first_seen
 from .flag_marks import Marks, store_marks
 from .minutes import note_minutes
 from .outcomes import ClassNames
 from .profiles import LayoutRow, ProfileRow
 from .stored_profiles import insert_layouts, insert_profiles
+from .version_names import OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,10 @@ class Effects(FlagRows):
     profiles: list[ProfileRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
+    first_seen: list[Row] = field(default_factory=list)
+    """Rows of ``first_seen``."""
+    ran: set[str] = field(default_factory=set)
+    """Assertions that gave verdicts."""
     owner: str = ""
     """Slot whose answers the flags are about; the slot itself unless a judge's is meant."""
     received_us: int = 0
@@ -136,10 +142,10 @@ class Effects(FlagRows):
 
     @property
     def judged_versions(self) -> list[str]:
-        """Judged version per record: production's, else the replica's, else empty."""
+        """Judged version per record as counted: production's, else the replica's, else empty."""
         return [
-            (self.version if stated is None or by_replica else stated) or ""
-            for stated, by_replica in self.records.select("version", "by_replica")
+            OTHERS if is_unnamed else (self.version if stated is None or by_replica else stated) or ""
+            for stated, by_replica, is_unnamed in self.records.select("version", "by_replica", "is_unnamed")
         ]
 
 
@@ -261,6 +267,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         connection, model, before, after, names=effects.class_names, received=effects.received
     )
     add_to_rows(connection, MeasureCount, effects.measures)
+    note_first_seen(connection, effects.first_seen)
     insert_rows(connection, DeadLetter, effects.dead_letters.rows())
     insert_rows(connection, Strike, effects.strikes.rows())
     for name, until_us in effects.suspended.items():

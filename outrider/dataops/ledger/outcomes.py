@@ -19,6 +19,7 @@ from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
 from .champions import version_at
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
+from .version_names import OTHERS
 
 OTHER = "__other__"
 """Class that is not counted by name."""
@@ -35,7 +36,8 @@ _EARLIER = 10_000
 """Labels of earlier releases that are counted at once."""
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
-    " l.value, l.received_us FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
+    " r.is_unnamed, l.value, l.received_us"
+    " FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
     " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
     " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
 )
@@ -53,6 +55,7 @@ class LabelledRow(NamedTuple):
     predicted: str
     confidence: int | None
     weight: float
+    is_unnamed: bool | None
     value: str
     """Null where it was withdrawn, as rows are read."""
     received_us: int
@@ -222,14 +225,18 @@ def count_earlier(connection: Connection, model: str, names: ClassNames) -> None
 
 
 def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:
-    """Judged version of stored records: production's, else that of the replica.
+    """Judged version of stored records as counted: production's, else the replica's.
 
     The replica's is the champion's of that time; empty where there was none.
     """
     query = "SELECT seq, version FROM champion_border WHERE model = ? ORDER BY seq"
     borders = [(row.seq, row.version) for row in connection.exec_driver_sql(query, (model,))]
     return [
-        row.version if row.version is not None and not row.by_replica else version_at(borders, row.seq) or ""
+        OTHERS
+        if row.is_unnamed
+        else row.version
+        if row.version is not None and not row.by_replica
+        else version_at(borders, row.seq) or ""
         for row in rows
     ]
 

@@ -18,6 +18,8 @@ from outrider.assertions.profiling.layout import batch_entities, first_of_entiti
 from outrider.assertions.profiling.points import LEAST_ENTITIES
 from outrider.assertions.typed_text import text_of
 
+from .version_names import OTHERS
+
 MINUTE_US = 60_000_000
 BUFFER_ROWS = 65_536
 BUFFER_BYTES = 16 << 20
@@ -32,10 +34,6 @@ SLICES = 50
 """Most slices that have profiles of their own; the others are one."""
 _CANDIDATES = 1000
 """Other slices whose entities are counted."""
-VERSIONS = 50
-"""Most judged versions of a day that have profiles of their own; the others are one."""
-_DAY = 1440
-OTHERS = "__other__"
 
 _KEPT = ("entity", "version", "weight")
 """Columns beside those that are counted."""
@@ -147,8 +145,6 @@ class ProfileBuffer:
     """Records have tensors, as it seems, that their features stand for."""
     slices: set[str] = field(default_factory=set)
     """Slices that have profiles of their own."""
-    _versions: dict[str, int] = field(default_factory=dict)
-    """Minute in which each version with profiles of its own was last met."""
     _met: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Entities of the other slices, up to ten each."""
 
@@ -184,7 +180,14 @@ class ProfileBuffer:
         self.rows += batch.rows
 
     def drain(
-        self, slot: str, book: LayoutBook, *, now_us: int, slice_by: str | None, is_last: bool = False
+        self,
+        slot: str,
+        book: LayoutBook,
+        *,
+        now_us: int,
+        slice_by: str | None,
+        named: Container[str] | None = None,
+        is_last: bool = False,
     ) -> list[ProfileRow]:
         """Profiles of the minutes that are over at ``now_us``.
 
@@ -192,6 +195,8 @@ class ProfileBuffer:
 
         Parameters
         ----------
+        named
+            Versions with profiles of their own, the others are one; None for all.
         is_last
             True to write the open minute, too.
         """
@@ -210,7 +215,7 @@ class ProfileBuffer:
         found: dict[tuple[int, str, str], tuple[int, Profile]] = {}
         for batch, seq, minute in _joined(due):
             layout = book.fit(batch, at_us=now_us)
-            for key, last, profile in self._profiles(layout, batch, seq, minute, slice_by):
+            for key, last, profile in self._profiles(layout, batch, seq, minute, slice_by, named):
                 if key in found:  # of another schema
                     before, own = found[key]
                     last, profile = max(last, before), own.merged(profile)
@@ -228,10 +233,18 @@ class ProfileBuffer:
         return self.rows >= least or book.rows_to_fit(now) is not None
 
     def _profiles(
-        self, layout: ProfileLayout, batch: Batch, seq: Ints, minute: Ints, slice_by: str | None
+        self,
+        layout: ProfileLayout,
+        batch: Batch,
+        seq: Ints,
+        minute: Ints,
+        slice_by: str | None,
+        named: Container[str] | None,
     ) -> Iterator[tuple[tuple[int, str, str], int, Profile]]:
         """Profile of each minute, version and slice, with its last block."""
-        versions = self._known(_texts(batch, "version"), int(minute.max()))
+        versions = _texts(batch, "version")
+        if named is not None and versions[1] != [""]:
+            versions = _folded(*versions, named)
         slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
         minutes, at = np.unique(minute, return_inverse=True)  # years may lie between two of them
         shape = (len(minutes), len(versions[1]), len(slices[1]))
@@ -249,18 +262,6 @@ class ProfileBuffer:
                 int(seq[rows].max()),
                 Profile.of(own, layout),
             )
-
-    def _known(self, versions: tuple[Ints, list[str]], minute: int) -> tuple[Ints, list[str]]:
-        """Versions as they come, as far as there is room; the others as one."""
-        codes, names = versions
-        if names == [""]:
-            return versions
-        self._versions = {name: last for name, last in self._versions.items() if minute - last < _DAY}
-        number = np.bincount(codes, minlength=len(names))
-        for at in np.argsort(-number, kind="stable").tolist():
-            if names[at] in self._versions or len(self._versions) < VERSIONS:
-                self._versions[names[at]] = minute
-        return _folded(codes, names, self._versions)
 
     def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
         """Slices that ten entities or more have had, as far as there is room; the others as one."""

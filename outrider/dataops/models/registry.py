@@ -178,6 +178,14 @@ def versions_in_service(connection: Connection) -> list[Model]:
     return [Model(**row._mapping) for row in connection.execute(query)]
 
 
+def names_of_versions(connection: Connection) -> dict[str, frozenset[str]]:
+    """Every version by model, in service or not."""
+    found: dict[str, set[str]] = {}
+    for row in connection.execute(select(_MODEL.c.model, _MODEL.c.version)):
+        found.setdefault(row.model, set()).add(row.version)
+    return {model: frozenset(versions) for model, versions in found.items()}
+
+
 def next_version(connection: Connection, model: str) -> str:
     """The next whole number after every version that is one."""
     taken = connection.scalars(select(_MODEL.c.version).where(_MODEL.c.model == model))

@@ -62,3 +62,15 @@ class MinuteBlock(SQLModel, table=True):
     model: str = Field(primary_key=True)
     seq: int = Field(primary_key=True)
     minute_us: int
+
+
+class FirstSeen(SQLModel, table=True):
+    """First minute of a version, prompt, client or configuration of a model."""
+
+    __tablename__ = "first_seen"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    """Empty for a configuration."""
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    at_us: int

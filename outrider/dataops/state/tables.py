@@ -10,7 +10,7 @@ Times are integer microseconds since the epoch, UTC: their column names end in `
 
 from functools import cache
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, Table, text
+from sqlalchemy import JSON, Column, Index, LargeBinary, PrimaryKeyConstraint, Table, text
 from sqlmodel import Field, SQLModel
 
 
@@ -123,6 +123,8 @@ class Record(SQLModel, table=True):
     confidence: int | None = None
     """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1], or an earlier release judged
     it."""
+    is_unnamed: bool | None = None
+    """Whether counts have its stated version under ``__other__``; None for no."""
 
 
 class ExpiredRecord(SQLModel, table=True):
@@ -194,6 +196,8 @@ class AssertionRow(SQLModel, table=True):
     """JSON of a live test: kind, capability and expectation (null where that is a function)."""
     window_by: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
     """Column that names the entities of its window; empty without a window."""
+    judged_us: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """When it last gave verdicts on production's answers, to the minute; 0 for never."""
 
 
 class Strike(SQLModel, table=True):
@@ -258,8 +262,9 @@ class FlagCount(SQLModel, table=True):
 
     __tablename__ = "flag_count"
     __table_args__ = (
-        Index("flag_count_minute", "model", "slot", "assertion", "minute_us"),
+        PrimaryKeyConstraint("model", "slot", "assertion", "minute_us", "version", "slice", "revision"),
         Index("flag_count_time", "model", "slot", "minute_us"),
+        {"sqlite_with_rowid": False},
     )
     model: str = Field(primary_key=True)
     slot: str = Field(primary_key=True)
@@ -284,7 +289,10 @@ class RecordCount(SQLModel, table=True):
     """
 
     __tablename__ = "record_count"
-    __table_args__ = (Index("record_count_time", "model", "minute_us"),)
+    __table_args__ = (
+        PrimaryKeyConstraint("model", "minute_us", "version", "slice"),
+        {"sqlite_with_rowid": False},
+    )
     model: str = Field(primary_key=True)
     slice: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""

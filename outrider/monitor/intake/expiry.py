@@ -21,6 +21,7 @@ from outrider.dataops.journal.expiry import Around
 from outrider.dataops.journal.journal import PAGE_BYTES, BlockInfo, SqliteJournal
 from outrider.dataops.journal.stored_rows import pack_rows
 from outrider.dataops.judges import PREFIX
+from outrider.dataops.ledger.aging import RemovedModels
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.errors import JournalFull
@@ -28,6 +29,7 @@ from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.clock import ServiceClock
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sections import PRESSURE_SHARE
+from outrider.monitor.stream.kept_profiles import kept_profiles
 
 from .row_expiry import RowExpirer
 
@@ -85,6 +87,7 @@ class Expirer:
         self._around = Around(storage.keep_around_rows, storage.keep_around_s)
         self._through = reader.expired_through()
         self._rows = RowExpirer(storage, engine, reader, metrics)
+        self._removed = RemovedModels(settings.models, engine, kept_profiles(storage))
         self._revisited: tuple[str, int, int] | None = None
         """Model, block behind which, and block up to which kept payloads are looked at again."""
 
@@ -129,6 +132,7 @@ class Expirer:
             if self._rows.step(self._through, now_us):
                 return True
             if not self._rows.ended:
+                self._removed.step(now_us)
                 return False
             model, until = self._rows.ended.pop()
             self._revisited = model, 0, until

@@ -28,6 +28,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "mute": "look at the revised assertion; mute it if that was wanted",
     "retrain": "retrain",
     "check_sender": "check what sends the records",
+    "mend_assertion": "mend the assertion",
 }
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 CHAMPION = "champion"

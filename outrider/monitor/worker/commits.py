@@ -6,24 +6,26 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
-from outrider.dataops.alarms.version_mismatch import count_versions
+from outrider.dataops.alarms.assertion_silence import JudgedNotes
+from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger import minutes, outcomes, stored_profiles
+from outrider.dataops.ledger import outcomes
+from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.outcomes import ClassNames
-from outrider.dataops.ledger.stored_profiles import KeptProfiles
+from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
 from outrider.monitor.process.logs import RecordLog
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.stream.kept_profiles import kept_profiles
 from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
@@ -54,11 +56,12 @@ class Commits:
         self._budget = FlagBudget(settings.flags.per_minute, settings.worker.seed)
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
-        self._rolled_us: dict[str, int] = {}
+        self._aged_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
-        self._named: dict[str, set[str]] = {}
+        self._judged: dict[str, JudgedNotes] = {}
+        self._stated: dict[str, VersionNames] = {}
         """Versions that records of each model state, as far as they are counted by name."""
 
     @contextmanager
@@ -110,12 +113,13 @@ class Commits:
         self._context.metrics.live_rates(unit.model, effects.live_rates)
 
     def settle_incidents(self, unit: Unit) -> None:
-        """Resolve incidents that have been quiet, where only time has passed."""
+        """Resolve quiet incidents and age counts where only time has passed."""
         book, now_us, seq = self._context.incidents[unit.model], unit.received_us, unit.last_seq
         with self._context.engine.connect() as connection:
             due = book.is_due(connection, now_us=now_us, seq=seq)
-        if due:
+        if due or self._aged_us.get(unit.model, 0) // HOUR_US != now_us // HOUR_US:
             with write(self._context.engine) as connection:
+                self._age(connection, unit.model, now_us=now_us)
                 book.settle(connection, now_us=now_us, seq=seq)
 
     def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> list[NewFlags]:
@@ -138,22 +142,30 @@ class Commits:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
-                count_versions(connection, effects, self._named.setdefault(model, set()))
-                self._roll_up(connection, model, now_us=now_us)
+                count_versions(connection, effects, self._stated_names(connection, model))
+                self._age(connection, model, now_us=now_us)
+            self._judged.setdefault(model, JudgedNotes()).note(connection, effects, now_us=now_us)
             ahead = effects.counts["ahead"]
             book.follow(connection, found, now_us=now_us, alarms=alarms, ahead=ahead, seq=effects.seq)
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
         return found
 
-    def _roll_up(self, connection: Connection, model: str, *, now_us: int) -> None:
+    def _stated_names(self, connection: Connection, model: str) -> VersionNames:
+        """Names of the versions that records of the last hour state."""
+        if model not in self._stated:
+            own = VersionNames.stored(
+                connection, model, table="version_count", most=MOST_NAMED, kept_us=KEPT_US
+            )
+            self._stated[model] = own
+        self._stated[model].register(self._context.pipelines[model].names.registered)
+        return self._stated[model]
+
+    def _age(self, connection: Connection, model: str, *, now_us: int) -> None:
         """Join old counts and profiles, once an hour."""
-        before_us = self._rolled_us.get(model, 0)
-        if before_us // HOUR_US != now_us // HOUR_US:
-            kept = kept_profiles(self._context.settings.storage)
-            minutes.roll_up(connection, model, before_us=before_us, now_us=now_us)
-            stored_profiles.roll_up(connection, model, now_us=now_us, kept=kept)
-            self._rolled_us[model] = now_us
+        kept = kept_profiles(self._context.settings.storage)
+        age(connection, model, before_us=self._aged_us.get(model, 0), now_us=now_us, kept=kept)
+        self._aged_us[model] = now_us
 
     def _keep_windows(self, effects: Effects) -> None:
         """Add the state of the windows now and then, and where the champion changed."""
@@ -197,12 +209,3 @@ class LabelTrigger:
             now_us=now_us(),
             repeated=self._repeated,
         )
-
-
-def kept_profiles(storage: StorageSettings) -> KeptProfiles:
-    """Lives of profiles by the settings."""
-    return KeptProfiles(
-        minutes_s=storage.keep_minute_profiles_hours * 3600,
-        hours_s=storage.keep_hour_profiles_days * 86_400,
-        days_s=storage.keep_day_profiles_days * 86_400,
-    )

@@ -71,13 +71,17 @@ class RecordLocations:
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
         """Mark the answered records as judged, by version and block."""
-        versions = np.array(self.versions, dtype=object)
-        for version in {*self.versions} - {None}:
-            at = np.flatnonzero(answered & (versions == version))
-            blocks, starts = np.unique(self.seq[at], return_index=True)
-            parts = np.split(self.row[at], starts[1:]) if len(at) else []
-            for seq, rows in zip(blocks.tolist(), parts, strict=True):
-                effects.marks[str(version), seq] = judged_marks(rows)
+        codes: dict[str | None, int] = {}
+        code = np.array([codes.setdefault(one, len(codes)) for one in self.versions], dtype=np.int64)
+        known = np.flatnonzero(answered & (code != codes.get(None, -1)))
+        if not len(known):
+            return
+        at = known[np.lexsort((known, self.seq[known], code[known]))]
+        keys = np.stack([code[at], self.seq[at]])
+        starts = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
+        names = list(codes)
+        for rows in np.split(at, starts):
+            effects.marks[str(names[code[rows[0]]]), int(self.seq[rows[0]])] = judged_marks(self.row[rows])
 
     def note_records(
         self,
@@ -85,8 +89,15 @@ class RecordLocations:
         records: JudgedRecords,
         digests: NDArray[np.uint64],
         settings: ModelSettings,
+        unnamed: list[bool] | None = None,
     ) -> None:
-        """Add the records, which registers them."""
+        """Add the records, which registers them.
+
+        Parameters
+        ----------
+        unnamed
+            Mask of those whose version is counted with others; None for none.
+        """
         judged = records.batch
         effects.records.add(
             judged.rows,
@@ -102,6 +113,7 @@ class RecordLocations:
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
                 "confidence": stored_confidences(judged),
+                "is_unnamed": unnamed,
             },
         )
 

@@ -16,8 +16,10 @@ from outrider.assertions import Batch, Findings
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.first_seen import SeenNames
 from outrider.dataops.ledger.profiles import LayoutBook
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
+from outrider.dataops.ledger.version_names import OTHERS, VersionNames
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.monitor.engine.asks import Outputs, again_of
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
@@ -44,7 +46,7 @@ from .live_tests import (
 )
 from .slot_state import SlotState, Views
 from .stages.host_checks import AssertionHost, check_records
-from .stages.measures import note_measures
+from .stages.measures import minutes_of_records, note_measures
 from .stages.window_records import ahead_of_receipt, judged_versions, window_records
 from .stages.work import Timings, Work, at_once
 
@@ -78,6 +80,10 @@ class Pipeline:
         """Where the sampling of the champion's stream stands."""
         self.layouts = LayoutBook(classes=known_classes(settings))
         """Bins of the profiles' columns."""
+        self.names = VersionNames()
+        """Versions that are counted by name."""
+        self.seen = SeenNames()
+        """Versions, prompts and clients that records have stated."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
 
@@ -145,7 +151,8 @@ class Pipeline:
         if judged is None:
             effects.counts["unanswered"] += batch.rows
             return effects
-        locations = locations.judged_as(self.versions(slot, judged.batch, version))
+        versions: Sequence[str | None] = self.versions(slot, judged.batch, version)
+        locations = locations.judged_as(versions)
         locations.note_judged(effects, judged.answered)
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
@@ -159,12 +166,18 @@ class Pipeline:
         if digests is not None:
             effects.counts["redacted"] += judged.left_out
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
-            locations.note_records(effects, judged, digests, self._settings)
+            unnamed = self.names.unnamed(versions, locations.seq, unit.received)
+            if unnamed is not None:
+                versions = [OTHERS if one else own for one, own in zip(unnamed, versions, strict=True)]
+            locations.note_records(effects, judged, digests, self._settings, unnamed)
+            minutes = minutes_of_records(locations.seq, unit.received)
+            effects.first_seen += self.seen.versions(self.name, versions, minutes)
+            effects.first_seen += self.seen.stated(judged.batch, received_us=unit.received_us)
         if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
             note_measures(
                 effects,
                 judged.batch,
-                versions=locations.versions,
+                versions=versions,
                 seq=locations.seq,
                 received=unit.received,
                 slice_by=self._settings.slice_by,
@@ -190,6 +203,7 @@ class Pipeline:
             self.layouts,
             now_us=unit.received_us,
             slice_by=self._settings.slice_by,
+            named=self.names,
             is_last=is_last or effects.slot == BACKFILL,  # where no ticks come
         )
         effects.profiles += found
@@ -299,6 +313,7 @@ class Pipeline:
     ) -> None:
         """Add what assertions found; evidence says what the slot has to remark."""
         by_name = {o.name: o for o in self.offered}
+        effects.ran |= verdicts.found.keys() - {failure.name for failure in verdicts.failures}
         for name, found in verdicts.found.items():
             seen, offered = views.get(name), by_name[name]
             located = locations.of_views(seen) if isinstance(seen, list) else locations

@@ -12,17 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from sqlalchemy import Engine
 
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.journal.journal import Journal
+from outrider.dataops.ledger.first_seen import note_configuration
 from outrider.dataops.ledger.profiles import FIRST_ROWS
 from outrider.dataops.loaders.training_rows import training_rows
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import DatabaseChanges
+from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.host.client import HostClient
@@ -257,6 +259,11 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 
 
+def digest_of(settings: Settings) -> str:
+    """Short digest of a configuration."""
+    return blake2b(repr(settings).encode(), digest_size=4).hexdigest()
+
+
 def serving(versions: Mapping[str, ShadowVersions], loaded_s: float) -> Serving:
     """Versions and failures of all models, for ``outrider reload``."""
     champions = {name: own.champion for name, own in versions.items()}
@@ -301,6 +308,8 @@ def main() -> None:
             told=lambda versions: note_serving(settings.data_folder, serving(versions, loaded_s)),
             bell=Bell.inherited(engines.wake),
         )  # fmt: skip
+        with write(engine) as connection:
+            note_configuration(connection, digest_of(settings), at_us=int(1e6 * loaded_s) or now_us())
         worker.start()
         runs.set()
         worker.run(stop)

@@ -8,17 +8,26 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.performance import Estimated
 from outrider.assertions.times import utc_text
+from outrider.dataops.alarms.model_events import model_events
 from outrider.dataops.ledger.minutes import FLAGS, MEASURES, OUTCOMES, RECORDS, Ages
 from outrider.monitor.http.declared import Time
 
-from .counts import SeriesCut, first_minute, flag_series, flagged_series, last_minute, record_series
-from .events import read_events
+from .counts import (
+    SeriesCut,
+    first_minute,
+    flag_series,
+    flagged_series,
+    last_minute,
+    record_series,
+    with_largest_slices,
+)
 from .figures import SeriesRow, number
 from .measures import KINDS, measure_series
 from .performance import read_performance
 from .span import SeriesSpan, Versus, span_of
 
 MEASURES_OF_SERIES = ("records", "flags", *KINDS)
+MOST_EVENTS = 200
 QUIET_US = 300_000_000
 """A model without records for longer than this is told to be quiet."""
 
@@ -86,6 +95,7 @@ class SeriesReport(TypedDict):
     last_record: Time | None
     quiet_since: Time | None
     is_numeric: bool | None
+    slices_left_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +131,10 @@ def series_json(
     ages = _ages(measures)
     span = _span(connection, wanted.model, asked, ages)
     compared = _versus(span, asked, ages)
+    wanted, left_out = with_largest_slices(connection, wanted, span)
     rows = _rows(connection, wanted, span, measures)
     before = [] if compared is None else _rows(connection, wanted, compared, measures)
-    return _report(connection, wanted.model, span, asked, rows, before, is_numeric=None)
+    return _report(connection, wanted.model, span, asked, rows, before, left_out=left_out)
 
 
 def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesRequest) -> SeriesReport:
@@ -136,12 +147,15 @@ def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesReq
     """
     ages = (RECORDS, OUTCOMES)
     span = _span(connection, wanted.model, asked, ages)
+    wanted, left_out = with_largest_slices(connection, wanted, span)
     found = read_performance(connection, wanted, span)
     compared = _versus(span, asked, ages)
     earlier = None if compared is None else read_performance(connection, wanted, compared)
     before = [] if earlier is None else [*earlier.labelled, *earlier.figures]
     rows = [*found.labelled, *found.figures]
-    return _report(connection, wanted.model, span, asked, rows, before, is_numeric=found.is_numeric)
+    return _report(
+        connection, wanted.model, span, asked, rows, before, left_out=left_out, is_numeric=found.is_numeric
+    )
 
 
 def _ages(measures: Sequence[str]) -> tuple[Ages, ...]:
@@ -199,7 +213,8 @@ def _report(
     rows: Sequence[SeriesRow],
     before: Sequence[SeriesRow],
     *,
-    is_numeric: bool | None,
+    left_out: int,
+    is_numeric: bool | None = None,
 ) -> SeriesReport:
     earlier = {row.key: row for row in before}
     compared = None if asked.versus is None else span.before(asked.versus)
@@ -217,11 +232,14 @@ def _report(
         "series": [_facts(row, earlier.get(row.key)) for row in rows],
         "events": [
             {"at": utc_text(event.at_us), "kind": event.kind, "name": event.name, "text": event.text}
-            for event in read_events(connection, model, span)
+            for event in model_events(connection, model, since_us=span.since_us, until_us=span.until_us)[
+                -MOST_EVENTS:
+            ]
         ],
         "last_record": None if newest is None else utc_text(newest),
         "quiet_since": utc_text(newest) if is_quiet and newest is not None else None,
         "is_numeric": is_numeric,
+        "slices_left_out": left_out,
     }
 
 

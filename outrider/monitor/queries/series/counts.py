@@ -1,13 +1,14 @@
 """Records and flags over time, from the exact counts per minute."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
 from outrider.assertions.performance import QUANTILE, UNKNOWN, Estimated
 from outrider.assertions.wilson import wilson_limits
+from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.state.series_tables import MeasureCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
 
@@ -15,6 +16,8 @@ from .figures import SeriesKey, SeriesRow, counted
 from .span import SeriesSpan
 
 CHAMPION = "champion"
+MOST_SLICES = 12
+"""Slices that have series of their own at once; others are asked for by name."""
 _FLAG, _RECORD, _ASSERTION = table_of(FlagCount), table_of(RecordCount), table_of(AssertionRow)
 _MEASURE = table_of(MeasureCount)
 VersionSlice = tuple[str, str | None]
@@ -36,6 +39,13 @@ class SeriesCut:
     by_slice: bool = False
     name: str | None = None
     """Assertion, live test or challenger."""
+    slices: tuple[str, ...] | None = None
+    """Slices that have series of their own; None for all."""
+
+    @property
+    def is_by_slice(self) -> bool:
+        """True where each slice has a series of its own."""
+        return self.by_slice and self.slice is None
 
     def cut(self, table: Any) -> list[ColumnElement[bool]]:
         """Conditions on a table of counts."""
@@ -44,6 +54,8 @@ class SeriesCut:
             found.append(table.c.version == self.version)
         if self.slice is not None:
             found.append(table.c.slice == self.slice)
+        elif self.by_slice and self.slices is not None:
+            found.append(table.c.slice.in_(self.slices))
         return found
 
     def part(self, table: Any) -> Any:
@@ -81,16 +93,33 @@ def last_minute(connection: Connection, model: str, *, now_us: int) -> int | Non
     return found
 
 
+def with_largest_slices(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> tuple[SeriesCut, int]:
+    """The cut with its largest slices, and the number left out.
+
+    By the records of the newest day of the range.
+    """
+    if not wanted.is_by_slice:
+        return wanted, 0
+    newest = select(func.max(_RECORD.c.minute_us)).where(*wanted.cut(_RECORD), *in_span(_RECORD, span))
+    since = max(span.since_us, (connection.scalar(newest) or 0) - DAY_US)
+    query = (
+        select(_RECORD.c.slice)
+        .where(*wanted.cut(_RECORD), *in_span(_RECORD, span), _RECORD.c.minute_us >= since)
+        .group_by(_RECORD.c.slice)
+        .order_by(func.sum(_RECORD.c.records).desc(), _RECORD.c.slice)
+    )
+    slices = connection.scalars(query).all()
+    return replace(wanted, slices=tuple(slices[:MOST_SLICES])), max(0, len(slices) - MOST_SLICES)
+
+
 def record_steps(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, counted: Counted = "records"
 ) -> dict[VersionSlice, Steps]:
     """Records, or entities, of the champion's slot by version, slice and step."""
-    step, part = step_of(_RECORD, span), wanted.part(_RECORD).label("part")
-    query = (
-        select(_RECORD.c.version, part, step, func.sum(_RECORD.c[counted]).label("n"))
-        .where(*wanted.cut(_RECORD), *in_span(_RECORD, span))
-        .group_by(_RECORD.c.version, part, step)
-    )
+    counts = _by_minute(_RECORD, _RECORD.c[counted], wanted, span).subquery()
+    step = step_of(counts, span)
+    query = select(counts.c.version, counts.c.part, step, func.sum(counts.c.n).label("n"))
+    query = query.group_by(counts.c.version, counts.c.part, step)
     return _by_part(connection, query)
 
 
@@ -114,15 +143,13 @@ def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> 
     names = _assertions(connection, wanted)
     if not names:
         return []
-    step, part = step_of(_FLAG, span), wanted.part(_FLAG).label("part")
-    is_champion = (_FLAG.c.slot == CHAMPION).label("is_champion")
-    keys = (_FLAG.c.assertion, is_champion, _FLAG.c.version, part, step)
-    query = (
-        select(*keys, func.sum(_FLAG.c.flags).label("n"))
-        .where(*wanted.cut(_FLAG), *in_span(_FLAG, span))
-        .where(_FLAG.c.slot.in_(_slots(connection, wanted.model)), _FLAG.c.assertion.in_(names))
-        .group_by(*keys)
-    )
+    before = (_FLAG.c.slot, _FLAG.c.assertion)
+    counted = _by_minute(_FLAG, _FLAG.c.flags, wanted, span, before=before)
+    counted = counted.where(_FLAG.c.slot.in_(_slots(connection, wanted.model)), _FLAG.c.assertion.in_(names))
+    counts = counted.subquery()
+    step, is_champion = step_of(counts, span), (counts.c.slot == CHAMPION).label("is_champion")
+    keys = (counts.c.assertion, is_champion, counts.c.version, counts.c.part, step)
+    query = select(*keys, func.sum(counts.c.n).label("n")).group_by(*keys)
     flags: dict[tuple[str, bool, VersionSlice], Steps] = {}
     for row in connection.execute(query):
         own = row.assertion, bool(row.is_champion), (row.version, row.part)
@@ -189,6 +216,22 @@ def _share_series(
     points = [share(flags.get(at, 0), records.get(at, 0)) for at in range(span.steps)]
     whole = share(sum(flags.values()), sum(records.values()))
     return SeriesRow(SeriesKey(measure, "share", "flags per record", name, *of), points, whole)
+
+
+def _by_minute(
+    table: Any, number: Any, wanted: SeriesCut, span: SeriesSpan, *, before: Sequence[Any] = ()
+) -> Select[Any]:
+    """Counts by minute in the order of a table's key: summed as they are read, without a sort.
+
+    Parameters
+    ----------
+    before
+        Columns of the key between model and minute.
+    """
+    keys = [*before, table.c.minute_us, table.c.version, *([table.c.slice] if wanted.is_by_slice else [])]
+    columns = (*before, table.c.minute_us, table.c.version, wanted.part(table).label("part"))
+    query = select(*columns, func.sum(number).label("n")).where(*wanted.cut(table), *in_span(table, span))
+    return query.group_by(*keys)
 
 
 def _challenger_steps(

@@ -207,6 +207,7 @@ def _chosen(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Cou
         if span.since_us <= times[at] < span.until_us
         and wanted.version in (None, versions[at])
         and wanted.slice in (None, row.slice or "")
+        and (not wanted.is_by_slice or wanted.slices is None or (row.slice or "") in wanted.slices)
     ]
     rows = [rows[at] for at in kept]
     parts = [(versions[at], wanted.slice) for at in kept]

@@ -42,7 +42,7 @@ def note_measures(
     if not judged.rows:
         return
     slices = text_of(judged, f"attrs.{slice_by}" if slice_by else "")
-    minute = _minutes(seq, received)
+    minute = minutes_of_records(seq, received)
     keys = RecordKeys(versions, slices, minute, judged.column("weight"))
     values = _calls(judged) if effects.owner == CHAMPION else _beside(judged, target)
     effects.measures += measure_rows(effects.model, values, keys)
@@ -108,7 +108,7 @@ def _note_live(effects: Effects, slices: Mapping[str, str | None], received: Map
         keys = RecordKeys(
             [one.version] * rows,
             [slices.get(key) for key in one.keys.tolist()],
-            _minutes(one.seq, received),
+            minutes_of_records(one.seq, received),
             one.weight,
         )
         effects.measures += measure_rows(
@@ -116,7 +116,8 @@ def _note_live(effects: Effects, slices: Mapping[str, str | None], received: Map
         )
 
 
-def _minutes(seq: NDArray[np.int64], received: Mapping[int, int]) -> NDArray[np.int64]:
+def minutes_of_records(seq: NDArray[np.int64], received: Mapping[int, int]) -> NDArray[np.int64]:
+    """Minute of receipt of records by their blocks, shape (rows,)."""
     blocks, place = np.unique(seq, return_inverse=True)
     times = np.array([received[block] for block in blocks.tolist()], dtype=np.int64)
     found: NDArray[np.int64] = (times - times % MINUTE_US)[place]

@@ -50,6 +50,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
     "stream": ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming"),
     "error": ("error.type",),
+    "prompt_version": ("llm.prompt_template.version", "langfuse.observation.prompt.version"),
     "finish": (
         "gen_ai.response.finish_reasons",
         "gen_ai.response.finish_reason",
@@ -223,6 +224,11 @@ def _float(value: Any) -> float | None:
         return None
 
 
+def _name(value: Any) -> str | None:
+    """A version; some write it as a number."""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
 def _boolean(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -243,6 +249,7 @@ _SETTINGS = {
 _ATTRS: dict[str, Callable[[Any], Any]] = {
     "request_model": text,
     "response_model": text,
+    "prompt_version": _name,
     "temperature": _float,
     "first_token_s": _float,
     "input_tokens": _integer,

@@ -1,0 +1,98 @@
+"""Versions that explain an alarm, ranked beside slices."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from outrider.assertions.detection.rises import largest_ratio
+from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
+
+from .minute_counts import ALL, CHAMPION, MinuteCounts
+from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare, RateAlarm, Usual
+
+_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
+_BESIDE = math.log(20.0)
+"""Likelihood ratio from which a version is worse than those that answer beside it."""
+_AS_MUCH = 0.99
+Sides = NDArray[np.float64]
+"""Hits and entities seen, before an onset and since, shape (2, 2)."""
+
+
+def with_versions(
+    connection: Connection,
+    counts: MinuteCounts,
+    alarm: RateAlarm,
+    told: Sequence[Cause],
+    rule: AlarmRule,
+    *,
+    usual: Usual,
+) -> list[Cause]:
+    """Causes with the versions that explain the first one; ranked.
+
+    A version explains it where it is worse than those that answer beside it, or where it alone answers since
+    the onset and is new. Its share before is its own, or that of all others where it has few entities.
+
+    Parameters
+    ----------
+    told
+        Causes of one slice or of all records, the first one first.
+    """
+    first = told[0]
+    key = first.assertion, first.slice
+    since_us = max(counts.start_us, usual.begun.get(first.assertion, 0), usual.since.get(key, 0))
+    versions = _sides(connection, counts, first, since_us=since_us, onset_us=alarm.onset_us)
+    least = -math.log(rule.alpha) + math.log(max(1, len(versions)))
+    found = [_cause(first, version, own, versions) for version, own in versions.items() if version]
+    found = sorted((one for one in found if one.weight >= least), key=lambda one: -one.weight)
+    whole = _ratio(first.before, first.now)
+    ahead = [one for one in found if one.weight >= _AS_MUCH * whole]
+    return [*ahead, *told, *(one for one in found if one not in ahead)]
+
+
+def _sides(
+    connection: Connection, counts: MinuteCounts, first: Cause, *, since_us: int, onset_us: int
+) -> dict[str, Sides]:
+    found: dict[str, Sides] = {}
+    for at, table in enumerate((_FLAGS, _RECORDS)):
+        is_since = (table.c.minute_us >= onset_us).label("is_since")
+        own: list[Any] = [
+            table.c.model == counts.model, table.c.minute_us >= since_us, table.c.minute_us < counts.stop_us,
+        ]  # fmt: skip
+        if table is _FLAGS:
+            own += [table.c.slot == CHAMPION, table.c.assertion == first.assertion]
+        if first.slice != ALL:
+            own.append(table.c.slice == first.slice)
+        query = select(table.c.version, is_since, func.sum(table.c.entities)).where(*own)
+        for version, since, entities in connection.execute(query.group_by(table.c.version, is_since)):
+            found.setdefault(version, np.zeros((2, 2)))[int(since), at] += entities
+    for sides in found.values():
+        sides[:, 0] = np.minimum(sides[:, 0], sides[:, 1])
+    return found
+
+
+def _cause(first: Cause, version: str, own: Sides, versions: Mapping[str, Sides]) -> Cause:
+    """Version as a cause; of weight 0.0 where it does not explain the rise."""
+    total = np.sum(list(versions.values()), axis=0)
+    others, (before, now) = total - own, own
+    is_new = before[1] < OWN_ENOUGH
+    if others[1, 1]:
+        explains = float(largest_ratio(*others[1], *now)) >= _BESIDE
+    else:
+        explains = is_new and len(versions) > 1
+    if is_new:
+        before = total.sum(axis=0) - now
+    weight = float(largest_ratio(*before, *now)) if explains and now[1] else 0.0
+    return Cause(first.assertion, first.slice, _share(before), _share(now), weight, version)
+
+
+def _ratio(before: FlaggedShare, now: FlaggedShare) -> float:
+    sides = (before.hits, before.seen, now.hits, now.seen)
+    return float(largest_ratio(*(np.array(float(one)) for one in sides)))
+
+
+def _share(side: Sides) -> FlaggedShare:
+    return FlaggedShare(int(side[0]), int(side[1]))

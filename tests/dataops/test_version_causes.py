@@ -1,0 +1,112 @@
+"""Incidents name the version that explains them, and none where versions share the rise."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Engine, text
+
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.rate_alarms import AlarmRule
+from outrider.dataops.ledger.minutes import MINUTE_US
+from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.state.database import write
+
+START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % MINUTE_US
+RULE = AlarmRule(horizon_s=86_400.0, baseline_s=4 * 3600.0, quiet_s=600.0)
+Minute = Mapping[str, tuple[int, float]]
+"""Entities and share of flags, by version."""
+
+
+class Counted:
+    """Minutes of exact counts, looked at by the service's own decision."""
+
+    def __init__(self, engine: Engine, seed: int = 0, model: str = "m") -> None:
+        self.engine, self.model, self.rng = engine, model, np.random.default_rng(seed)
+        self.book = IncidentBook(model, RULE)
+        self.now_us = START_US
+        self.run(
+            "INSERT INTO assertion (model, name, revision, kind, level, description, owner, active,"
+            " suspended_until_us, first_seen_us)"
+            " VALUES (:m, 'x', 'r', 'assertion', 'warning', '', '', 1, 0, 0)",
+            m=model,
+        )
+
+    def run(self, sql: str, **values: Any) -> None:
+        with write(self.engine) as connection:
+            connection.execute(text(sql), values)
+
+    def minute(self, versions: Minute, *, part: str = "") -> None:
+        for version, (entities, share) in versions.items():
+            n = int(self.rng.poisson(entities))
+            own = {"m": self.model, "part": part, "at": self.now_us, "v": version}
+            if n:
+                self.run("INSERT INTO record_count VALUES (:m, :part, :at, :v, :n, :n)", **own, n=n)
+            if hits := int(self.rng.binomial(n, share)):
+                sql = "INSERT INTO flag_count VALUES (:m, 'champion', 'x', 'r', :part, :at, :v, :n, :n, :n)"
+                self.run(sql, **own, n=hits)
+        self.now_us += MINUTE_US
+        with write(self.engine) as connection:
+            self.book.settle(connection, now_us=self.now_us)
+
+    def minutes(self, number: int, at: Callable[[int], Minute]) -> list[stored_incidents.IncidentRow]:
+        for minute in range(number):
+            self.minute(at(minute))
+        with self.engine.connect() as connection:
+            found = stored_incidents.list_incidents(connection)
+        return [row for row in reversed(found) if row.model == self.model]
+
+
+def test_a_canary_that_is_worse_is_named_and_over_once_it_is_gone(engine: Engine) -> None:
+    counted = Counted(engine)
+
+    def at(minute: int) -> Minute:
+        return {"1": (180, 0.05)} | ({"2-canary": (20, 0.8)} if minute >= 90 else {})
+
+    (row,) = counted.minutes(130, at)
+    first, second = row.details["explained_by"][:2]
+    assert (first["assertion"], first["slice"], first["version"]) == ("x", "", "2-canary")
+    assert first["now"]["share"] == pytest.approx(0.8, abs=0.1)
+    assert "version" not in second
+    assert row.details["before"]["share"] == pytest.approx(0.05, abs=0.02)
+    assert row.note.startswith("x on version 2-canary: ")
+    rows = counted.minutes(30, lambda _: {"1": (200, 0.05)})
+    assert [one.status for one in rows] == ["resolved"]
+
+
+def test_a_version_that_all_records_moved_to_is_named(engine: Engine) -> None:
+    (row,) = Counted(engine).minutes(140, lambda at: {"2": (100, 0.3)} if at >= 90 else {"1": (100, 0.05)})
+    assert row.details["explained_by"][0]["version"] == "2"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_versions_that_rise_together_are_no_cause(engine: Engine, seed: int) -> None:
+    def at(minute: int) -> Minute:
+        share = 0.25 if minute >= 100 else 0.05
+        return {"1": (190, share), "2": (10, share)}
+
+    (row,) = Counted(engine, seed).minutes(130, at)
+    assert [one.get("version") for one in row.details["explained_by"]] == [None]
+
+
+def test_invented_versions_that_are_worse_are_named_together(engine: Engine) -> None:
+    def at(minute: int) -> Minute:
+        return {"1": (100, 0.05), OTHERS: (20, 0.9 if minute >= 90 else 0.05)}
+
+    (row,) = Counted(engine).minutes(120, at)
+    assert row.details["explained_by"][0]["version"] == OTHERS
+    assert row.note.startswith("x on other versions: ")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rollouts_canaries_and_storms_of_the_usual_share_are_no_alarm(engine: Engine, seed: int) -> None:
+    counted = Counted(engine, seed)
+
+    def at(minute: int) -> Minute:
+        new = min(1.0, max(0.0, (minute - 60) / 60))  # a rollout over an hour
+        volume = 2_000 if 130 <= minute < 140 else 200
+        return {"1": (int(volume * (1 - new)), 0.1), "2": (int(volume * new), 0.1), "3": (2, 0.1)}
+
+    assert counted.minutes(180, at) == []

@@ -21,7 +21,8 @@ Bools = NDArray[np.bool_]
 
 QUANTILE = NormalDist().inv_cdf(0.975)
 CALIBRATION_BINS = 10
-_SHARES = frozenset({"share", "accuracy", "f1", "auroc", "brier", "calibration"})
+_SHARES = frozenset({"share", "accuracy", "f1", "auroc", "brier", "calibration", "selection_rate"})
+_SHARES |= {"tpr", "fpr", "ppv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +306,7 @@ def figure_text(
     """
     if value is None:
         return "?"
-    if statistic in _SHARES:
+    if statistic in _SHARES or statistic.endswith("_gap"):
         shown = [f"{100 * one:.3g}" for one in (value, low, high) if one is not None]
         return f"{shown[0]} %" + (f" ({shown[1]} to {shown[2]})" if len(shown) == 3 and low != high else "")
     if statistic in ("count", "sum"):

@@ -1,4 +1,4 @@
-"""Group metrics of stored records and dataset versions: the route and the page."""
+"""Group metrics over time and of dataset versions: the route and the page."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def app(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     folder = tmp_path_factory.mktemp("settings")
     settings = Settings(base=folder, models={MODEL: ModelSettings()})
-    router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal)
+    router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"))
     return build_app(fault=lambda: None, routers=[router])
 
 
@@ -59,6 +59,7 @@ def _stored(sample: Sample) -> tuple[dict[str, str], dict[str, str], dict[str, s
 
 def test_figures_of_stored_records_are_what_a_loop_counts(client: Client, sample: Sample) -> None:
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
+    assert found["version"] == "1"
     device, said, truth = _stored(sample)
     assert found["records"] == len(said) == sample.records
     assert found["labelled"] == len(truth) > 0
@@ -76,14 +77,17 @@ def test_figures_of_stored_records_are_what_a_loop_counts(client: Client, sample
 
 
 def test_a_time_to_come_has_no_records(client: Client) -> None:
-    found = client.get(f"/v1/fairness?model={MODEL}&by=device&since=2100-01-01T00:00:00Z").json()
+    asked = "since=2100-01-01T00:00:00Z&until=2100-01-01T05:00:00Z"
+    found = client.get(f"/v1/fairness?model={MODEL}&by=device&{asked}").json()
     assert (found["records"], found["groups"], found["gaps"]) == (0, [], [])
 
 
 @pytest.mark.parametrize(
     ("query", "status", "detail"),
     [
-        ("by=gender", 422, "no column 'gender' to group by; the records have"),
+        ("by=gender", 422, "no column 'gender' to group by: name it in group_by"),
+        ("by=device&since=2026-01-01T00:00:00Z&until=2025-01-01T00:00:00Z", 422, "is empty"),
+        ("by=device&step=90", 422, "whole minutes expected"),
         ("by=inputs.device&by=attrs.device", 422, "columns of distinct names expected"),
         ("by=device&positive=zebra", 422, "positive='zebra' is neither predicted"),
         ("by=device&dataset=digits@x", 404, "no dataset 'digits'"),
@@ -122,7 +126,7 @@ def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
             )  # fmt: skip
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
     objects = LocalObjects(tmp_path / "objects")
-    router = fairness_routes(sample.engine, settings, objects, sample.journal)
+    router = fairness_routes(sample.engine, settings, objects)
     client = Client(build_app(fault=lambda: None, routers=[router]))
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
     assert found["labels_were_asked_for"]
@@ -155,12 +159,26 @@ def _page(sample: Sample, query: str) -> str:
     return answer.text
 
 
-def test_the_page_chooses_a_column_itself_and_draws_every_group(sample: Sample) -> None:
+def test_the_page_chooses_a_grouping_itself_and_draws_every_group(sample: Sample) -> None:
     text = _page(sample, "")
-    assert "<option selected>attrs.device</option>" in text
+    assert "<option selected>device</option>" in text
     assert text.count('class="interval wide"') >= 3
     assert "device=till-2" in text
     assert "True positive rate" in text
+    assert "Selection rate: gap" in text
+    assert text.count('<figure class="trend">') >= 6
+    assert "version 1" in text
+    assert "last hour" in text
+
+
+def test_the_page_takes_range_comparison_and_version(sample: Sample) -> None:
+    text = _page(sample, "?by=device&positive=8&range=1h&versus=previous&version=1")
+    assert "dotted the time before" in text
+    assert '<option value="1h" selected>' in text
+    text = _page(sample, "?by=device&positive=8&range=century")
+    assert "range: one of" in text
+    assert "device=till-2" in text
+    assert "No record has a comparable answer" in _page(sample, "?version=77&positive=8")
 
 
 def test_the_page_says_what_is_wrong_with_a_choice_and_escapes_it(sample: Sample) -> None:
@@ -171,6 +189,6 @@ def test_the_page_says_what_is_wrong_with_a_choice_and_escapes_it(sample: Sample
 
 def test_the_page_of_an_empty_service_says_what_is_missing(tmp_path: Path) -> None:
     sample = build(tmp_path, blocks=0)
-    assert "two to twelve values" in _page(sample, "")
+    assert "No groups are counted" in _page(sample, "")
     sample.engine.dispose()
     sample.journal.close()

@@ -91,7 +91,7 @@ def all_routers(
         judge_routes(engine, settings),
         pause_routes(engine, settings),
         rejected_routes(settings, refusals),
-        fairness_routes(engine, settings, objects, journal),
+        fairness_routes(engine, settings, objects),
         weak_slice_routes(settings, slices),
         drift_routes(settings, drift),
         profile_routes(engine, settings),

@@ -15,6 +15,7 @@ from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger import minutes, outcomes, stored_profiles
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.groups import GroupNames
 from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.ledger.stored_profiles import KeptProfiles
 from outrider.dataops.state.clock import HOUR_US
@@ -57,6 +58,7 @@ class Commits:
         self._rolled_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
+        self._groups: dict[str, GroupNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._named: dict[str, set[str]] = {}
         """Versions that records of each model state, as far as they are counted by name."""
@@ -128,8 +130,10 @@ class Commits:
             effects.marks.clear()  # with nobody to compare with
         if model not in self._classes:
             self._classes[model] = ClassNames.stored(connection, model)
+            self._groups[model] = GroupNames.stored(connection, model)
             outcomes.count_earlier(connection, model, self._classes[model])
-        effects.class_names = self._classes[model]
+        effects.class_names, effects.group_names = self._classes[model], self._groups[model]
+        ledger.count_groups(connection, effects, entities.add)
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:

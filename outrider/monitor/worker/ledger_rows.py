@@ -19,6 +19,7 @@ from outrider.monitor.stream.units import Unit
 
 from .judged import JudgedRecords
 from .slot_state import Views
+from .stages.groups import stored_groups
 from .stages.measures import stored_confidences
 
 
@@ -102,6 +103,7 @@ class RecordLocations:
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
                 "confidence": stored_confidences(judged),
+                "groups": stored_groups(judged, settings.group_by),
             },
         )
 

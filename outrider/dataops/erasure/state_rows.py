@@ -99,6 +99,11 @@ _COUNTS = (
         "records, weight, squares, total",
     ),
     (
+        "score_count",
+        "model, minute_us, version, slice, of_class, place, bucket, is_label",
+        "records, weight, squares",
+    ),
+    (
         "outcome_count",
         "model, minute_us, version, slice, predicted, label, hit, bucket",
         "records, weight, squares, confidence, brier",

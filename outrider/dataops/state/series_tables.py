@@ -81,6 +81,28 @@ class GroupCount(SQLModel, table=True):
     squares: float
 
 
+class ScoreCount(SQLModel, table=True):
+    """Labelled records per class, score of that class, version, slice and minute.
+
+    Each record counts once for every class; as :class:`OutcomeCount` otherwise.
+    """
+
+    __tablename__ = "score_count"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    minute_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    of_class: str = Field(primary_key=True)
+    place: int = Field(primary_key=True)
+    """Of the class and its bucket in ``record.class_scores``."""
+    bucket: int = Field(primary_key=True)
+    is_label: bool = Field(primary_key=True)
+    records: int
+    weight: float
+    squares: float
+
+
 class MinuteBlock(SQLModel, table=True):
     """First block of each minute of receipt, for labels to come."""
 

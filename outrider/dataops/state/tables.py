@@ -123,6 +123,8 @@ class Record(SQLModel, table=True):
     confidence: int | None = None
     """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1], or an earlier release judged
     it."""
+    class_scores: bytes | None = None
+    """Score of each class in steps of log-odds, a byte each; None but for three to fifty classes."""
     groups: str | None = None
     """Groups of ``group_by``, JSON by attribute; None where none is declared."""
 

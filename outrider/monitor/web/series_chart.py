@@ -10,7 +10,7 @@ from outrider.monitor.queries.series.answer import FigureColumns, SeriesFacts, S
 
 WIDTH, HEIGHT = 320.0, 84.0
 MOST_LINES = 7
-_ZOOMED = frozenset({"accuracy", "f1", "auroc", "tpr", "ppv"})
+_ZOOMED = frozenset({"accuracy", "f1", "auroc", "auroc_weighted", "tpr", "ppv"})
 """Figures far from zero, whose charts begin where their intervals do."""
 Bounds = tuple[float, float]
 

@@ -39,6 +39,7 @@ _TITLES = {
     ("performance", "accuracy"): "Accuracy",
     ("performance", "f1"): "F1 (macro)",
     ("performance", "auroc"): "AUROC",
+    ("performance", "auroc_weighted"): "AUROC (weighted)",
     ("performance", "calibration"): "Calibration error",
     ("performance", "mae"): "Mean absolute error",
     ("performance", "rmse"): "RMSE",

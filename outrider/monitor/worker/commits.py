@@ -129,7 +129,8 @@ class Commits:
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
         if model not in self._classes:
-            self._classes[model] = ClassNames.stored(connection, model)
+            declared = self._context.settings.models[model].classes
+            self._classes[model] = ClassNames.stored(connection, model, declared=declared)
             self._groups[model] = GroupNames.stored(connection, model)
             outcomes.count_earlier(connection, model, self._classes[model])
         effects.class_names, effects.group_names = self._classes[model], self._groups[model]

@@ -20,7 +20,7 @@ from outrider.monitor.stream.units import Unit
 from .judged import JudgedRecords
 from .slot_state import Views
 from .stages.groups import stored_groups
-from .stages.measures import stored_confidences
+from .stages.measures import stored_class_scores, stored_confidences
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class RecordLocations:
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
                 "confidence": stored_confidences(judged),
+                "class_scores": stored_class_scores(judged),
                 "groups": stored_groups(judged, settings.group_by),
             },
         )

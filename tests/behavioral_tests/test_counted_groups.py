@@ -1,5 +1,6 @@
 """Group metrics from counts are those of the records, and of fairlearn."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.behavioral._fairlearn_peer import drawn
 from outrider.assertions import Batch
-from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics
+from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics, stepped_metrics
 from outrider.behavioral_tests.fairness import METRICS, GroupMetrics, group_metrics
 from tests.soak import examples
 
@@ -90,6 +91,30 @@ def test_counts_of_records_of_one_weight_give_the_intervals_of_the_records(rows:
         gaps = own.gap(metric, least_rows=1), slow.gap(metric, least_rows=1)
         assert (gaps[0].highest, gaps[0].lowest) == (gaps[1].highest, gaps[1].lowest)
         assert gaps[0].low == pytest.approx(gaps[1].low, abs=1e-9)
+
+
+@pytest.mark.parametrize("repeats", [1, 12])
+def test_all_steps_at_once_are_each_step_by_itself(repeats: int) -> None:
+    rng = np.random.default_rng(4)
+    columns = [np.repeat(one, repeats) for one in (
+        rng.choice(["f", "m", "x"], 900, p=[0.5, 0.45, 0.05]), rng.integers(0, 2, 900),
+        rng.integers(0, 2, 900), rng.choice([1.0, 5.0], 900),
+    )]  # fmt: skip
+    sex, said, truth, weight = columns
+    cells, names = cells_of(sex, said, truth.tolist(), weight, np.repeat(np.arange(900), repeats))
+    steps = rng.choice([0, 2, 3, 7], len(sex))
+    steps = np.r_[steps, steps]
+    found = stepped_metrics(cells, steps, names, by=["sex"])
+    assert [*found] == [0, 2, 3, 7]
+    for step, own in found.items():
+        alone = counted_metrics(cells.take(steps == step), names, by=["sex"])
+        assert own.rows == alone.rows
+        for one, other in zip(own.rates, alone.rates, strict=True):
+            assert dataclasses.astuple(one) == pytest.approx(dataclasses.astuple(other), nan_ok=True)
+        for metric in RATES:
+            gaps = [dataclasses.astuple(each.gap(metric)) for each in (own, alone)]
+            assert gaps[0][:-1] == pytest.approx(gaps[1][:-1], nan_ok=True)
+            assert gaps[0][-1] == gaps[1][-1]
 
 
 def test_repeats_of_an_entity_prove_no_more_than_one_record_of_it() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from outrider.assertions.performance import UNKNOWN, Estimated
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
-from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics
+from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics, stepped_metrics
 from outrider.behavioral_tests.fairness import GroupMetrics
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.group_columns import columns_of
@@ -25,7 +25,7 @@ from outrider.dataops.state.series_tables import GroupCount
 from outrider.dataops.state.tables import table_of
 
 from .counts import in_span, step_of
-from .figures import SeriesKey, SeriesRow, group_cells
+from .figures import SeriesKey, SeriesRow
 from .span import SeriesSpan
 
 _GROUP = table_of(GroupCount)
@@ -280,10 +280,12 @@ def _chosen_cells(rows: Sequence[_Chosen], places: Mapping[str, int], positive: 
 
 def _series(own: _Version, version: str, attribute: str, span: SeriesSpan) -> list[SeriesRow]:
     """Every figure of one version, by step and of the whole range."""
-    whole = _figures(own, slice(None), attribute)
+    by, per_entity = [attribute], own.per_entity
+    whole = _figures(counted_metrics(own.cells, own.groups, by=by, per_entity=per_entity), attribute)
     points: dict[tuple[str, str], list[Estimated]] = {key: [UNKNOWN] * span.steps for key in whole}
-    for step, cells in group_cells(own.steps.tolist()).items():
-        for key, figure in _figures(own, cells, attribute).items():
+    stepped = stepped_metrics(own.cells, own.steps, own.groups, by=by, per_entity=per_entity)
+    for step, found in stepped.items():
+        for key, figure in _figures(found, attribute).items():
             points[key][step] = figure
     method = "weighted" if own.is_asked else "plain"
     return [
@@ -297,12 +299,8 @@ def _series(own: _Version, version: str, attribute: str, span: SeriesSpan) -> li
     ]
 
 
-def _figures(own: _Version, cells: Places | slice, attribute: str) -> dict[tuple[str, str], Estimated]:
-    """Figures of some cells by statistic and group; gaps and ratios by the attribute."""
-    every = np.arange(len(own.steps), dtype=np.intp)
-    found = counted_metrics(
-        own.cells.take(every[cells]), own.groups, by=[attribute], per_entity=own.per_entity
-    )
+def _figures(found: GroupMetrics, attribute: str) -> dict[tuple[str, str], Estimated]:
+    """Figures by statistic and group; gaps and ratios by the attribute."""
     figures: dict[tuple[str, str], Estimated] = {
         (rate.metric, rate.group): Estimated(rate.value, rate.low, rate.high, rate.rows, float(rate.rows))
         if rate.rows

@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, select
+from typer.testing import CliRunner
 
 from outrider.assertions import Batch
+from outrider.cli import app as outrider
+from outrider.commands import report as report_command
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import write
+from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.queries.fairness import dataset_figures
+from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -149,6 +153,31 @@ def test_a_dataset_version_with_answers_has_figures_and_one_without_says_what_to
         "sex=f": 1.0,
         "sex=m": 0.0,
     }
+
+
+class Service:
+    """Answers a command as the service would."""
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def get(self, path: str, **query: Any) -> Any:
+        return {"models": [{"model": MODEL}]} if path == "/v1/models" else self._report
+
+
+def test_the_report_of_a_model_has_the_gaps_of_its_groups(
+    sample: Sample, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = report_json(sample.engine, MODEL, now_us=now_us())
+    (own,) = report["groups"]
+    asked = f"/v1/fairness?model={MODEL}&by=device&positive={own['positive']}"
+    assert own["gaps"] == client.get(asked).json()["gaps"]
+    monkeypatch.setattr(report_command, "connect", lambda _: Service(report))
+    file = tmp_path / "report.html"
+    said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)], env={"COLUMNS": "200"})
+    assert said.exit_code == 0, said.output
+    assert f"selection_rate of {own['positive']} by device, version 1: gap" in said.output
+    assert "Groups by device" in file.read_text(encoding="utf-8")
 
 
 def _page(sample: Sample, query: str) -> str:

@@ -14,11 +14,14 @@ from outrider.assertions import Batch
 from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
-from outrider.dataops.ledger.group_columns import attribute_of
+from outrider.dataops.ledger.group_columns import attribute_of, columns_of
+from outrider.dataops.ledger.minutes import DAY_US
+from outrider.dataops.ledger.outcomes import NUMBER, OTHER
 
 from .newest_records import Words
 from .series.answer import SeriesReport, SeriesRequest, groups_json
-from .series.groups import GroupCut
+from .series.groups import GroupCut, answers_of, grouped_by
+from .series.span import DEFAULT_US, SeriesSpan
 
 MOST_GROUPS = 100
 """More groups than this are no groups: the column names records, not kinds of them."""
@@ -98,6 +101,50 @@ class FairnessFigures(TypedDict):
     labels_were_asked_for: bool
     groups: list[GroupFacts]
     gaps: list[GapFacts]
+
+
+class GroupGaps(TypedDict):
+    """Gaps between the groups of one attribute for its rarest answer."""
+
+    by: str
+    positive: str
+    version: str | None
+    records: int
+    gaps: list[GapFacts]
+
+
+def rarest_answer(connection: Connection, model: str, attribute: str, asked: SeriesRequest) -> str:
+    """Rarest class of a range, the last day by default: what is selected is mostly the exception.
+
+    Empty without any.
+    """
+    until = asked.now_us if asked.until_us is None else asked.until_us
+    since = until - DEFAULT_US if asked.since_us is None else asked.since_us
+    span = SeriesSpan(since // DAY_US * DAY_US, max(until + 1, since + 1), 1)
+    answers = answers_of(connection, model, attribute, span)
+    return next((one for one in answers if one not in (OTHER, NUMBER)), "")
+
+
+def newest_gaps(connection: Connection, model: str, *, now_us: int) -> list[GroupGaps]:
+    """Gaps of the newest version on the last day, by declared grouping."""
+    asked = SeriesRequest(now_us=now_us)
+    found: list[GroupGaps] = []
+    for attribute in grouped_by(connection, model):
+        if positive := rarest_answer(connection, model, attribute, asked):
+            figures, _ = stored_figures(
+                connection, model=model, by=columns_of(attribute), positive=positive, asked=asked
+            )
+            facts = figures_json(figures)
+            found.append(
+                {
+                    "by": attribute,
+                    "positive": positive,
+                    "version": figures.version,
+                    "records": facts["records"],
+                    "gaps": facts["gaps"],
+                }
+            )
+    return found
 
 
 def stored_figures(

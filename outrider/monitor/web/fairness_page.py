@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from outrider.behavioral_tests.fairness import GroupGap, GroupRate, Metric
 from outrider.dataops.ledger.group_columns import attribute_of, columns_of
-from outrider.monitor.queries.fairness import GroupFigures, stored_figures
+from outrider.monitor.queries.fairness import GroupFigures, rarest_answer, stored_figures
 from outrider.monitor.queries.series.answer import SeriesReport
 from outrider.monitor.queries.series.groups import answers_of, grouped_by
 from outrider.monitor.queries.series.span import SeriesSpan
@@ -61,9 +61,9 @@ def read_fairness(engine: Engine, model: str, query: Mapping[str, str], *, now_u
     with engine.connect() as connection:
         columns = tuple(grouped_by(connection, model))
         by = query.get("by") or next(iter(columns), "")
-        everything = SeriesSpan(asked.since_us or 0, now_us + 1, 1)
-        answers = tuple(answers_of(connection, model, by, everything))[:MOST_ANSWERS]
-        positive = query.get("positive") or next(iter(answers), "")
+        answers = tuple(answers_of(connection, model, by, SeriesSpan(0, now_us + 1, 1)))[:MOST_ANSWERS]
+        positive = query.get("positive") or rarest_answer(connection, model, by, asked)
+        positive = positive or next(iter(answers), "")
         empty = FairnessPage(columns, answers, by, positive, chosen, problem=fault)
         if not by or not positive:
             return empty

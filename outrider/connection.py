@@ -369,22 +369,44 @@ class Connection:
         cut = {"version": version, "slice": slice, "by": by, "since": since, "until": until, "step": step}
         return self._over_time("performance", model, cut)
 
-    def _over_time(self, path: str, model: str | None, query: Mapping[str, Any]) -> pd.DataFrame:
-        found = self._api.get(f"/v1/models/{api.one_model(self._api, model)}/{path}", **query)
-        start = pd.to_datetime(pd.Series(found["start"], dtype="str"), utc=True, format="ISO8601")
-        parts = [
-            pd.DataFrame(
-                {"start": start.astype("datetime64[us, UTC]")}
-                | {name: row[name] for name in _SERIES_KEY}
-                | {name: pd.Series(row[name], dtype="float64") for name in ("value", "low", "high")}
-                | {"records": row["records"], "method": row["method"]}
-            ).dropna(subset="value")
-            for row in found["series"]
-        ]
-        columns = ["start", *_SERIES_KEY, "value", "low", "high", "records", "method"]
-        frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-        frame.attrs["events"] = found["events"]
+    def fairness(
+        self,
+        model: str | None = None,
+        *,
+        by: str | Sequence[str],
+        positive: str = "1",
+        version: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        step: str | None = None,
+    ) -> pd.DataFrame:
+        """Rates of groups and their gaps over time, as :meth:`series` gives figures.
+
+        Parameters
+        ----------
+        by
+            A grouping of ``group_by``: its column, or its columns.
+        positive
+            The answer that is a selection.
+
+        Returns
+        -------
+        pandas.DataFrame
+            As of :meth:`series`: ``statistic`` is ``selection_rate``, ``tpr`` … of the group in ``name``, or
+            ``selection_rate_gap``, ``selection_rate_ratio`` … of all. ``attrs`` has ``groups`` and ``gaps``
+            of the whole range, of ``version``.
+        """
+        found = self._api.get(
+            "/v1/fairness", model=api.one_model(self._api, model), by=[by] if isinstance(by, str) else [*by],
+            positive=positive, version=version, since=since, until=until, step=step,
+        )  # fmt: skip
+        frame = _series_frame(found["over_time"])
+        frame.attrs |= {name: found[name] for name in ("groups", "gaps", "version")}
         return frame
+
+    def _over_time(self, path: str, model: str | None, query: Mapping[str, Any]) -> pd.DataFrame:
+        name = api.one_model(self._api, model)
+        return _series_frame(self._api.get(f"/v1/models/{name}/{path}", **query))
 
     def outcomes(self, model: str | None = None) -> pd.DataFrame:
         """Outcomes by behavioral test and model version, newest version first."""
@@ -413,6 +435,23 @@ class Connection:
 
     def _page(self, model: str, *parts: str) -> str:
         return "/".join([self.url, "m", *(quote(part, safe="") for part in (model, *parts))])
+
+
+def _series_frame(found: Mapping[str, Any]) -> pd.DataFrame:
+    start = pd.to_datetime(pd.Series(found["start"], dtype="str"), utc=True, format="ISO8601")
+    parts = [
+        pd.DataFrame(
+            {"start": start.astype("datetime64[us, UTC]")}
+            | {name: row[name] for name in _SERIES_KEY}
+            | {name: pd.Series(row[name], dtype="float64") for name in ("value", "low", "high")}
+            | {"records": row["records"], "method": row["method"]}
+        ).dropna(subset="value")
+        for row in found["series"]
+    ]
+    columns = ["start", *_SERIES_KEY, "value", "low", "high", "records", "method"]
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    frame.attrs["events"] = found["events"]
+    return frame
 
 
 def _drift_row(column: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Group metrics with intervals: selection, correctness and confidence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,12 @@ __all__ = [
     "GroupRate",
     "Metric",
     "group_metrics",
+    "metrics_of_sums",
 ]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+GroupFigure = tuple[Sums, Callable[[float], Limits]]
+"""Sums of each group, and the figure with its interval at a confidence."""
 
 
 def group_metrics(
@@ -114,38 +118,55 @@ def group_metrics(
         }
         if score is not None:
             calibrated = (numbers(answer(batch, score, original=batch), score), is_positive, known)
-    gaps: dict[Metric, tuple[NDArray[np.intp], Callable[[float], Limits]]] = {}
-    known_rows: dict[Metric, NDArray[np.intp]] = {}
+    figures: dict[Metric, GroupFigure] = {}
     for metric, (hits, within) in parts.items():
         whose = None if entities is None else entities[within]
         sums = Sums.of(hits[within], weights[within], codes[within], len(named), entities=whose)
-        known_rows[metric] = sums.rows.astype(np.intp)
-        gaps[metric] = (np.where(too_few(sums), 0, known_rows[metric]), _shares_of(sums))
+        figures[metric] = sums, partial(_shares, sums)
     if calibrated is not None:
         scores, hits, within = calibrated
         within = within & ~np.isnan(scores)
         whose = None if entities is None else entities[within]
         sums = Sums.of(hits[within], weights[within], codes[within], len(named), entities=whose)
         means = _means_of(scores[within], weights[within], codes[within], len(named), entities=whose)
-        known_rows["calibration"] = sums.rows.astype(np.intp)
-        gaps["calibration"] = (
-            np.where(too_few(sums), 0, known_rows["calibration"]),
-            _calibration_of(sums, means),
-        )
+        figures["calibration"] = sums, _calibration_of(sums, means)
     rows = dict(zip(named, np.bincount(codes, minlength=len(named)).tolist(), strict=True))
-    rates = tuple(
-        GroupRate(
-            group, metric, float(found.value[at]), float(found.low[at]), float(found.high[at]), int(of[at])
-        )
-        for metric, (_, limits) in gaps.items()
-        for found, of in ((limits(0.95), known_rows[metric]),)
-        for at, group in enumerate(named)
-    )
-    return GroupMetrics(names, rows, rates, gaps)
+    return _metrics(names, rows, figures)
 
 
-def _shares_of(sums: Sums) -> Callable[[float], Limits]:
-    return lambda confidence: shares(sums, confidence=confidence)
+def metrics_of_sums(by: Sequence[str], rows: Mapping[str, int], sums: Mapping[Metric, Sums]) -> GroupMetrics:
+    """Metrics of groups from sums over their records.
+
+    Parameters
+    ----------
+    rows
+        Records by group, in the order of the sums.
+    sums
+        By metric; one entry of each array is a group.
+    """
+    return _metrics(tuple(by), rows, {metric: (one, partial(_shares, one)) for metric, one in sums.items()})
+
+
+def _metrics(
+    by: tuple[str, ...], rows: Mapping[str, int], figures: Mapping[Metric, GroupFigure]
+) -> GroupMetrics:
+    rates: list[GroupRate] = []
+    for metric, (sums, limits) in figures.items():
+        found = limits(0.95)
+        columns = (found.value.tolist(), found.low.tolist(), found.high.tolist(), sums.rows.tolist())
+        rates += [
+            GroupRate(group, metric, value, low, high, int(n))
+            for group, value, low, high, n in zip(rows, *columns, strict=True)
+        ]
+    gaps = {
+        metric: (np.where(too_few(sums), 0, sums.rows).astype(np.intp), limits)
+        for metric, (sums, limits) in figures.items()
+    }
+    return GroupMetrics(by, rows, tuple(rates), gaps)
+
+
+def _shares(sums: Sums, confidence: float) -> Limits:
+    return shares(sums, confidence=confidence)
 
 
 def _calibration_of(sums: Sums, means: Callable[[float], Limits]) -> Callable[[float], Limits]:

@@ -1,7 +1,4 @@
-"""``outrider fairness``: metrics by group, of records or a dataset version.
-
-Records are those of a running service.
-"""
+"""``outrider fairness``: metrics by group over time, or of a dataset version."""
 
 from typing import Annotated, Any
 
@@ -9,6 +6,7 @@ import typer
 
 from .api import connect, one_model
 from .output import Config, Json, ModelArgument, as_json, table
+from .series import minute, sparkline, time_of
 
 COLUMNS = {
     "selection_rate": "selected",
@@ -25,7 +23,11 @@ def fairness(
         list[str] | None, typer.Option(help="Column that names the group, such as sex; several intersect.")
     ] = None,
     positive: Annotated[str, typer.Option(help="The answer that is a selection.")] = "1",
-    since: Annotated[str | None, typer.Option(help="Only records from this time on (ISO 8601).")] = None,
+    version: Annotated[str | None, typer.Option(help="Of this judged version; default the newest.")] = None,
+    since: Annotated[str | None, typer.Option(help="Time (ISO 8601), or 6h, 7d: so long ago.")] = None,
+    until: Annotated[str | None, typer.Option(help="Time (ISO 8601); default now.")] = None,
+    step: Annotated[str | None, typer.Option(help="5m, 1h, 1d …; default what fits.")] = None,
+    versus: Annotated[str | None, typer.Option(help="previous, day or week: compare with that.")] = None,
     dataset: Annotated[str | None, typer.Option(help="A dataset version, NAME@VERSION, instead.")] = None,
     config: Config = None,
     json: Json = False,
@@ -35,14 +37,20 @@ def fairness(
         raise typer.BadParameter("name a column that tells the groups apart, such as --by sex")
     api = connect(config)
     name = one_model(api, model)
-    found = api.get("/v1/fairness", model=name, by=by, positive=positive, since=since, dataset=dataset)
+    asked = {"version": version, "since": time_of(since), "until": until, "step": step, "versus": versus}
+    found = api.get("/v1/fairness", model=name, by=by, positive=positive, dataset=dataset, **asked)
     if json:
         as_json(found)
         return
     how = ", weighed back from the labels that were asked for" if found["labels_were_asked_for"] else ""
+    of = f" of version {found['version']}" if found["version"] else ""
     typer.echo(
-        f"{name}: {found['records']:,} records, {found['labelled']:,} labelled{how}; selected: {positive}"
+        f"{name}: {found['records']:,} records{of}, {found['labelled']:,} labelled{how}; selected: {positive}"
     )
+    over_time = found["over_time"]
+    if over_time:
+        span = f"{minute(over_time['since'])} to {minute(over_time['until'])} UTC"
+        typer.echo(f"{span}, steps of {over_time['step_s']} s")
     known = {
         key: title
         for key, title in COLUMNS.items()
@@ -55,7 +63,19 @@ def fairness(
     )
     for gap in found["gaps"]:
         if gap["value"] is not None:
-            typer.echo(f"  {COLUMNS[gap['metric']]}: {_gap(gap)}")
+            typer.echo(f"  {COLUMNS[gap['metric']]}: {_gap(gap)}{_trend(found, gap['metric'])}")
+    for event in over_time["events"] if over_time else ():
+        typer.echo(f"  {minute(event['at'])}  {event['text']}")
+
+
+def _trend(found: dict[str, Any], metric: str) -> str:
+    """Gap over time, and before."""
+    for row in found["over_time"]["series"] if found["over_time"] else ():
+        if (row["statistic"], row["version"]) == (f"{metric}_gap", found["version"]):
+            value = None if row["versus"] is None else row["versus"]["whole"]["value"]
+            before = "" if value is None else f"; before {value:.3f}"
+            return f"{before}  {sparkline(row['value'])}"
+    return ""
 
 
 def _row(group: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``outrider report``: one model's report, as text, JSON or HTML."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,10 +57,24 @@ def report(
         shown = figure_text("accuracy", accuracy["share"], accuracy["low"], accuracy["high"])
         typer.echo(f"accuracy of version {found['accuracy_version'] or '?'}: {shown}, {accuracy['basis']}")
     table([_version(each) for each in found["versions"]], _VERSIONS, empty="no version yet")
+    for line in _gaps(found["groups"]):
+        typer.echo(line)
     for test in found["shadow_tests"]:
         _show(test)
     if html is not None:
         typer.echo(f"written: {html}")
+
+
+def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each gap between groups that can be told."""
+    for each in groups:
+        for gap in each["gaps"]:
+            if gap["value"] is not None:
+                metric, shown = gap["metric"], [gap[name] for name in ("value", "low", "high")]
+                yield (
+                    f"{metric} of {each['positive']} by {each['by']}, version {each['version'] or '?'}: gap "
+                    f"{figure_text(f'{metric}_gap', *shown)}, {gap['highest']} over {gap['lowest']}"
+                )
 
 
 def _show(test: Mapping[str, Any]) -> None:

@@ -59,11 +59,11 @@ def series(
         as_json(found)
         return
     typer.echo(
-        f"{found['model']}: {_minute(found['since'])} to {_minute(found['until'])} UTC, "
+        f"{found['model']}: {minute(found['since'])} to {minute(found['until'])} UTC, "
         f"steps of {found['step_s']} s"
     )
     if found["quiet_since"]:
-        typer.echo(f"no records since {_minute(found['quiet_since'])} UTC")
+        typer.echo(f"no records since {minute(found['quiet_since'])} UTC")
     if found["slices_left_out"]:
         typer.echo(f"{found['slices_left_out']} slices of fewer records are left out: --slice NAME shows one")
     rows = [_row(each) for each in found["series"] if each["whole"]["value"] is not None]
@@ -71,7 +71,7 @@ def series(
     columns = {column: title for column, title in _COLUMNS.items() if column not in hidden}
     table(rows, columns, empty="nothing was counted in this range")
     for event in found["events"]:
-        typer.echo(f"  {_minute(event['at'])}  {event['text']}")
+        typer.echo(f"  {minute(event['at'])}  {event['text']}")
 
 
 def time_of(text: str | None, *, now: datetime | None = None) -> str | None:
@@ -121,5 +121,6 @@ def _row(each: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _minute(text: str) -> str:
+def minute(text: str) -> str:
+    """Time of the API to the minute, for people."""
     return text[:16].replace("T", " ")

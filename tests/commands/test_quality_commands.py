@@ -48,7 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
         alarm_routes(AlarmReader(sample.engine, settings)),
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
-        fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal),
+        fairness_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
         profile_routes(sample.engine, settings),
         series_routes(sample.engine, settings),
@@ -208,6 +208,14 @@ def test_groups_are_shown_with_intervals_and_gaps() -> None:
     assert shown.exit_code == 0, shown.output
     assert "device=till-2" in shown.output
     assert "selected: gap" in shown.output
+    assert re.search("selected: gap .*[▁▂▃▄▅▆▇█·]", shown.output)
+
+
+def test_groups_are_frames_in_a_notebook(url: str) -> None:
+    frame = outrider.connect(url, "key").fairness(MODEL, by="device", positive="8")
+    assert {"selection_rate", "selection_rate_gap", "selection_rate_ratio", "tpr"} <= {*frame["statistic"]}
+    own = frame[(frame["statistic"] == "selection_rate") & (frame["name"] == "device=till-1")]
+    assert own["records"].sum() == frame.attrs["groups"][0]["records"]
 
 
 def test_weak_slices_are_shown_with_what_was_not_searched() -> None:
@@ -226,7 +234,7 @@ def test_series_are_shown_with_a_sparkline() -> None:
     assert {row["measure"] for row in found["series"]} == {"records", "flags"}
     text = shown("series", MODEL, "--measure", "flags", "--versus", "previous")
     assert "flags track_agrees" in text
-    assert re.search("[▁▂▃▄▅▆▇█]{2}", text)
+    assert re.search("[▁▂▃▄▅▆▇█]", text)
     assert run("series", MODEL, "--performance")["is_numeric"] is False
     assert CliRunner().invoke(app, ["series", MODEL, "--performance", "--name", "x"]).exit_code == 2
     with pytest.raises(OutriderError, match="whole minutes expected"):

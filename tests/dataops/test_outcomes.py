@@ -1,11 +1,13 @@
 """Outcomes of labels per minute are those of a slow loop over all rows, however labels came and changed."""
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +19,10 @@ from outrider.assertions.typed_text import read_typed
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
 from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations
+from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.groups import MOST_GROUPS, OTHER_GROUP, GroupNames
 from outrider.dataops.ledger.measures import RATIO, buckets_of
 from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
 from outrider.dataops.ledger.outcomes import MOST_CLASSES, NUMBER, OTHER, ClassNames, outcomes_of
@@ -36,6 +40,8 @@ record = st.tuples(
 label = st.tuples(st.just("label"), st.integers(0, 9), st.sampled_from((*TEXTS, None)))
 entity_label = st.tuples(st.just("entity"), st.integers(0, 2), st.integers(0, 9), st.sampled_from(TEXTS))
 Stream = list[list[tuple[Any, ...]]]
+ENTITIES: WeakKeyDictionary[ClassNames, MinuteEntities] = WeakKeyDictionary()
+"""Of each worked stream, as one worker has them."""
 
 
 @contextmanager
@@ -66,7 +72,7 @@ def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names:
                 weight,
                 version is None,
             )
-            append(effects.records, ("m", f"r{key}", *place, confidence))
+            append(effects.records, ("m", f"r{key}", *place, confidence, None, group_of(key)))
         elif kind == "label":
             (value,) = rest
             body = "{}" if value is None else '{"label": 0}'
@@ -77,7 +83,13 @@ def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names:
             row_of = (seq + 1, row, "m", "", "human", value, '{"label": 0}', ts_us, received, f"e{key}")
             append(effects.labels, row_of)
     with write(engine) as connection:
+        ledger.count_groups(connection, effects, ENTITIES.setdefault(names, MinuteEntities()).add)
         ledger.apply(connection, effects)
+
+
+def group_of(key: int) -> str | None:
+    """Every fourth record came before groups were declared."""
+    return None if key % 4 == 3 else json.dumps({"sex": f"sex={'fm'[key % 2]}", "age": "age=(missing)"})
 
 
 def query(engine: Engine, sql: str) -> list[Any]:
@@ -118,6 +130,58 @@ def test_outcomes_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
         assert sum(row.weight for row in rows) <= sum(weights.values()) + 1e-9
         errors = query(engine, "SELECT sum(records) n FROM measure_count WHERE measure = 'abs_error'")
         assert (errors[0].n or 0) == _numeric_pairs(engine)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.lists(st.one_of(record, label, entity_label), max_size=6), min_size=1, max_size=6))
+def test_counts_of_groups_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
+    with database() as engine:
+        names = ClassNames()
+        for number, group in enumerate(stream):
+            fresh = [one for one in group if one[0] != "record" or not _is_there(engine, one[1])]
+            commit(engine, number, list({one[:2]: one for one in fresh}.values()), names)
+        found: Counter[tuple[Any, ...]] = Counter()
+        entities: Counter[str] = Counter()
+        for row in query(engine, "SELECT * FROM group_count"):
+            assert row.records > 0
+            found[row.part, bool(row.is_labelled), row.minute_us, bool(row.hit)] += row.records
+            entities[row.part] += row.entities
+        assert found == _slow_groups(engine)
+        for part, n in entities.items():
+            rows = [one for one in query(engine, "SELECT * FROM record") if part in (one.groups or "")]
+            own = {(one.entity, _minute(one), one.predicted, one.version, one.groups) for one in rows}
+            assert n == len(own)
+
+
+def _is_there(engine: Engine, key: int) -> bool:
+    return bool(query(engine, f"SELECT 1 FROM record WHERE id = 'r{key}'"))
+
+
+def _minute(row: Any) -> int:
+    received = START_US + (int(row.seq) - 1) // 2 * 40_000_000
+    return received - received % MINUTE_US
+
+
+def _slow_groups(engine: Engine) -> Counter[tuple[Any, ...]]:
+    """By looking at every record and every label."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    labels = query(engine, "SELECT * FROM label ORDER BY seq, row")
+    for one in query(engine, "SELECT * FROM record WHERE groups IS NOT NULL"):
+        own = [each for each in labels if each.record_id == one.id]
+        for part in json.loads(one.groups).values():
+            found[part, False, _minute(one), False] += 1
+            if own and own[-1].value is not None:
+                hit = same(read_typed(one.predicted), read_typed(own[-1].value))
+                found[part, True, _minute(one), hit] += 1
+    return found
+
+
+def test_groups_beyond_the_first_twenty_and_long_ones_have_no_name() -> None:
+    names = GroupNames()
+    parts = [names.of(json.dumps({"id": f"id={at}"}))[0][1] for at in range(30)]
+    assert parts == [f"id={at}" for at in range(MOST_GROUPS)] + [OTHER_GROUP] * 10
+    assert names.of('{"id": "id=3"}') == [("id", "id=3")]
+    assert names.of('{"id": "id=29"}') == [("id", OTHER_GROUP)]
 
 
 def _numeric_pairs(engine: Engine) -> int:

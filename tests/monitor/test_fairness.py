@@ -1,4 +1,4 @@
-"""Group metrics of stored records and dataset versions: the route and the page."""
+"""Group metrics over time and of dataset versions: the route and the page."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, select
+from typer.testing import CliRunner
 
 from outrider.assertions import Batch
+from outrider.cli import app as outrider
+from outrider.commands import report as report_command
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import write
+from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.queries.fairness import dataset_figures
+from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -35,7 +39,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def app(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     folder = tmp_path_factory.mktemp("settings")
     settings = Settings(base=folder, models={MODEL: ModelSettings()})
-    router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"), sample.journal)
+    router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"))
     return build_app(fault=lambda: None, routers=[router])
 
 
@@ -59,6 +63,7 @@ def _stored(sample: Sample) -> tuple[dict[str, str], dict[str, str], dict[str, s
 
 def test_figures_of_stored_records_are_what_a_loop_counts(client: Client, sample: Sample) -> None:
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
+    assert found["version"] == "1"
     device, said, truth = _stored(sample)
     assert found["records"] == len(said) == sample.records
     assert found["labelled"] == len(truth) > 0
@@ -76,14 +81,17 @@ def test_figures_of_stored_records_are_what_a_loop_counts(client: Client, sample
 
 
 def test_a_time_to_come_has_no_records(client: Client) -> None:
-    found = client.get(f"/v1/fairness?model={MODEL}&by=device&since=2100-01-01T00:00:00Z").json()
+    asked = "since=2100-01-01T00:00:00Z&until=2100-01-01T05:00:00Z"
+    found = client.get(f"/v1/fairness?model={MODEL}&by=device&{asked}").json()
     assert (found["records"], found["groups"], found["gaps"]) == (0, [], [])
 
 
 @pytest.mark.parametrize(
     ("query", "status", "detail"),
     [
-        ("by=gender", 422, "no column 'gender' to group by; the records have"),
+        ("by=gender", 422, "no column 'gender' to group by: name it in group_by"),
+        ("by=device&since=2026-01-01T00:00:00Z&until=2025-01-01T00:00:00Z", 422, "is empty"),
+        ("by=device&step=90", 422, "whole minutes expected"),
         ("by=inputs.device&by=attrs.device", 422, "columns of distinct names expected"),
         ("by=device&positive=zebra", 422, "positive='zebra' is neither predicted"),
         ("by=device&dataset=digits@x", 404, "no dataset 'digits'"),
@@ -122,7 +130,7 @@ def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
             )  # fmt: skip
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
     objects = LocalObjects(tmp_path / "objects")
-    router = fairness_routes(sample.engine, settings, objects, sample.journal)
+    router = fairness_routes(sample.engine, settings, objects)
     client = Client(build_app(fault=lambda: None, routers=[router]))
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
     assert found["labels_were_asked_for"]
@@ -147,6 +155,31 @@ def test_a_dataset_version_with_answers_has_figures_and_one_without_says_what_to
     }
 
 
+class Service:
+    """Answers a command as the service would."""
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def get(self, path: str, **query: Any) -> Any:
+        return {"models": [{"model": MODEL}]} if path == "/v1/models" else self._report
+
+
+def test_the_report_of_a_model_has_the_gaps_of_its_groups(
+    sample: Sample, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = report_json(sample.engine, MODEL, now_us=now_us())
+    (own,) = report["groups"]
+    asked = f"/v1/fairness?model={MODEL}&by=device&positive={own['positive']}"
+    assert own["gaps"] == client.get(asked).json()["gaps"]
+    monkeypatch.setattr(report_command, "connect", lambda _: Service(report))
+    file = tmp_path / "report.html"
+    said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)], env={"COLUMNS": "200"})
+    assert said.exit_code == 0, said.output
+    assert f"selection_rate of {own['positive']} by device, version 1: gap" in said.output
+    assert "Groups by device" in file.read_text(encoding="utf-8")
+
+
 def _page(sample: Sample, query: str) -> str:
     app = FastAPI()
     app.include_router(web_routes(sample.engine, sample.journal, models=(MODEL,), health=dict))
@@ -155,12 +188,26 @@ def _page(sample: Sample, query: str) -> str:
     return answer.text
 
 
-def test_the_page_chooses_a_column_itself_and_draws_every_group(sample: Sample) -> None:
+def test_the_page_chooses_a_grouping_itself_and_draws_every_group(sample: Sample) -> None:
     text = _page(sample, "")
-    assert "<option selected>attrs.device</option>" in text
+    assert "<option selected>device</option>" in text
     assert text.count('class="interval wide"') >= 3
     assert "device=till-2" in text
     assert "True positive rate" in text
+    assert "Selection rate: gap" in text
+    assert text.count('<figure class="trend">') >= 6
+    assert "version 1" in text
+    assert "last hour" in text
+
+
+def test_the_page_takes_range_comparison_and_version(sample: Sample) -> None:
+    text = _page(sample, "?by=device&positive=8&range=1h&versus=previous&version=1")
+    assert "dotted the time before" in text
+    assert '<option value="1h" selected>' in text
+    text = _page(sample, "?by=device&positive=8&range=century")
+    assert "range: one of" in text
+    assert "device=till-2" in text
+    assert "No record has a comparable answer" in _page(sample, "?version=77&positive=8")
 
 
 def test_the_page_says_what_is_wrong_with_a_choice_and_escapes_it(sample: Sample) -> None:
@@ -171,6 +218,6 @@ def test_the_page_says_what_is_wrong_with_a_choice_and_escapes_it(sample: Sample
 
 def test_the_page_of_an_empty_service_says_what_is_missing(tmp_path: Path) -> None:
     sample = build(tmp_path, blocks=0)
-    assert "two to twelve values" in _page(sample, "")
+    assert "No groups are counted" in _page(sample, "")
     sample.engine.dispose()
     sample.journal.close()

@@ -34,13 +34,23 @@ def cells_of(values: Floats, centre: float) -> NDArray[np.int32]:
     True
     """
     with np.errstate(over="ignore"):
-        single = (values - centre).astype(np.float32)
+        return cells_around(values - centre)
+
+
+def cells_around(away: Floats) -> NDArray[np.int32]:
+    """Cell of each distance from the centre, as :func:`cells_of`."""
+    with np.errstate(over="ignore"):
+        single = away.astype(np.float32)
     single += np.float32(0.0)  # -0.0 is 0.0
     keys = single.view(np.int32)
     keys ^= (keys >> 31) & _SIGN
     keys >>= _SHIFT
     keys += CELLS // 2
     return keys
+
+
+FIRST, LAST = (int(one) for one in cells_around(np.array([-MOST, MOST])))
+"""Cells of the outermost numbers that sums take as they are."""
 
 
 def cell_floor(cells: NDArray[np.integer], centre: float) -> Floats:

@@ -7,6 +7,8 @@ BITS = 10
 REGISTERS = 1 << BITS
 """Standard error 1.04 / sqrt(REGISTERS): 3.3 %."""
 _RANKS = 32
+_UPPER = int(np.little_endian)
+"""Place of the upper half of a number of 64 bits."""
 _CHUNK = 8192
 """Values whose arrays stay in the cache."""
 Ints = NDArray[np.int64]
@@ -53,7 +55,7 @@ def _mix(values: NDArray[np.uint64]) -> None:
 
 def _keys(hashes: NDArray[np.uint64], keys: Ints) -> None:
     """Register of each hash in the upper bits of its key, leading zeros of the rest plus one below."""
-    upper = (hashes >> np.uint64(32)).astype(np.uint32)
+    upper = hashes.view(np.uint32)[_UPPER::2].copy()
     rest = upper << np.uint32(BITS)
     rest >>= np.uint32(BITS)  # 22 bits, which a float holds exactly
     exponent = rest.view(np.int32).astype(np.float32).view(np.int32)

@@ -24,6 +24,8 @@ PROPERTIES: Mapping[Source, tuple[str, ...]] = {
     "list": ("#elements",),
 }
 """Endings of the names of features, by source."""
+TRUNCATED = "#truncated"
+"""Ending of the name of a column that says which texts a model's tokenizer cut."""
 TEXT_WORDS = 5.0
 """Mean words from which a column of strings is text, not categories."""
 IMAGE_SIDE = 8

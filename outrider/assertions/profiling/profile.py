@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import row_hashes
 
-from .cells import MOST, Floats, Ints, cells_of, count_cells
+from .cells import FIRST, LAST, MOST, Floats, Ints, cells_around, count_cells
 from .distinct import REGISTERS, Registers, registers_of, registers_of_numbers
 from .features import PROPERTIES, Feature, batch_columns, features_of, source_of, source_of_feature
 from .layout import (
@@ -308,16 +308,20 @@ def _count_numbers(
     exact = numbers_of(values)
     estimates.registers[:] = registers_of_numbers(exact)
     numbers = exact.astype(np.float64, copy=False)
-    finite = np.isfinite(numbers)
-    if not finite.all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = numbers - column.centre
+        is_finite = bool(np.isfinite(away.sum()))  # one pass over what is nearly always so
+    if not is_finite:
+        finite = np.isfinite(numbers)
         at = np.flatnonzero(there)[~finite]
         there[at] = False
         mask = np.zeros(rows.number, dtype=np.bool_)
         mask[at] = True
         _rest(counts, weights, OTHER, len(at), rows.weight_where(mask))
-        numbers = numbers[finite]
+        with np.errstate(over="ignore"):
+            away = np.clip(numbers[finite] - column.centre, -MOST, MOST)
     weight = rows.weight if rows.weight is None or there.all() else rows.weight[there]
-    own = cells_of(numbers, column.centre)
+    own = cells_around(away)
     cells, number, mass = count_cells(own, weight)
     bins = np.searchsorted(np.array(column.edges, dtype=np.int64), cells, side="right")
     counts[: column.bins] += np.bincount(bins, number, column.bins).astype(np.int64)
@@ -329,8 +333,8 @@ def _count_numbers(
         entities[np.searchsorted(cells, seen)] = firsts
     estimates.points = Points.of(cells, mass, entities)
     if len(estimates.points.cells):  # else the mean would say what few entities had
-        with np.errstate(over="ignore"):
-            away = np.clip(numbers - column.centre, -MOST, MOST)
+        if cells[0] <= FIRST or cells[-1] >= LAST:
+            away = np.clip(away, -MOST, MOST)
         scaled = away if weight is None else away * weight
         estimates.sums[:] = mass.sum(), scaled.sum(), scaled @ away
 

@@ -14,6 +14,7 @@ from outrider.assertions.window_state import holds
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
+from outrider.dataops.ledger.groups import OTHER_GROUP
 from outrider.dataops.ledger.outcomes import NUMBER, OTHER, ClassNames
 from outrider.dataops.state.folder_secret import secret_beside
 
@@ -98,12 +99,23 @@ _COUNTS = (
         "records, weight, squares, total",
     ),
     (
+        "score_count",
+        "model, minute_us, version, slice, of_class, place, bucket, is_label",
+        "records, weight, squares",
+    ),
+    (
         "outcome_count",
         "model, minute_us, version, slice, predicted, label, hit, bucket",
         "records, weight, squares, confidence, brier",
     ),
 )
 """Table, key and numbers of counts by slice."""
+_OUTCOMES = _COUNTS[-1]
+_GROUPS = (
+    "group_count",
+    "model, minute_us, attribute, version, part, is_labelled, predicted, label, hit",
+    "records, entities, weight, squares",
+)
 _SLICES = """
     INSERT INTO temp.gone_slice SELECT model, slice FROM record WHERE coalesce(slice, '') != ''
     GROUP BY model, slice HAVING max((model, id) NOT IN (SELECT model, id FROM temp.gone)) = 0
@@ -181,6 +193,7 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
     )
     _join_counts(connection)
     _fold_classes(connection)
+    _fold_groups(connection)
     for own in ROWS:
         query = f'DELETE FROM "{own.table}" WHERE {own.where}'
         counts[own.name] = connection.exec_driver_sql(query).rowcount
@@ -224,8 +237,28 @@ def _fold_classes(connection: Connection) -> None:
             for not_ in ("", "NOT ")
         )
         for name in own - others - {OTHER, NUMBER}:
-            for column in ("predicted", "label"):
-                _fold_class(connection, model, column, name)
+            for table in (_OUTCOMES, _GROUPS):
+                for column in ("predicted", "label"):
+                    _fold(connection, table, model, column, name, OTHER)
+
+
+def _fold_groups(connection: Connection) -> None:
+    """Count groups that only erased records are in without their names."""
+    for (model,) in connection.exec_driver_sql("SELECT DISTINCT model FROM temp.gone").all():
+        own, others = (
+            {
+                part
+                for row in connection.exec_driver_sql(
+                    "SELECT DISTINCT groups FROM record WHERE model = ? AND groups IS NOT NULL"
+                    f" AND id {not_}IN (SELECT id FROM temp.gone WHERE model = ?)",
+                    (model, model),
+                )
+                for part in json.loads(row.groups).values()
+            }
+            for not_ in ("", "NOT ")
+        )
+        for part in own - others - {OTHER_GROUP}:
+            _fold(connection, _GROUPS, model, "part", part, OTHER_GROUP)
 
 
 def _class_names(connection: Connection, model: str, records: str, labels: str) -> set[str]:
@@ -237,16 +270,18 @@ def _class_names(connection: Connection, model: str, records: str, labels: str) 
     return {ClassNames().name(row[0]) for row in connection.exec_driver_sql(query, (model, model))}
 
 
-def _fold_class(connection: Connection, model: str, column: str, name: str) -> None:
-    """Add outcomes of a class to those that no name has."""
-    table, key, numbers = _COUNTS[-1]
-    given = f"{key.replace(column, '?')}, {numbers}"
+def _fold(
+    connection: Connection, counts: tuple[str, str, str], model: str, column: str, name: str, other: str
+) -> None:
+    """Add counts under a name to those that no name has."""
+    table, key, numbers = counts
+    given = ", ".join("?" if one == column else one for one in f"{key}, {numbers}".split(", "))
     added = ", ".join(f"{one} = {one} + excluded.{one}" for one in numbers.split(", "))
     where = f"model = ? AND {column} = ?"
     connection.exec_driver_sql(
         f"INSERT INTO {table} ({key}, {numbers}) SELECT {given} FROM {table} WHERE {where} "
         f"ON CONFLICT ({key}) DO UPDATE SET {added}",
-        (OTHER, model, name),
+        (other, model, name),
     )
     connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", (model, name))
 

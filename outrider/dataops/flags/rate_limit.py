@@ -253,10 +253,10 @@ def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[
 def _count_records(connection: Connection, effects: Effects, entities: MinuteEntities) -> None:
     records: Tally[tuple[str, int, str]] = Tally()
     owners: Tally[tuple[str, int, str]] = Tally()
-    places = effects.records.select("seq", "ts_us", "slice", "entity")
-    for (seq, ts_us, part, entity), version in zip(places, effects.judged_versions, strict=True):
-        received = effects.received.get(seq, effects.received_us) or ts_us
-        key = part or "", minute_of(received), version
+    places = zip(effects.minutes, effects.judged_versions, strict=True)
+    owned = effects.records.select("slice", "entity")
+    for (part, entity), (minute, version) in zip(owned, places, strict=True):
+        key = part or "", minute, version
         records[key] += 1
         owners[key] += entity is None or entities.add(key[1], key[0], entity)
     rows = [(effects.model, *key, count, owners[key]) for key, count in records.items()]

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select
 
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.rows import Row, TableColumns, add_to_rows, insert_rows, replace_rows
-from outrider.dataops.state.series_tables import MeasureCount
+from outrider.dataops.state.series_tables import GroupCount, MeasureCount
 from outrider.dataops.state.tables import (
     AdmissionRow,
     Answer,
@@ -41,7 +41,8 @@ from .counters import add_counts
 from .cursors import cursor
 from .first_seen import note_first_seen
 from .flag_marks import Marks, store_marks
-from .minutes import note_minutes
+from .groups import GroupNames, answer_rows
+from .minutes import minute_of, note_minutes
 from .outcomes import ClassNames
 from .profiles import LayoutRow, ProfileRow
 from .stored_profiles import insert_layouts, insert_profiles
@@ -134,6 +135,8 @@ class Effects(FlagRows):
     """Rows of ``measure_count``."""
     class_names: ClassNames = field(default_factory=ClassNames)
     """Classes of the model that outcomes are counted by; one for all of its units."""
+    group_names: GroupNames = field(default_factory=GroupNames)
+    """The same of groups."""
     earlier_ids: dict[str, str] = field(default_factory=dict)
     """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
@@ -146,6 +149,14 @@ class Effects(FlagRows):
         return [
             OTHERS if is_unnamed else (self.version if stated is None or by_replica else stated) or ""
             for stated, by_replica, is_unnamed in self.records.select("version", "by_replica", "is_unnamed")
+        ]
+
+    @property
+    def minutes(self) -> list[int]:
+        """Minute of receipt per record."""
+        return [
+            minute_of(self.received.get(seq, self.received_us) or ts_us)
+            for seq, ts_us in self.records.select("seq", "ts_us")
         ]
 
 
@@ -264,7 +275,13 @@ def apply(connection: Connection, effects: Effects) -> None:
     labelled += outcomes.labelled_entities(connection, model, since)
     after = outcomes.standing(connection, model, dict.fromkeys(labelled))
     outcomes.count_changes(
-        connection, model, before, after, names=effects.class_names, received=effects.received
+        connection,
+        model,
+        before,
+        after,
+        names=effects.class_names,
+        groups=effects.group_names,
+        received=effects.received,
     )
     add_to_rows(connection, MeasureCount, effects.measures)
     note_first_seen(connection, effects.first_seen)
@@ -279,6 +296,27 @@ def apply(connection: Connection, effects: Effects) -> None:
     add_counts(connection, model, own, {n: c for n, c in effects.counts.items() if not _is_of_flags(n)})
     add_counts(connection, model, effects.owner, {n: c for n, c in effects.counts.items() if _is_of_flags(n)})
     replace_rows(connection, Cursor, [(model, slot, effects.seq)])
+
+
+def count_groups(connection: Connection, effects: Effects, is_first: Callable[[int, str, str], bool]) -> None:
+    """Count the records of a unit by declared group.
+
+    Parameters
+    ----------
+    is_first
+        As of :func:`outrider.dataops.ledger.groups.answer_rows`.
+    """
+    if any(effects.records["groups"]):
+        rows = answer_rows(
+            effects.model,
+            effects.records.select("groups", "predicted", "entity", "weight"),
+            versions=effects.judged_versions,
+            minutes=effects.minutes,
+            names=effects.group_names,
+            class_name=effects.class_names.name,
+            is_first=is_first,
+        )
+        add_to_rows(connection, GroupCount, rows)
 
 
 def suspend(connection: Connection, model: str, assertion: str, until_us: int) -> None:

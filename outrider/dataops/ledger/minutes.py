@@ -55,7 +55,16 @@ OUTCOMES = Ages(
     "outcome_count", 3 * HOUR_US, 14 * DAY_US, f"{_SHARED}, predicted, label, hit, bucket",
     "records, weight, squares, confidence, brier",
 )  # fmt: skip
-FINE, COARSE = (MEASURES, OUTCOMES), (RECORDS, FLAGS)
+GROUPS = Ages(
+    "group_count", 3 * HOUR_US, 14 * DAY_US,
+    "model, attribute, version, part, is_labelled, predicted, label, hit",
+    "records, entities, weight, squares",
+)  # fmt: skip
+SCORES = Ages(
+    "score_count", 3 * HOUR_US, 14 * DAY_US, f"{_SHARED}, of_class, place, bucket, is_label",
+    "records, weight, squares",
+)  # fmt: skip
+FINE, COARSE = (MEASURES, OUTCOMES, GROUPS, SCORES), (RECORDS, FLAGS)
 
 
 def note_minutes(connection: Connection, model: str, received: Mapping[int, int]) -> None:

@@ -14,9 +14,11 @@ from sqlalchemy import Connection
 from outrider.assertions.matching import matches, number_of
 from outrider.assertions.typed_text import plain_text, read_typed
 from outrider.dataops.state.rows import Row, add_to_rows
-from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
+from outrider.dataops.state.series_tables import GroupCount, MeasureCount, OutcomeCount, ScoreCount
 
 from .champions import version_at
+from .class_scores import score_rows
+from .groups import GroupNames, label_rows
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 from .version_names import OTHERS
@@ -36,8 +38,8 @@ _EARLIER = 10_000
 """Labels of earlier releases that are counted at once."""
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
-    " r.is_unnamed, l.value, l.received_us"
-    " FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
+    " r.groups, r.class_scores, r.entity, r.is_unnamed, l.value, l.received_us FROM label l"
+    " JOIN record r ON r.model = l.model AND r.id = l.record_id"
     " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
     " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
 )
@@ -55,6 +57,9 @@ class LabelledRow(NamedTuple):
     predicted: str
     confidence: int | None
     weight: float
+    groups: str | None
+    class_scores: bytes | None
+    entity: str | None
     is_unnamed: bool | None
     value: str
     """Null where it was withdrawn, as rows are read."""
@@ -78,16 +83,30 @@ class LabelOutcome:
 
 
 class ClassNames:
-    """Classes counted by name: a model's first ``MOST_CLASSES`` short ones."""
+    """Classes counted by name: a model's first ``MOST_CLASSES`` short ones.
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
+    Attributes
+    ----------
+    scored
+        Declared classes, in the order in which answers score them.
+    """
+
+    def __init__(self, known: Iterable[str] = (), *, declared: Sequence[int | str] = ()) -> None:
         self._known = set(known) - {OTHER, NUMBER}
+        # Declared texts stand as they are told; numbers and truth values as answers of that value.
+        self.scored = tuple(
+            one if isinstance(one, str) else ClassNames().name(str(one).lower()) for one in declared
+        )
 
     @classmethod
-    def stored(cls, connection: Connection, model: str) -> "ClassNames":
+    def stored(
+        cls, connection: Connection, model: str, *, declared: Sequence[int | str] = ()
+    ) -> "ClassNames":
         """Names that counts have already."""
-        query = "SELECT DISTINCT predicted, label FROM outcome_count WHERE model = ?"
-        return cls(name for row in connection.exec_driver_sql(query, (model,)) for name in row)
+        one = "SELECT DISTINCT predicted, label FROM {} WHERE model = ?"
+        query = " UNION ".join(one.format(table) for table in ("outcome_count", "group_count"))
+        rows = connection.exec_driver_sql(query, (model, model))
+        return cls((name for row in rows for name in row), declared=declared)
 
     def name(self, text: str | None) -> str:
         """Name of a stored answer or label, equal for equal numbers."""
@@ -174,6 +193,7 @@ def count_changes(
     after: Standing,
     *,
     names: ClassNames,
+    groups: GroupNames,
     received: Mapping[int, int],
 ) -> None:
     """Move counts from the outcomes before a transaction to the new ones.
@@ -200,12 +220,15 @@ def count_changes(
     )
     outcomes = outcomes_of([(row.predicted, row.value) for row in rows], names)
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
+    add_to_rows(connection, GroupCount, _group_rows(model, outcomes, rows, keys, sign, groups))
+    scores, labels = [row.class_scores for row in rows], [one.label for one in outcomes]
+    add_to_rows(connection, ScoreCount, score_rows(model, scores, labels, keys, sign, names.scored))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
     empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
         for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):
-            for table in ("outcome_count", "measure_count"):
+            for table in ("outcome_count", "measure_count", "group_count", "score_count"):
                 connection.exec_driver_sql(empty.format(table, marks), (model, *part))
 
 
@@ -221,7 +244,7 @@ def count_earlier(connection: Connection, model: str, names: ClassNames) -> None
     ids = connection.exec_driver_sql(labelled, (model,)).scalars().all()
     for start in range(0, len(ids), _EARLIER):
         found = standing(connection, model, ids[start : start + _EARLIER])
-        count_changes(connection, model, {}, found, names=names, received={})
+        count_changes(connection, model, {}, found, names=names, groups=GroupNames(), received={})
 
 
 def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:
@@ -271,6 +294,27 @@ def _outcome_rows(
         (model, minute, version or "", part or "", one.predicted, one.label, one.hit, at, int(n), *rest)
         for (minute, version, part, one, at), n, *rest in zip(cells, *sums, strict=True)
     ]
+
+
+def _group_rows(
+    model: str,
+    outcomes: Sequence[LabelOutcome],
+    rows: Sequence[LabelledRow],
+    keys: RecordKeys,
+    sign: Floats,
+    names: GroupNames,
+) -> list[Row]:
+    """Rows of ``group_count`` for the outcomes of records with groups."""
+    own = np.flatnonzero([row.groups is not None for row in rows])
+    minutes = keys.minute_us.tolist()
+    cells = [
+        (
+            *(minutes[at], keys.version[at] or "", rows[at].groups),
+            *(outcomes[at].predicted, outcomes[at].label, outcomes[at].hit),
+        )
+        for at in own.tolist()
+    ]
+    return label_rows(model, cells, sign=sign[own], weight=keys.weight[own], names=names)
 
 
 def _measure(

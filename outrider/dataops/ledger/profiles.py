@@ -28,8 +28,8 @@ FIRST_ROWS = 1000
 """Records of traffic that a layout is fitted on where no dataset version is."""
 LATER_ROWS = 200
 """Records that columns are fitted on which come later."""
-_WEIGHED = 16
-"""Of so many parts one is asked how many bytes its rows have."""
+_WEIGHED = 4096
+"""Behind so many rows the next are asked how many bytes they have."""
 SLICES = 50
 """Most slices that have profiles of their own; the others are one."""
 _CANDIDATES = 1000
@@ -141,6 +141,7 @@ class ProfileBuffer:
     """Records gathered."""
     _parts: list[_Gathered] = field(default_factory=list)
     _row_bytes: float = 0.0
+    _weigh_at: int = 0
     _is_wide: bool = False
     """Records have tensors, as it seems, that their features stand for."""
     slices: set[str] = field(default_factory=set)
@@ -167,7 +168,8 @@ class ProfileBuffer:
             blocks, at = np.unique(seq, return_inverse=True)
             each = np.array([received[block] // MINUTE_US for block in blocks.tolist()], dtype=np.int64)
             minutes = each[at]
-        if len(self._parts) % _WEIGHED == 0:
+        if self.rows >= self._weigh_at:
+            self._weigh_at = self.rows + _WEIGHED
             own = batch.to_arrow().nbytes / batch.rows
             self._is_wide = own >= WIDE_BYTES
             if self._is_wide:
@@ -211,7 +213,7 @@ class ProfileBuffer:
         due, self._parts = self._parts, []
         if not (is_last or is_full):
             due, self._parts = _split(due, now)
-        self.rows, self._row_bytes = sum(len(part.seq) for part in self._parts), 0.0
+        self.rows, self._row_bytes, self._weigh_at = sum(len(part.seq) for part in self._parts), 0.0, 0
         found: dict[tuple[int, str, str], tuple[int, Profile]] = {}
         for batch, seq, minute in _joined(due):
             layout = book.fit(batch, at_us=now_us)

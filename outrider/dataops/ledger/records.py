@@ -66,12 +66,6 @@ def newest_block(connection: Connection, model: str) -> int | None:
     return seq
 
 
-def newest_predictions(connection: Connection, model: str, *, limit: int) -> list[str]:
-    """Predictions under judgement of the newest records, as stored texts."""
-    query = select(_RECORD.c.predicted).where(_RECORD.c.model == model, _RECORD.c.predicted.is_not(None))
-    return list(connection.scalars(query.order_by(_RECORD.c.seq.desc()).limit(limit)))
-
-
 def count_records(connection: Connection, model: str, *, until: int, since_us: int) -> int:
     """Number of records up to block ``until``, from ``since_us`` on."""
     query = select(func.count()).where(

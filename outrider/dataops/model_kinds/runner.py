@@ -25,6 +25,8 @@ class EncodedRows:
     second dimension; None where all rows are alike."""
     padding: Mapping[str, int] = field(default_factory=dict)
     """What each tensor is padded with, by its name; 0 where it is not named."""
+    cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """By input: texts that lost tokens, shape (rows,), where the encoder knows."""
 
     @property
     def count(self) -> int:
@@ -34,24 +36,29 @@ class EncodedRows:
     def slice(self, start: int, stop: int) -> "EncodedRows":
         """View of records ``start`` to ``stop``, as wide as their longest."""
         lengths = None if self.lengths is None else self.lengths[start:stop]
-        return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths)
+        cut = {name: rows[start:stop] for name, rows in self.cut.items()}
+        return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths, cut)
 
     def take(self, index: NDArray[np.intp]) -> "EncodedRows":
         """Records of an index, copied, no wider than their longest."""
         rows = torch.from_numpy(np.ascontiguousarray(index))
         lengths = None if self.lengths is None else self.lengths[index]
-        narrow = self._narrow(self.tensors, lengths)
+        cut = {name: each[index] for name, each in self.cut.items()}
+        narrow = self._narrow(self.tensors, lengths, cut)
         return EncodedRows(
-            {n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding
+            {n: t.index_select(0, rows) for n, t in narrow.tensors.items()}, lengths, self.padding, cut
         )
 
     def _narrow(
-        self, tensors: Mapping[str, torch.Tensor], lengths: NDArray[np.int64] | None
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        lengths: NDArray[np.int64] | None,
+        cut: Mapping[str, NDArray[np.bool_]],
     ) -> "EncodedRows":
         if lengths is None or not len(lengths):
-            return EncodedRows(dict(tensors), lengths, self.padding)
+            return EncodedRows(dict(tensors), lengths, self.padding, cut)
         width = max(1, int(lengths.max()))
-        return EncodedRows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding)
+        return EncodedRows({name: t[:, :width] for name, t in tensors.items()}, lengths, self.padding, cut)
 
     @classmethod
     def concat(cls, parts: "Sequence[EncodedRows]") -> "EncodedRows":
@@ -73,7 +80,8 @@ class EncodedRows:
                 whole[at : at + len(piece), : piece.shape[1]] = piece
                 at += len(piece)
             joined[name] = whole
-        return cls(joined, lengths, first.padding)
+        cut = {name: np.concatenate([part.cut[name] for part in parts]) for name in first.cut}
+        return cls(joined, lengths, first.padding, cut)
 
 
 class Runner(Protocol):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 from typing import Any
@@ -112,7 +113,20 @@ class TextEncoder:
             columns["starts"] = [[start for start, _ in row] for row in found["offset_mapping"]]
             columns["ends"] = [[end for _, end in row] for row in found["offset_mapping"]]
             columns["words"] = [_beginnings(found.word_ids(row)) for row in range(batch.rows)]
-        return self.rows(columns)
+        return replace(self.rows(columns), cut=self._cut(found))
+
+    def _cut(self, found: Any) -> dict[str, NDArray[np.bool_]]:
+        """Texts that lost tokens; slow tokenizers do not say.
+
+        Those as long as they may be are asked, so it costs nothing for the others.
+        """
+        if not found.encodings:
+            return {}
+        cut = [
+            len(ids) >= self.max_tokens and bool(encoding.overflowing)
+            for ids, encoding in zip(found["input_ids"], found.encodings, strict=True)
+        ]
+        return {self.inputs[0]: np.array(cut, dtype=np.bool_)}
 
     def rows(self, columns: Mapping[str, Sequence[Sequence[int]]]) -> EncodedRows:
         """Padded tensors by name, with lengths as in ``input_ids``."""

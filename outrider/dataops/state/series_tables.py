@@ -54,6 +54,55 @@ class OutcomeCount(SQLModel, table=True):
     brier: float
 
 
+class GroupCount(SQLModel, table=True):
+    """Records per declared group, answer, label, version and minute.
+
+    Rows that are not ``is_labelled`` are of all answered records; the others as in :class:`OutcomeCount`.
+    """
+
+    __tablename__ = "group_count"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    minute_us: int = Field(primary_key=True)
+    attribute: str = Field(primary_key=True)
+    """As declared in ``group_by``."""
+    version: str = Field(primary_key=True)
+    part: str = Field(primary_key=True)
+    """Group: ``sex=f``, ``sex=(missing)``, or ``__other__``."""
+    is_labelled: bool = Field(primary_key=True)
+    predicted: str = Field(primary_key=True)
+    label: str = Field(primary_key=True)
+    """``predicted`` and ``label``: as in :class:`OutcomeCount`; without a label empty."""
+    hit: bool = Field(primary_key=True)
+    records: int
+    entities: int
+    """Of all records: entities, each once a minute and answer. Of labelled ones 0."""
+    weight: float
+    squares: float
+
+
+class ScoreCount(SQLModel, table=True):
+    """Labelled records per class, score of that class, version, slice and minute.
+
+    Each record counts once for every class; as :class:`OutcomeCount` otherwise.
+    """
+
+    __tablename__ = "score_count"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    minute_us: int = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    of_class: str = Field(primary_key=True)
+    place: int = Field(primary_key=True)
+    """Of the class and its bucket in ``record.class_scores``."""
+    bucket: int = Field(primary_key=True)
+    is_label: bool = Field(primary_key=True)
+    records: int
+    weight: float
+    squares: float
+
+
 class MinuteBlock(SQLModel, table=True):
     """First block of each minute of receipt, for labels to come."""
 

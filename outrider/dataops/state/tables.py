@@ -125,6 +125,10 @@ class Record(SQLModel, table=True):
     it."""
     is_unnamed: bool | None = None
     """Whether counts have its stated version under ``__other__``; None for no."""
+    class_scores: bytes | None = None
+    """Score of each class in steps of log-odds, a byte each; None but for three to fifty classes."""
+    groups: str | None = None
+    """Groups of ``group_by``, JSON by attribute; None where none is declared."""
 
 
 class ExpiredRecord(SQLModel, table=True):

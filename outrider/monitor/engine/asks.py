@@ -1,7 +1,7 @@
 """Asks to the engine and its answers: blocks in, blocks out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -81,6 +81,8 @@ class AskAnswer:
     seconds: float = 0.0
     """Time of the passes that answered, by the share of their rows; versions that ran together took it
     all."""
+    cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """By input: texts that lost tokens to the longest that the model takes, shape (records,), where known."""
 
 
 ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob"})

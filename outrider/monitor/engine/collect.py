@@ -181,7 +181,18 @@ class Collect:
             return AskAnswer(self.number, self.version, None, failure=failure)
         found = {record.row: record for record in [*poison, *self.poison]}
         poisoned = tuple(found[row] for row in sorted(found))
-        return AskAnswer(self.number, self.version, outputs, poisoned, seconds=self.seconds)
+        return AskAnswer(
+            self.number, self.version, outputs, poisoned, seconds=self.seconds, cut=self._cut_texts()
+        )
+
+    def _cut_texts(self) -> dict[str, NDArray[np.bool_]]:
+        """Texts that lost tokens, by input, in the order of the ask."""
+        found = {}
+        cut = self.encoded.fed.cut if isinstance(self.encoded.fed, EncodedRows) else {}
+        for name, rows in cut.items():
+            found[name] = np.zeros(self.rows, dtype=np.bool_)
+            found[name][self.encoded.order] = rows
+        return found
 
     def whole(self) -> Raw | None:
         """Raw answers of all rows, or None where incomplete or unjoinable."""

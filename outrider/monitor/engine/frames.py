@@ -38,6 +38,7 @@ class AnswerWriter:
             "op": "answer", "number": answer.number, "version": answer.version, "failure": answer.failure,
             "seconds": answer.seconds,
             "poison": [(poison.row, poison.detail) for poison in answer.poison],
+            "cut": {name: (len(rows), np.flatnonzero(rows).tolist()) for name, rows in answer.cut.items()},
         }  # fmt: skip
         if answer.outputs is None:
             return header, []
@@ -74,8 +75,9 @@ class AnswerReader:
         poison = tuple(Poison(row, detail) for row, detail in header["poison"])
         outputs = self._outputs(header, buffers) if "order" in header else None
         return AskAnswer(
-            header["number"], header["version"], outputs, poison, header["failure"], header["seconds"]
-        )
+            header["number"], header["version"], outputs, poison, header["failure"], header["seconds"],
+            {name: _mask(rows, at) for name, (rows, at) in header["cut"].items()},
+        )  # fmt: skip
 
     def _outputs(self, header: Header, buffers: list[memoryview]) -> Outputs:
         found: dict[str, NDArray[Any]] = {}
@@ -88,6 +90,12 @@ class AnswerReader:
                 if name.startswith("outputs."):
                     found[name.removeprefix("outputs.")] = _values(batch, name)
         return {name: found[name] for name in header["order"]}
+
+
+def _mask(rows: int, at: list[int]) -> NDArray[np.bool_]:
+    mask = np.zeros(rows, dtype=np.bool_)
+    mask[at] = True
+    return mask
 
 
 def _values(batch: Batch, name: str) -> NDArray[Any]:

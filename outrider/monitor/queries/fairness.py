@@ -14,9 +14,14 @@ from outrider.assertions import Batch
 from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
-from outrider.dataops.journal.blocks import BlockSource
+from outrider.dataops.ledger.group_columns import attribute_of, columns_of
+from outrider.dataops.ledger.minutes import DAY_US
+from outrider.dataops.ledger.outcomes import NUMBER, OTHER
 
-from .newest_records import StoredRecord, Words, newest_records, payloads
+from .newest_records import Words
+from .series.answer import SeriesReport, SeriesRequest, groups_json
+from .series.groups import GroupCut, answers_of, grouped_by
+from .series.span import DEFAULT_US, SeriesSpan
 
 MOST_GROUPS = 100
 """More groups than this are no groups: the column names records, not kinds of them."""
@@ -34,8 +39,10 @@ class GroupFigures:
     """Whether labelled figures are of labels that a policy asked for, weighed back to the traffic; else all
     labels count alike."""
     metrics: tuple[GroupMetrics, ...]
-    """One entry for the selection rate, of all records, and one for what needs labels, of the labelled ones;
+    """One entry of all, or one for the selection rate and one of the labelled records for what needs labels;
     fewer where there is nothing."""
+    version: str | None = None
+    """Judged version; None of a dataset."""
 
     @property
     def rates(self) -> tuple[GroupRate, ...]:
@@ -96,36 +103,77 @@ class FairnessFigures(TypedDict):
     gaps: list[GapFacts]
 
 
+class GroupGaps(TypedDict):
+    """Gaps between the groups of one attribute for its rarest answer."""
+
+    by: str
+    positive: str
+    version: str | None
+    records: int
+    gaps: list[GapFacts]
+
+
+def rarest_answer(connection: Connection, model: str, attribute: str, asked: SeriesRequest) -> str:
+    """Rarest class of a range, the last day by default: what is selected is mostly the exception.
+
+    Empty without any.
+    """
+    until = asked.now_us if asked.until_us is None else asked.until_us
+    since = until - DEFAULT_US if asked.since_us is None else asked.since_us
+    span = SeriesSpan(since // DAY_US * DAY_US, max(until + 1, since + 1), 1)
+    answers = answers_of(connection, model, attribute, span)
+    return next((one for one in answers if one not in (OTHER, NUMBER)), "")
+
+
+def newest_gaps(connection: Connection, model: str, *, now_us: int) -> list[GroupGaps]:
+    """Gaps of the newest version on the last day, by declared grouping."""
+    asked = SeriesRequest(now_us=now_us)
+    found: list[GroupGaps] = []
+    for attribute in grouped_by(connection, model):
+        if positive := rarest_answer(connection, model, attribute, asked):
+            figures, _ = stored_figures(
+                connection, model=model, by=columns_of(attribute), positive=positive, asked=asked
+            )
+            facts = figures_json(figures)
+            found.append(
+                {
+                    "by": attribute,
+                    "positive": positive,
+                    "version": figures.version,
+                    "records": facts["records"],
+                    "gaps": facts["gaps"],
+                }
+            )
+    return found
+
+
 def stored_figures(
     connection: Connection,
-    blocks: BlockSource,
     *,
     model: str,
     by: Sequence[str],
     positive: str,
-    since_us: int | None = None,
-) -> GroupFigures:
-    """Figures of newest production predictions, by the records' capture weights.
+    asked: SeriesRequest,
+    version: str | None = None,
+) -> tuple[GroupFigures, SeriesReport]:
+    """Figures of one judged version in a range, and series of all.
 
     Raises
     ------
     KeyError
-        If no record has a column of ``by``, or one is named twice.
+        If no record was counted by ``by``, or a column is named twice.
     ValueError
-        If ``positive`` is no class of these records, or a column of ``by`` has too many values.
+        If ``positive`` is no class of these records; or as in
+        :func:`~outrider.monitor.queries.series.answer.series_json`.
     """
     _check_names(by)
-    newest = newest_records(connection, model, since_us=since_us)
-    columns = _group_columns(blocks, newest.rows, by) | {
-        "weight": newest.weight,
-        "entity": newest.entities,
-        "outputs.label": pa.array(newest.predicted, pa.string()),
-    }
-    everything = Batch.from_columns(columns, model=model, rows=len(newest.rows))
-    labels = pa.array([newest.labels[at] for at in newest.labelled.tolist()], pa.string())
-    part = everything.take(newest.labelled)
-    part = part.with_columns({"label.label": labels, "weight": newest.label_weight})
-    return _figures(everything, part, by, newest.words.of_class(positive), asked=newest.asked)
+    wanted = GroupCut(model, attribute_of(by), positive, version)
+    found, report = groups_json(connection, wanted, asked)
+    metrics = () if found.metrics is None else (found.metrics,)
+    figures = GroupFigures(
+        tuple(by), positive, found.records, found.labelled, found.is_asked, metrics, found.version
+    )
+    return figures, report
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
@@ -213,27 +261,6 @@ def _figures(
         found = group_metrics(labelled, by=names, positive=positive)
         parts.append(found.without(UNLABELLED))
     return GroupFigures(tuple(by), positive, everything.rows, labelled.rows, asked, tuple(parts))
-
-
-def _group_columns(blocks: BlockSource, rows: Sequence[StoredRecord], by: Sequence[str]) -> dict[str, Any]:
-    """Values of the group columns as text; null where a payload has expired or lacks the column."""
-    found: dict[str, list[str | None]] = {name: [None] * len(rows) for name in by}
-    seen = dict.fromkeys(by, not rows)
-    there: dict[str, None] = {}
-    for members, batch in payloads(blocks, rows):
-        there |= dict.fromkeys(name for name in batch.names if name.startswith(("inputs.", "attrs.")))
-        for name in by:
-            try:
-                values = text_of(batch, column_of(batch, name))
-            except KeyError:
-                continue
-            seen[name] = True
-            for at in members:
-                found[name][at] = values[rows[at].row]
-    for name in by:
-        if not seen[name]:
-            raise KeyError(f"no column {name!r} to group by; the records have: {', '.join(there) or 'none'}")
-    return {_attribute(name): pa.array(values, pa.string()) for name, values in found.items()}
 
 
 def _check_names(by: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from outrider.monitor.http.common import RateFigures, iso, rate_json
 from outrider.monitor.http.declared import Time
 from outrider.monitor.stream.answer_costs import AnswerCost, read_costs
 
+from .fairness import GroupGaps, newest_gaps
 from .overview import read_overview
 
 _OUTCOME = table_of(SuiteOutcome)
@@ -167,6 +168,8 @@ class ModelReport(TypedDict):
     accuracy_version: str | None
     """The champion where it has labels, else the last version that has any; None for none."""
     assertions: list[AssertionRates]
+    groups: list[GroupGaps]
+    """Of the last day, for the rarest answer."""
     shadow_tests: list[TrialFigures]
 
 
@@ -219,6 +222,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
         suites = _suites(connection, model)
         judged = _judged(connection, model)
         costs = read_costs(connection, model)
+        groups = newest_gaps(connection, model, now_us=now_us)
     view = read_overview(engine, model, now_us=now_us)
     version, accuracy = view.accuracy_beside(None if champion is None else champion.version)
     return {
@@ -250,6 +254,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
             }
             for each in view.assertions
         ],
+        "groups": groups,
         "shadow_tests": trials,
     }
 

@@ -93,7 +93,7 @@ def all_routers(
         judge_routes(engine, settings),
         pause_routes(engine, settings),
         rejected_routes(settings, refusals),
-        fairness_routes(engine, settings, objects, journal),
+        fairness_routes(engine, settings, objects),
         weak_slice_routes(settings, slices),
         drift_routes(settings, drift),
         alarm_routes(alarms),

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
 from outrider.dataops.model_kinds.source import Source, Task
@@ -422,6 +423,12 @@ class ModelSettings(SourceSettings):
         max_length=20,
         description="values of slice_by that have metrics of their own; others count under __other__",
     )
+    group_by: tuple[str, ...] = Field(
+        default=(),
+        max_length=5,
+        description='columns whose groups are compared over time; "sex, region" makes each combination a '
+        "group. The first 20 groups of each are counted by name",
+    )
     columns: dict[str, str] = Field(default_factory=dict, description="declared column types")
     redact: dict[str, tuple[Kind, ...]] = Field(
         default_factory=dict,
@@ -450,6 +457,20 @@ class ModelSettings(SourceSettings):
         if self.slices and self.slice_by is None:
             raise ValueError("slices: slice_by expected beside it, the attribute that has these values")
         return self
+
+    @field_validator("group_by")
+    @classmethod
+    def _names_groups(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        named = [attribute_of(one) for one in value]
+        for name, one in zip(named, value, strict=True):
+            columns = columns_of(name)
+            if "" in columns or len(set(columns)) < len(columns):
+                raise ValueError(
+                    f"one column, or distinct ones with commas between them, expected, got {one!r}"
+                )
+        if len({frozenset(columns_of(name)) for name in named}) < len(named):
+            raise ValueError(f"each grouping once expected, got {', '.join(map(repr, value))}")
+        return tuple(named)
 
     @field_validator("redact", mode="before")
     @classmethod

@@ -1,20 +1,19 @@
-"""Page of groups: columns, and metrics as dots with intervals."""
+"""Page of groups: metrics over time, and as dots with intervals."""
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
-from outrider.assertions import Batch
-from outrider.assertions.typed_text import plain_text
 from outrider.behavioral_tests.fairness import GroupGap, GroupRate, Metric
-from outrider.dataops.journal.blocks import BlockSource
-from outrider.dataops.journal.stored_rows import read_rows
-from outrider.dataops.ledger.records import newest_block, newest_predictions
-from outrider.monitor.queries.fairness import GroupFigures, stored_figures
+from outrider.dataops.ledger.group_columns import attribute_of, columns_of
+from outrider.monitor.queries.fairness import GroupFigures, rarest_answer, stored_figures
+from outrider.monitor.queries.series.answer import SeriesReport
+from outrider.monitor.queries.series.groups import answers_of, grouped_by
+from outrider.monitor.queries.series.span import SeriesSpan
+
+from .series_chart import SeriesChart, group_charts
+from .series_view import chosen_range
 
 TITLES: dict[Metric, tuple[str, str]] = {
     "selection_rate": ("Selection rate", "share of the group that gets this answer; needs no label"),
@@ -23,9 +22,9 @@ TITLES: dict[Metric, tuple[str, str]] = {
     "ppv": ("Precision", "share of those with this answer who are it"),
     "accuracy": ("Accuracy", "share of right answers"),
 }
-MOST_VALUES = 12
-"""A column with more values in one block names no groups."""
-RECENT = 2000
+_CHARTS: dict[str, str] = {metric: title for metric, (title, _) in TITLES.items()}
+_CHARTS |= {f"{metric}_gap": f"{title}: gap" for metric, (title, _) in TITLES.items()}
+MOST_ANSWERS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,59 +45,42 @@ class FairnessPage:
     answers: tuple[str, ...]
     by: str
     positive: str
+    chosen: Mapping[str, str] = field(default_factory=dict)
     figures: GroupFigures | None = None
+    report: SeriesReport | None = None
     metrics: tuple[MetricView, ...] = ()
+    charts: tuple[SeriesChart, ...] = ()
+    versions: tuple[str, ...] = ()
     problem: str = ""
 
 
-def read_fairness(engine: Engine, blocks: BlockSource, model: str, *, by: str, positive: str) -> FairnessPage:
-    """Read the page, by default first column and rarest answer."""
+def read_fairness(engine: Engine, model: str, query: Mapping[str, str], *, now_us: int) -> FairnessPage:
+    """Read the page, by default of the first grouping and rarest answer."""
+    asked, chosen, fault = chosen_range(query, now_us=now_us)
+    chosen = {**chosen, "version": query.get("version", "")}
     with engine.connect() as connection:
-        answers = _answers(connection, model)
-        columns = _columns(connection, blocks, model)
-        by, positive = by or next(iter(columns), ""), positive or next(iter(answers), "")
-        empty = FairnessPage(columns, answers, by, positive)
+        columns = tuple(grouped_by(connection, model))
+        by = query.get("by") or next(iter(columns), "")
+        answers = tuple(answers_of(connection, model, by, SeriesSpan(0, now_us + 1, 1)))[:MOST_ANSWERS]
+        positive = query.get("positive") or rarest_answer(connection, model, by, asked)
+        positive = positive or next(iter(answers), "")
+        empty = FairnessPage(columns, answers, by, positive, chosen, problem=fault)
         if not by or not positive:
             return empty
         try:
-            found = stored_figures(connection, blocks, model=model, by=[by], positive=positive)
+            figures, report = stored_figures(
+                connection, model=model, by=columns_of(attribute_of(by)), positive=positive, asked=asked,
+                version=chosen["version"] or None,
+            )  # fmt: skip
         except (KeyError, ValueError) as error:
-            return FairnessPage(columns, answers, by, positive, problem=str(error.args[0]))
-    gaps = {gap.metric: gap for gap in found.gaps}
+            return FairnessPage(columns, answers, by, positive, chosen, problem=str(error.args[0]))
+    gaps = {gap.metric: gap for gap in figures.gaps}
     views = tuple(
-        MetricView(*TITLES[metric], tuple(rate for rate in found.rates if rate.metric == metric), gap)
+        MetricView(*TITLES[metric], tuple(rate for rate in figures.rates if rate.metric == metric), gap)
         for metric, gap in gaps.items()
     )
-    return FairnessPage(columns, answers, by, positive, found, views)
-
-
-def _answers(connection: Connection, model: str) -> tuple[str, ...]:
-    """Answers of the newest records, rarest first: what is selected is mostly the exception."""
-    newest = newest_predictions(connection, model, limit=RECENT)
-    counts = Counter(plain_text(answer) or "" for answer in newest)
-    found = sorted(counts, key=lambda answer: (counts[answer], answer))
-    return tuple(found) if len(found) <= MOST_VALUES else ()
-
-
-def _columns(connection: Connection, blocks: BlockSource, model: str) -> tuple[str, ...]:
-    """Columns of the newest block that could name groups."""
-    seq = newest_block(connection, model)
-    if seq is None:
-        return ()
-    try:
-        batch = read_rows(blocks.get(seq).payload)
-    except (LookupError, pa.ArrowException):
-        return ()
-    return tuple(_grouping(batch))
-
-
-def _grouping(batch: Batch) -> Sequence[str]:
-    table = batch.to_arrow()
-    found = []
-    for name in batch.names:
-        kind = table.schema.field(name).type
-        is_class = pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind)
-        if name.startswith(("inputs.", "attrs.")) and is_class:
-            values = len(pc.unique(table.column(name).drop_null()))
-            found += [name] if 2 <= values <= MOST_VALUES else []
-    return found
+    charts = tuple(group_charts(report, figures.version or "", _CHARTS))
+    versions = tuple(dict.fromkeys(row["version"] for row in report["series"]))
+    return FairnessPage(
+        columns, answers, by, positive, chosen, figures, report, views, charts, versions, fault
+    )

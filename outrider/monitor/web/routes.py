@@ -375,10 +375,11 @@ class WebPage:
         found = read_dataset_version(self._engine, self._objects, model, name, number)
         return self._frame.page(request, "dataset.html", model, "/datasets", {"v": found, "d": found.version})
 
-    def fairness(self, request: Request, model: str, by: str = "", positive: str = "") -> Response:
-        """Selection and error rates by group."""
-        found = read_fairness(self._engine, self._journal, model, by=by, positive=positive)
-        return self._frame.page(request, "fairness.html", model, "/fairness", {"f": found})
+    def fairness(self, request: Request, model: str) -> Response:
+        """Selection and error rates by group, over time."""
+        found = read_fairness(self._engine, model, request.query_params, now_us=now_us())
+        context = {"f": found, "ranges": RANGES, "compared": COMPARED}
+        return self._frame.page(request, "fairness.html", model, "/fairness", context)
 
     def agreement(self, request: Request, model: str, version: str = "") -> Response:
         """Challengers beside the champion."""

@@ -1,4 +1,4 @@
-"""Charts of series as small SVGs, a line per judged version."""
+"""Charts of series as small SVGs, a line per version or group."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from outrider.assertions.performance import figure_text
+from outrider.dataops.ledger.version_names import OTHERS
 from outrider.monitor.queries.series.answer import FigureColumns, SeriesFacts, SeriesReport
 
 WIDTH, HEIGHT = 320.0, 84.0
 MOST_LINES = 7
-_ZOOMED = frozenset({"accuracy", "f1", "auroc"})
+_ZOOMED = frozenset({"accuracy", "f1", "auroc", "auroc_weighted", "tpr", "ppv"})
 """Figures far from zero, whose charts begin where their intervals do."""
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """Line of one judged version.
+    """Line of one judged version, or of one group.
 
     Attributes
     ----------
+    name
+        ``version 3``, or the group.
     shade
         Number of its colour.
     lines, bands, before
@@ -29,7 +32,7 @@ class ChartLine:
         Figure of the whole range with its interval, and of before; empty without any.
     """
 
-    version: str
+    name: str
     shade: int
     lines: tuple[str, ...]
     bands: tuple[str, ...]
@@ -79,34 +82,67 @@ def series_charts(
             groups.setdefault((row["measure"], row["statistic"], row["name"]), []).append(row)
     marks = tuple(_marks(report))
     found = [
-        _chart(titles[measure, statistic] + (f" {name}" if name else ""), rows, marks, shades)
+        _chart(
+            titles[measure, statistic] + (f" {name}" if name else ""),
+            {_version_name(row): row for row in rows},
+            marks,
+            [shades.get(row["version"], 0) for row in rows],
+        )
         for (measure, statistic, name), rows in groups.items()
     ]
     return [chart for chart in found if chart is not None]
 
 
+def group_charts(report: SeriesReport, version: str, titles: Mapping[str, str]) -> list[SeriesChart]:
+    """Charts of one version's rates, a line per group.
+
+    Of many groups those with the most records have lines, and the same colour in every chart.
+    """
+    rows = [row for row in report["series"] if row["version"] == version]
+    known = {row["name"]: row["whole"]["records"] for row in rows if row["statistic"] == "selection_rate"}
+    most = sorted(sorted(known, key=lambda name: -known[name])[:MOST_LINES])
+    marks = tuple(_marks(report))
+    found = []
+    for statistic, title in titles.items():
+        own = {row["name"]: row for row in rows if row["statistic"] == statistic}
+        named = {name: own[name] for name in most if name in own} or own
+        found.append(_chart(title, named, marks, range(1, len(named) + 1)))
+    return [chart for chart in found if chart is not None]
+
+
+def _version_name(row: SeriesFacts) -> str:
+    if row["version"] == OTHERS:
+        return "other versions"
+    return f"version {row['version']}" if row["version"] else "version not known"
+
+
 def _chart(
     title: str,
-    rows: Sequence[SeriesFacts],
+    named: Mapping[str, SeriesFacts],
     marks: tuple[tuple[float, str], ...],
-    shades: Mapping[str, int],
+    shades: Sequence[int],
 ) -> SeriesChart | None:
-    rows = [row for row in rows if row["whole"]["value"] is not None][-MOST_LINES:]
-    if not rows:
+    shaded = [
+        (name, row, shade)
+        for (name, row), shade in zip(named.items(), shades, strict=True)
+        if row["whole"]["value"] is not None
+    ][-MOST_LINES:]
+    if not shaded:
         return None
+    rows = [row for _, row, _ in shaded]
     statistic = rows[0]["statistic"]
     bounds = _bounds(rows, is_zoomed=statistic in _ZOOMED)
-    lines = tuple(_line(row, shades.get(row["version"], 0), bounds) for row in rows)
+    lines = tuple(_line(name, row, shade, bounds) for name, row, shade in shaded)
     low, high = (figure_text(statistic, one) for one in bounds)
     return SeriesChart(title, rows[0]["unit"], low, high, lines, marks)
 
 
-def _line(row: SeriesFacts, shade: int, bounds: Bounds) -> ChartLine:
+def _line(name: str, row: SeriesFacts, shade: int, bounds: Bounds) -> ChartLine:
     statistic, before = row["statistic"], row["versus"]
     whole = row["whole"]
     has_band = statistic not in ("count", "sum")
     return ChartLine(
-        row["version"],
+        name,
         shade,
         tuple(_parts(row["value"], bounds)),
         tuple(_bands(row, bounds)) if has_band else (),

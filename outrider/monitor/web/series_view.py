@@ -1,7 +1,7 @@
 """Charts of the overview, over the range that its address names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from sqlalchemy import Engine
@@ -39,6 +39,7 @@ _TITLES = {
     ("performance", "accuracy"): "Accuracy",
     ("performance", "f1"): "F1 (macro)",
     ("performance", "auroc"): "AUROC",
+    ("performance", "auroc_weighted"): "AUROC (weighted)",
     ("performance", "calibration"): "Calibration error",
     ("performance", "mae"): "Mean absolute error",
     ("performance", "rmse"): "RMSE",
@@ -62,19 +63,28 @@ class SeriesView:
 
 def read_series_view(engine: Engine, model: str, asked: Mapping[str, str], *, now_us: int) -> SeriesView:
     """Charts for the query of an address: ``range``, ``versus``, ``slice``."""
-    chosen = {name: asked.get(name, "") for name in ("range", "versus", "slice")}
-    fault = _fault(chosen)
-    if fault:
-        chosen = dict.fromkeys(chosen, "")
+    request, chosen, fault = chosen_range(asked, now_us=now_us)
+    chosen |= {"slice": asked.get("slice", "") if not fault else ""}
+    cut = SeriesCut(model, slice=chosen["slice"] or None)
     try:
-        reports = _reports(engine, model, chosen, now_us)
+        reports = _reports(engine, cut, request)
     except ValueError as error:
         fault = str(error).partition(": ")[2]
-        reports = _reports(engine, model, chosen | {"versus": ""}, now_us)
+        reports = _reports(engine, cut, replace(request, versus=None))
     versions = dict.fromkeys(row["version"] for report in reports for row in report["series"])
     shades = {version: at % MOST_LINES + 1 for at, version in enumerate(versions)}
     charts = [chart for report in reports for chart in series_charts(report, _TITLES, shades)]
     return SeriesView(reports[0], reports[-1]["step_s"], tuple(charts), chosen, fault)
+
+
+def chosen_range(asked: Mapping[str, str], *, now_us: int) -> tuple[SeriesRequest, dict[str, str], str]:
+    """Range and comparison of an address, or its fault."""
+    chosen = {name: asked.get(name, "") for name in ("range", "versus")}
+    if fault := _fault(chosen):
+        chosen = dict.fromkeys(chosen, "")
+    since = now_us - RANGES[chosen["range"]][1] if chosen["range"] else None
+    versus = next((one for one in get_args(Versus) if one == chosen["versus"]), None)
+    return SeriesRequest(since_us=since, versus=versus, now_us=now_us), chosen, fault
 
 
 def _fault(chosen: Mapping[str, str]) -> str:
@@ -85,12 +95,8 @@ def _fault(chosen: Mapping[str, str]) -> str:
     return ""
 
 
-def _reports(engine: Engine, model: str, chosen: Mapping[str, str], now_us: int) -> list[SeriesReport]:
+def _reports(engine: Engine, cut: SeriesCut, asked: SeriesRequest) -> list[SeriesReport]:
     """Counts, performance and measures."""
-    since = now_us - RANGES[chosen["range"]][1] if chosen["range"] else None
-    versus = next((one for one in get_args(Versus) if one == chosen["versus"]), None)
-    asked = SeriesRequest(since_us=since, versus=versus, now_us=now_us)
-    cut = SeriesCut(model, slice=chosen["slice"] or None)
     with engine.connect() as connection:
         return [
             series_json(connection, cut, asked, measures=("records", "flags")),

@@ -17,6 +17,7 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger import outcomes
 from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.groups import GroupNames
 from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.clock import HOUR_US
@@ -59,6 +60,7 @@ class Commits:
         self._aged_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
         self._classes: dict[str, ClassNames] = {}
+        self._groups: dict[str, GroupNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._judged: dict[str, JudgedNotes] = {}
         self._stated: dict[str, VersionNames] = {}
@@ -131,9 +133,12 @@ class Commits:
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
         if model not in self._classes:
-            self._classes[model] = ClassNames.stored(connection, model)
+            declared = self._context.settings.models[model].classes
+            self._classes[model] = ClassNames.stored(connection, model, declared=declared)
+            self._groups[model] = GroupNames.stored(connection, model)
             outcomes.count_earlier(connection, model, self._classes[model])
-        effects.class_names = self._classes[model]
+        effects.class_names, effects.group_names = self._classes[model], self._groups[model]
+        ledger.count_groups(connection, effects, entities.add)
         ledger.apply(connection, effects)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:

@@ -112,6 +112,8 @@ class Predictions:
     which these are, in order."""
     seconds: float = 0.0
     """Time of the passes that these answers took."""
+    cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """By input: texts that lost tokens, shape (records,), where known."""
 
     @classmethod
     def of(cls, request: InferenceRequest | None, version: str | None) -> "Predictions":
@@ -122,7 +124,7 @@ class Predictions:
         if answer.outputs is None:
             return cls(seconds=answer.seconds)
         again, rows = _second(request, version)
-        return cls(answer.outputs, answer.poison, again, rows, answer.seconds)
+        return cls(answer.outputs, answer.poison, again, rows, answer.seconds, answer.cut)
 
     def take(self, rows: NDArray[np.intp]) -> "Predictions":
         """Answer for these records, each at most once, in order."""
@@ -134,14 +136,15 @@ class Predictions:
         detail = {poison.row: poison.detail for poison in self.poison}
         poison = [Poison(at, detail[row]) for at, row in enumerate(rows.tolist()) if row in detail]
         outputs = {name: values[rows] for name, values in self.outputs.items()}
+        cut = {name: values[rows] for name, values in self.cut.items()}
         seconds = self.seconds * len(rows) / every
         if self.again is None:
-            return Predictions(outputs, tuple(poison), seconds=seconds)
+            return Predictions(outputs, tuple(poison), seconds=seconds, cut=cut)
         place = np.full(every, -1, dtype=np.intp)
         place[self.again_rows] = np.arange(len(self.again_rows))
         there = np.flatnonzero(place[rows] >= 0)
         again = {name: values[place[rows[there]]] for name, values in self.again.items()}
-        return Predictions(outputs, tuple(poison), again, there, seconds)
+        return Predictions(outputs, tuple(poison), again, there, seconds, cut)
 
 
 def _second(request: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:

@@ -19,7 +19,8 @@ from outrider.monitor.stream.units import Unit
 
 from .judged import JudgedRecords
 from .slot_state import Views
-from .stages.measures import stored_confidences
+from .stages.groups import stored_groups
+from .stages.measures import stored_class_scores, stored_confidences
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class RecordLocations:
                 "by_replica": self._by_replica(judged),
                 "confidence": stored_confidences(judged),
                 "is_unnamed": unnamed,
+                "class_scores": stored_class_scores(judged),
+                "groups": stored_groups(judged, settings.group_by),
             },
         )
 

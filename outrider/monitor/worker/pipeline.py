@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
+from outrider.assertions.profiling.features import TRUNCATED
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
@@ -183,18 +184,35 @@ class Pipeline:
                 slice_by=self._settings.slice_by,
                 target=self._settings.target,
             )
-        self.gather(slot, judged, locations)
+        self.gather(slot, judged, locations, cut=predictions.cut)
         self._write_profiles(effects, unit)
         effects.counts["records"] += judged.rows
         timings.stage("profile")
         return effects
 
-    def gather(self, slot: str, judged: JudgedRecords, locations: RecordLocations) -> None:
-        """Gather judged records for the profiles of a slot."""
+    def gather(
+        self,
+        slot: str,
+        judged: JudgedRecords,
+        locations: RecordLocations,
+        *,
+        cut: Mapping[str, NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """Gather judged records for the profiles of a slot.
+
+        Parameters
+        ----------
+        cut
+            By input: texts that lost tokens, shape (records,), where the model says.
+        """
         gathered = self._state(slot).profiles
         for part in judged.parts:
             own = locations if part.rows is None else locations.take(part.rows)
-            gathered.add(_with_versions(part.batch, own.versions), own.seq, own.unit.received)
+            batch = _with_versions(part.batch, own.versions)
+            if cut:
+                rows = slice(None) if part.rows is None else part.rows
+                batch = batch.with_columns({f"inputs.{name}{TRUNCATED}": cut[name][rows] for name in cut})
+            gathered.add(batch, own.seq, own.unit.received)
 
     def _write_profiles(self, effects: Effects, unit: Unit, *, is_last: bool = False) -> bool:
         """Add the profiles of minutes that are over; True where there were any."""

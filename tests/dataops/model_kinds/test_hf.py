@@ -98,6 +98,22 @@ def test_pairs_of_texts_are_read_together(sentiment: Path) -> None:
         assert torch.equal(rows.tensors[name], want[name]), name
 
 
+def test_texts_that_lose_tokens_are_told_in_whatever_company(sentiment: Path) -> None:
+    made = runner(source("classification"), sentiment)
+    words = [30, 31, 100, 1, 29]  # the longest takes 32 tokens, of which two begin and end it
+    rows = made.encode(batch(*(" ".join(["good"] * n) for n in words)))
+    cut = [n > 30 for n in words]
+    assert rows.cut["text"].tolist() == cut
+    assert rows.take(np.array([2, 0])).cut["text"].tolist() == [True, False]
+    assert rows.slice(1, 3).cut["text"].tolist() == [True, True]
+    assert EncodedRows.concat([rows.slice(0, 2), rows.slice(2, 5)]).cut["text"].tolist() == cut
+    pair = runner(source("classification", inputs=("text", "other")), sentiment)
+    found = pair.encode(batch("good", "good " * 40, other=["bad", "bad"]))
+    assert found.cut["text"].tolist() == [False, True]
+    prompts = runner(source("classification", max_tokens=8), sentiment)
+    assert prompts.encode(batch("good " * 6, "good " * 7)).cut["text"].tolist() == [False, True]
+
+
 def test_long_texts_are_cut_where_the_model_ends(sentiment: Path) -> None:
     made = runner(source("classification"), sentiment)
     rows = made.encode(batch(" ".join(["good"] * 100), "fine"))

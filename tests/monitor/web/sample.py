@@ -16,15 +16,19 @@ from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
 from outrider.assertions.loss_bounds import Excess
+from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.improvement import gate
 from outrider.dataops.improvement.paired_labels import LabelledPairs
 from outrider.dataops.improvement.watch_evidence import labels_sentence, look_at_labels
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
+from outrider.dataops.ledger.groups import GroupNames, answer_rows, label_rows
 from outrider.dataops.ledger.profiles import LayoutBook, ProfileBuffer
 from outrider.dataops.ledger.stored_profiles import insert_layouts, insert_profiles
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
+from outrider.dataops.state.rows import add_to_rows
+from outrider.dataops.state.series_tables import GroupCount
 from tests.databases import migrated
 
 from .sample_outcomes import add_outcomes
@@ -93,6 +97,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
         _profiles(connection, gathered, _us(start + timedelta(seconds=3 * max(0, blocks - 1))))
         _counters(connection, blocks * rows)
         _minutes(connection)
+        _groups(connection)
         _incidents(connection, _us(start))
         add_outcomes(connection, MODEL, _us(start))
         _watch(connection, _us(start))
@@ -188,6 +193,7 @@ def _judge(
             version="1",
             entity=str(batch.column("entity")[row]),
             slice=str(devices[row]),
+            groups=json.dumps({"device": f"device={devices[row]}"}),
             predicted=str(said[row]),
             weight=1.0,
         )
@@ -509,6 +515,28 @@ EXPLAINED = {
     "runbook": "docs/alarms.md",
     "guarantee": None,
 }
+
+
+def _groups(connection: Connection) -> None:
+    """Counts by device, of all records and of the labelled ones."""
+    rows = connection.exec_driver_sql(
+        "SELECT groups, predicted, entity, weight, ts_us - ts_us % 60000000 AS minute_us,"
+        " (SELECT value FROM label WHERE record_id = record.id ORDER BY seq DESC LIMIT 1) AS label"
+        " FROM record"
+    ).all()
+    names, seen = GroupNames(), MinuteEntities()
+    answers = answer_rows(
+        MODEL, [row[:4] for row in rows], versions=["1"] * len(rows), minutes=[row[4] for row in rows],
+        names=names, class_name=str, is_first=seen.add,
+    )  # fmt: skip
+    labelled = [row for row in rows if row.label is not None]
+    cells = [
+        (row.minute_us, "1", row.groups, row.predicted, row.label, row.predicted == row.label)
+        for row in labelled
+    ]
+    ones = np.ones(len(cells))
+    labels = label_rows(MODEL, cells, sign=ones, weight=ones, names=names)
+    add_to_rows(connection, GroupCount, [*answers, *labels])
 
 
 def _incidents(connection: Connection, at: int) -> None:

@@ -1,63 +1,99 @@
-"""``GET /v1/fairness``: group metrics of stored records or dataset versions."""
+"""``GET /v1/fairness``: group metrics over time, or of a dataset version."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_version
-from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.queries.fairness import FairnessFigures, dataset_figures, figures_json, stored_figures
+from outrider.monitor.queries.fairness import (
+    FairnessFigures,
+    GroupFigures,
+    dataset_figures,
+    figures_json,
+    stored_figures,
+)
+from outrider.monitor.queries.series.answer import SeriesReport
+from outrider.monitor.queries.series.span import Versus
 from outrider.monitor.settings.config import Settings
+
+from .series import series_request
+
+_PARAMETERS = ("since", "until", "step", "versus")
 
 
 class FairnessReport(FairnessFigures):
-    """Metrics by group of newest records, or of a dataset version."""
+    """Metrics by group over time, or of a dataset version."""
 
     model: str
     dataset: str | None
+    version: str | None
+    over_time: SeriesReport | None
 
 
-def fairness_routes(
-    engine: Engine, settings: Settings, objects: ObjectStore, blocks: BlockSource
-) -> APIRouter:
+def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore) -> APIRouter:
     """Routes about groups."""
 
     def fairness(
         model: str,
         by: Annotated[list[str], Query(min_length=1)],
         positive: str = "1",
+        version: str | None = None,
         since: AwareDatetime | None = None,
+        until: AwareDatetime | None = None,
+        step: str | None = None,
+        versus: Versus | None = None,
         dataset: str | None = None,
     ) -> FairnessReport:
-        """Metrics by group: of the newest stored records, or of a dataset version (``NAME@VERSION``)."""
-        configured = known_model(settings, model)
+        """Metrics by group: over time, by judged version, or of a dataset version (``NAME@VERSION``)."""
+        target, over_time = known_model(settings, model).target, None
+        asked = series_request(since, until, step, versus)
         try:
             with engine.connect() as connection:
                 if dataset is None:
-                    since_us = None if since is None else int(since.timestamp() * 1e6)
-                    found = stored_figures(
-                        connection, blocks, model=model, by=by, positive=positive, since_us=since_us
+                    found, over_time = stored_figures(
+                        connection, model=model, by=by, positive=positive, asked=asked, version=version
                     )
                 else:
-                    version = open_version(connection, dataset)
-                    if version.model != model:
-                        raise NotFound(f"dataset {dataset} is of model {version.model!r}, not of {model!r}")
-                    rows = datasets.read(connection, objects, version)
-                    found = dataset_figures(rows, by=by, positive=positive, target=configured.target)
+                    found = _of_dataset(connection, objects, dataset, model, by, positive, target)
         except KeyError as error:
             raise ProblemError(problem(422, str(error.args[0]), field="by")) from error
         except ValueError as error:
-            raise ProblemError(problem(422, str(error), field="positive")) from error
-        return {"model": model, "dataset": dataset, **figures_json(found)}
+            field, _, reason = str(error).partition(": ")
+            if field not in _PARAMETERS:
+                field, reason = "positive", str(error)
+            raise ProblemError(problem(422, reason, field=field)) from error
+        return {
+            "model": model,
+            "dataset": dataset,
+            "version": found.version,
+            "over_time": over_time,
+            **figures_json(found),
+        }
 
     router = APIRouter(prefix="/v1", tags=["read"])
     router.add_api_route("/fairness", fairness, methods=["GET"], response_model=Declared[FairnessReport])
     return router
+
+
+def _of_dataset(
+    connection: Connection,
+    objects: ObjectStore,
+    dataset: str,
+    model: str,
+    by: list[str],
+    positive: str,
+    target: str,
+) -> GroupFigures:
+    version = open_version(connection, dataset)
+    if version.model != model:
+        raise NotFound(f"dataset {dataset} is of model {version.model!r}, not of {model!r}")
+    rows = datasets.read(connection, objects, version)
+    return dataset_figures(rows, by=by, positive=positive, target=target)

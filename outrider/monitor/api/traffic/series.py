@@ -42,7 +42,7 @@ def series_routes(engine: Engine, settings: Settings) -> APIRouter:
         """Records, flags, live tests, agreement, delays of labels and calls, by judged version."""
         known_model(settings, model)
         wanted = SeriesCut(model, version, slice, by == "slice", name)
-        asked = _asked(since, until, step, versus)
+        asked = series_request(since, until, step, versus)
         measures = tuple(dict.fromkeys(measure or get_args(Measure)))
         with engine.connect() as connection:
             return _named(lambda: series_json(connection, wanted, asked, measures=measures))
@@ -60,7 +60,7 @@ def series_routes(engine: Engine, settings: Settings) -> APIRouter:
         """Accuracy, F1, AUROC, Brier and calibration, or MAE and RMSE, and how many labels have come."""
         known_model(settings, model)
         wanted = SeriesCut(model, version, slice, by == "slice")
-        asked = _asked(since, until, step, versus)
+        asked = series_request(since, until, step, versus)
         with engine.connect() as connection:
             return _named(lambda: performance_json(connection, wanted, asked))
 
@@ -72,9 +72,10 @@ def series_routes(engine: Engine, settings: Settings) -> APIRouter:
     return router
 
 
-def _asked(
+def series_request(
     since: AwareDatetime | None, until: AwareDatetime | None, step: str | None, versus: Versus | None
 ) -> SeriesRequest:
+    """Range, step and comparison of a query."""
     since_us, until_us = (None if one is None else int(one.timestamp() * 1e6) for one in (since, until))
     return SeriesRequest(
         since_us=since_us,

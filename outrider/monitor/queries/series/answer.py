@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from outrider.assertions.performance import Estimated
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.model_events import model_events
-from outrider.dataops.ledger.minutes import FLAGS, MEASURES, OUTCOMES, RECORDS, Ages
+from outrider.dataops.ledger.minutes import FLAGS, GROUPS, MEASURES, OUTCOMES, RECORDS, Ages
 from outrider.monitor.http.declared import Time
 
 from .counts import (
@@ -22,6 +22,7 @@ from .counts import (
     with_largest_slices,
 )
 from .figures import SeriesRow, number
+from .groups import CountedGroups, GroupCut, read_groups
 from .measures import KINDS, measure_series
 from .performance import read_performance
 from .span import SeriesSpan, Versus, span_of
@@ -156,6 +157,27 @@ def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesReq
     return _report(
         connection, wanted.model, span, asked, rows, before, left_out=left_out, is_numeric=found.is_numeric
     )
+
+
+def groups_json(
+    connection: Connection, wanted: GroupCut, asked: SeriesRequest
+) -> tuple[CountedGroups, SeriesReport]:
+    """Rates of groups and their gaps, in all and over time.
+
+    Raises
+    ------
+    KeyError
+        If nothing was ever counted by this attribute.
+    ValueError
+        As in :func:`series_json`; or if ``positive`` is no class of the records in the range.
+    """
+    ages = (RECORDS, GROUPS)
+    span = _span(connection, wanted.model, asked, ages)
+    compared = _versus(span, asked, ages)
+    found = read_groups(connection, wanted, span)
+    before = [] if compared is None else read_groups(connection, wanted, compared, must_know=False).rows
+    report = _report(connection, wanted.model, span, asked, found.rows, before, left_out=0)
+    return found, report
 
 
 def _ages(measures: Sequence[str]) -> tuple[Ages, ...]:

@@ -6,7 +6,7 @@ and those that came unasked set aside, as everywhere
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,16 +20,19 @@ from outrider.assertions.performance import (
     UNKNOWN,
     Estimated,
     OutcomeCells,
+    ScoreCells,
     accuracy,
     auroc,
     brier_score,
     calibration_error,
+    class_auroc,
     macro_f1,
     numbered,
     root,
 )
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.ledger.class_scores import BUCKETS
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import (
     CONFIDENCES,
@@ -37,12 +40,13 @@ from outrider.dataops.ledger.outcomes import (
     OTHER,
     SCALE,
     ClassNames,
+    LabelledRow,
     confidence_bucket,
     judged_versions,
     outcomes_of,
     standing,
 )
-from outrider.dataops.state.series_tables import OutcomeCount
+from outrider.dataops.state.series_tables import OutcomeCount, ScoreCount
 from outrider.dataops.state.tables import table_of
 
 from .counts import SeriesCut, VersionSlice, in_span, record_steps, share, step_of
@@ -50,7 +54,7 @@ from .figures import SeriesKey, SeriesRow, group_cells, rows_by_step
 from .measures import mean_series
 from .span import SeriesSpan
 
-_OUTCOME = table_of(OutcomeCount)
+_OUTCOME, _SCORE = table_of(OutcomeCount), table_of(ScoreCount)
 FIGURES: Mapping[str, Callable[[OutcomeCells], Estimated]] = {
     "accuracy": accuracy,
     "f1": macro_f1,
@@ -59,6 +63,11 @@ FIGURES: Mapping[str, Callable[[OutcomeCells], Estimated]] = {
     "calibration": calibration_error,
 }
 """Of classes; of numbers ``mae`` and ``rmse``."""
+SCORED: Mapping[str, Callable[[ScoreCells], Estimated]] = {
+    "auroc": class_auroc,
+    "auroc_weighted": partial(class_auroc, is_weighted=True),
+}
+"""Of more than two classes whose scores are known."""
 _UNNAMED = frozenset({NUMBER, OTHER})
 Places = NDArray[np.intp]
 
@@ -83,6 +92,17 @@ class Performance:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scored:
+    """Score cells with the series and step of each."""
+
+    cells: ScoreCells
+    parts: Sequence[VersionSlice]
+    places: Places
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Place of each class in ``record.class_scores``."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Counted:
     """Outcome cells with the series and step of each."""
 
@@ -91,6 +111,8 @@ class _Counted:
     places: Places
     certain: NDArray[np.bool_] | None = None
     """Of chosen labels, one cell each: those that were all but certain to be asked for."""
+    scored: _Scored | None = None
+    """Of chosen labels."""
 
 
 def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> Performance:
@@ -107,7 +129,8 @@ def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan
             ),
         ]
         return Performance(_labelled(connection, wanted, span, counted), errors, True)
-    chosen = _chosen(connection, wanted, span)
+    scored = _scored(connection, wanted, span)
+    chosen = _chosen(connection, wanted, span, scored.classes)
     own, weighted = group_cells(counted.parts), group_cells(chosen.parts)
     figures = []
     for part in sorted(own.keys() | weighted.keys(), key=lambda one: (one[0], one[1] or "")):
@@ -117,6 +140,7 @@ def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan
         of, places = (chosen, weighted[part]) if is_chosen else (counted, own.get(part))
         if places is not None:
             figures += _series(of, part, places, span)
+            figures += _class_series(chosen.scored if is_chosen else scored, part, span, is_chosen=is_chosen)
     return Performance(_labelled(connection, wanted, span, counted), figures, False)
 
 
@@ -130,6 +154,27 @@ def _series(of: _Counted, part: VersionSlice, places: Places, span: SeriesSpan) 
         if whole is not UNKNOWN:
             found.append(SeriesRow(SeriesKey("performance", name, "", "", *part), points, whole, method))
     return found
+
+
+def _class_series(
+    of: _Scored | None, part: VersionSlice, span: SeriesSpan, *, is_chosen: bool
+) -> list[SeriesRow]:
+    """Figures of the scores of all classes."""
+    places = None if of is None else group_cells(of.parts).get(part)
+    if of is None or places is None:
+        return []
+    found = []
+    for name, figure in SCORED.items():
+        tell = partial(_of_scores, of.cells, figure)
+        points, whole = rows_by_step(span, {part: places}, of.places, tell)[part]
+        if whole is not UNKNOWN:
+            key = SeriesKey("performance", name, "", "", *part)
+            found.append(SeriesRow(key, points, whole, "weighted" if is_chosen else "plain"))
+    return found
+
+
+def _of_scores(cells: ScoreCells, figure: Callable[[ScoreCells], Estimated], places: Places) -> Estimated:
+    return figure(cells.take(places))
 
 
 def _figure(of: _Counted, figure: Callable[[OutcomeCells], Estimated], cells: Places) -> Estimated:
@@ -194,7 +239,61 @@ def _counted(rows: Sequence[Any]) -> _Counted:
     return _Counted(cells, [(row.version, row.part) for row in rows], places)
 
 
-def _chosen(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Counted:
+def _scored(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Scored:
+    """Cells of the stored counts of scores."""
+    step, part = step_of(_SCORE, span), wanted.part(_SCORE).label("part")
+    cell = (_SCORE.c[one] for one in ("of_class", "place", "bucket", "is_label"))
+    keys = (_SCORE.c.version, part, step, *cell)
+    sums = [func.sum(_SCORE.c[name]).label(name) for name in ("records", "weight", "squares")]
+    query = select(*keys, *sums).where(*wanted.cut(_SCORE), *in_span(_SCORE, span)).group_by(*keys)
+    rows = connection.execute(query.having(func.sum(_SCORE.c.records) > 0)).all()
+    cells = ScoreCells(
+        numbered([row.of_class for row in rows], frozenset()),
+        np.array([row.bucket for row in rows], dtype=np.int64),
+        np.array([row.is_label for row in rows], dtype=np.bool_),
+        np.array([row.records for row in rows], dtype=np.int64),
+        np.array([row.weight for row in rows], dtype=np.float64),
+        np.array([row.squares for row in rows], dtype=np.float64),
+        BUCKETS,
+    )
+    places = np.array([row.step for row in rows], dtype=np.intp)
+    classes = {row.of_class: row.place for row in rows}
+    return _Scored(cells, [(row.version, row.part) for row in rows], places, classes)
+
+
+def _chosen_scores(
+    rows: Sequence[LabelledRow],
+    labels: Sequence[str],
+    weight: NDArray[np.float64],
+    parts: Sequence[VersionSlice],
+    places: Places,
+    classes: Mapping[str, int],
+) -> _Scored | None:
+    """Cells of chosen labels, one for each class."""
+    size = len(classes)
+    own = [
+        at for at, row in enumerate(rows) if len(row.class_scores or b"") == size and labels[at] in classes
+    ]
+    if not own:
+        return None
+    scores = np.frombuffer(b"".join(rows[at].class_scores or b"" for at in own), dtype=np.uint8)
+    true = np.array([classes[labels[at]] for at in own])
+    each = np.repeat(weight[own], size)
+    cells = ScoreCells(
+        np.tile(np.arange(size), len(own)),
+        scores.astype(np.int64),
+        (true[:, None] == np.arange(size)).ravel(),
+        np.ones(len(each), dtype=np.int64),
+        each,
+        each**2,
+        BUCKETS,
+    )
+    return _Scored(cells, [parts[at] for at in own for _ in range(size)], np.repeat(places[own], size))
+
+
+def _chosen(
+    connection: Connection, wanted: SeriesCut, span: SeriesSpan, classes: Mapping[str, int]
+) -> _Counted:
     """Labelled requests of the range, one cell each, weighted by their chances."""
     asked = request_weights(connection, wanted.model)
     rows = [row for row in standing(connection, wanted.model, asked).values() if asked[row.id].weight > 0]
@@ -232,7 +331,9 @@ def _chosen(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Cou
     )
     certain = np.array([asked[row.id].is_certain for row in rows], dtype=np.bool_)
     places = span.places([times[at] for at in kept]) if kept else np.zeros(0, dtype=np.intp)
-    return _Counted(cells, parts, places, certain)
+    labels = [one.label for one in outcomes]
+    scored = _chosen_scores(rows, labels, weight, parts, places, classes)
+    return _Counted(cells, parts, places, certain, scored)
 
 
 def _rooted(row: SeriesRow) -> SeriesRow:

@@ -9,6 +9,7 @@ from outrider.assertions import Batch
 from outrider.assertions.matching import matches
 from outrider.assertions.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.class_scores import stored_scores
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.measures import RecordKeys, measure_rows
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -57,15 +58,29 @@ def stored_confidences(judged: Batch) -> list[int | None]:
     return [value if is_known else None for value, is_known in zip(scaled, known.tolist(), strict=True)]
 
 
+def stored_class_scores(judged: Batch) -> list[bytes | None]:
+    """Scores of all classes as ``record.class_scores``, from ``outputs.probs``."""
+    probs = _probs(judged)
+    return [None] * judged.rows if probs is None else stored_scores(probs)
+
+
 def _confidences(judged: Batch) -> Floats:
     numbers = _numbers(judged, "outputs.score")
-    if numbers is None and judged.has("outputs.probs"):
-        try:
-            vectors = np.asarray(judged.tensor("outputs.probs"), dtype=np.float64)
-            numbers = vectors.max(axis=1) if vectors.ndim == 2 else None  # else one for each token or pixel
-        except (TypeError, ValueError):  # vectors of changing length
-            numbers = None
+    if numbers is None:
+        probs = _probs(judged)
+        numbers = None if probs is None else probs.max(axis=1)
     return np.full(judged.rows, np.nan) if numbers is None else numbers
+
+
+def _probs(judged: Batch) -> Floats | None:
+    """Probabilities of the classes, shape (rows, classes); None where each record has not one for each."""
+    if not judged.has("outputs.probs"):
+        return None
+    try:
+        vectors = np.asarray(judged.tensor("outputs.probs", null=np.nan), dtype=np.float64)
+    except (TypeError, ValueError):  # vectors of changing length
+        return None
+    return vectors if vectors.ndim == 2 and vectors.shape[1] else None  # else one for each token or pixel
 
 
 def _numbers(judged: Batch, name: str) -> Floats | None:

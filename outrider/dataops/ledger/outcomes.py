@@ -17,6 +17,7 @@ from outrider.dataops.state.rows import Row, add_to_rows
 from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
 
 from .champions import version_at
+from .losses import FirstOutcome, count_losses
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 
@@ -35,7 +36,7 @@ _EARLIER = 10_000
 """Labels of earlier releases that are counted at once."""
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
-    " l.value, l.received_us FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
+    " r.entity, l.value, l.received_us FROM label l JOIN record r ON r.model = l.model AND r.id = l.record_id"
     " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
     " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
 )
@@ -53,6 +54,7 @@ class LabelledRow(NamedTuple):
     predicted: str
     confidence: int | None
     weight: float
+    entity: str | None
     value: str
     """Null where it was withdrawn, as rows are read."""
     received_us: int
@@ -199,6 +201,20 @@ def count_changes(
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
+    places = range(len(gone), len(rows))
+    first = [at for at in places if rows[at].id not in before]
+    newest_us = max(received.values(), default=0)
+    count_losses(
+        connection,
+        model,
+        (
+            FirstOutcome(
+                rows[at].id, versions[at], rows[at].slice or "", rows[at].entity, int(keys.minute_us[at]),
+                max(rows[at].received_us, newest_us), rows[at].weight, outcomes[at].hit, outcomes[at].error,
+            )
+            for at in first
+        ),
+    )  # fmt: skip
     empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
         for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):

@@ -1,0 +1,143 @@
+"""Losses of a version by block of labelled observations, as alarms read them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from outrider.assertions.bets import weights_of
+from outrider.assertions.detection import LossBlocks
+from outrider.dataops.ledger.losses import WRONG
+
+from .minute_counts import ALL, MOST_SLICES
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLosses:
+    """Lost and seen observations of one version.
+
+    Attributes
+    ----------
+    number, begun_us, ended_us, record_us
+        Per block: its number, when its first and last label came, and its first record; shape (blocks,).
+    parts
+        Slices, in order of the first axis of ``lost`` and ``seen``.
+    lost, seen
+        Shape (slices, blocks, weights).
+    weight
+        Shape (weights,).
+    bound
+        Bucket above which an error is a loss; None where losses are wrong classes.
+    """
+
+    version: str
+    number: Integers
+    begun_us: Integers
+    ended_us: Integers
+    record_us: Integers
+    parts: tuple[str, ...]
+    lost: Floats
+    seen: Floats
+    weight: Floats
+    bound: int | None
+
+    def of(self, part: str) -> LossBlocks:
+        """Blocks of a slice, or of all records."""
+        if part == ALL:
+            return LossBlocks(self.lost.sum(axis=0), self.seen.sum(axis=0), self.weight)
+        at = self.parts.index(part)
+        return LossBlocks(self.lost[at], self.seen[at], self.weight)
+
+    @property
+    def slices(self) -> list[str]:
+        """Slices with streams of their own, the largest; none where all records are of one."""
+        seen = dict(zip(self.parts, self.seen.sum(axis=(1, 2)).tolist(), strict=True))
+        largest = sorted(seen, key=lambda part: (-seen[part], part))[:MOST_SLICES]
+        return sorted(largest) if len(seen) > 1 else []
+
+    def where(self, kept: NDArray[np.bool_]) -> "VersionLosses":
+        """Losses of some blocks alone."""
+        return replace(
+            self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
+            record_us=self.record_us[kept], lost=self.lost[:, kept], seen=self.seen[:, kept],
+        )  # fmt: skip
+
+
+def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
+    """Version whose loss is followed: the champion, else that of the newest labelled record."""
+    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, record_us DESC LIMIT 1"
+    found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
+    return found
+
+
+def former_version(connection: Connection, losses: VersionLosses, model: str) -> str | None:
+    """Version with the newest label before the first one of another."""
+    query = (
+        "SELECT version FROM loss_block WHERE model = ? AND version != ? AND begun_us < ?"
+        " ORDER BY begun_us DESC LIMIT 1"
+    )
+    before_us = int(losses.begun_us[0])
+    found: str | None = connection.exec_driver_sql(query, (model, losses.version, before_us)).scalar()
+    return found
+
+
+def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
+    """Time and size of the newest block of a model: what changes with each observation."""
+    query = (
+        "SELECT max(ended_us), sum(observations) FROM loss_block WHERE model = ?"
+        " GROUP BY version ORDER BY 1 DESC LIMIT 1"
+    )
+    row = connection.exec_driver_sql(query, (model,)).first()
+    return None if row is None else (row[0], row[1])
+
+
+def read_losses(
+    connection: Connection, model: str, version: str, *, bound: int | None = None
+) -> VersionLosses | None:
+    """Losses of a version; None without any, or while too few errors are known to say which are large.
+
+    Parameters
+    ----------
+    bound
+        Bucket above which an error is a loss, instead of the version's own one.
+    """
+    query = (
+        "SELECT block, begun_us, ended_us, record_us, bound FROM loss_block"
+        " WHERE model = ? AND version = ? ORDER BY block"
+    )
+    blocks = connection.exec_driver_sql(query, (model, version)).all()
+    query = "SELECT block, slice, weight, bucket, records FROM loss_count WHERE model = ? AND version = ?"
+    counts = connection.exec_driver_sql(query, (model, version)).all()
+    if not blocks or not counts:
+        return None
+    is_number = any(row.bucket > 0 for row in counts)
+    first = 0
+    if is_number and bound is None:
+        known = [row.block for row in blocks if row.bound is not None]
+        if not known:
+            return None
+        first, bound = known[0], blocks[-1].bound
+    kept = [row for row in blocks if row.block >= first]
+    counts = [row for row in counts if row.block >= first]
+    places = {row.block: at for at, row in enumerate(kept)}
+    parts = {part: at for at, part in enumerate(sorted({row.slice for row in counts}))}
+    classes = {one: at for at, one in enumerate(sorted({row.weight for row in counts}))}
+    seen = np.zeros((len(parts), len(kept), len(classes)))
+    lost = np.zeros_like(seen)
+    for row in counts:
+        at = parts[row.slice], places[row.block], classes[row.weight]
+        seen[at] += row.records
+        if row.bucket == WRONG or (bound is not None and row.bucket > bound):
+            lost[at] += row.records
+    begun, ended, record, number = (
+        np.array([getattr(row, name) for row in kept], dtype=np.int64)
+        for name in ("begun_us", "ended_us", "record_us", "block")
+    )
+    return VersionLosses(
+        version, number, begun, ended, record, tuple(parts), lost, seen,
+        weights_of(np.array(list(classes), dtype=np.int64)), bound if is_number else None,
+    )  # fmt: skip

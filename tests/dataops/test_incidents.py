@@ -10,10 +10,10 @@ from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
-from outrider.dataops.alarms.incidents import VERSION, IncidentBook
+from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule
-from outrider.dataops.alarms.version_mismatch import count_versions
+from outrider.dataops.alarms.version_mismatch import VERSION, count_versions
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
 from outrider.dataops.outbox import WebhookTarget

@@ -2,8 +2,9 @@
 
 May import state, ledger, flags, outbox.
 
-`incidents` opens, follows and resolves incidents in the worker's transaction, by receive time.
-`minute_counts` reads the counts, `rate_alarms` decides with a stated chance of a false alarm, `explanation`
-says since when, where and what next, `silence` hears what stopped, `version_mismatch` who states another
-version. `stored_incidents` lists incidents and takes what people do about them.
+`incidents` hands units and complete minutes to a module per kind, in the worker's transaction and by receive
+time: `critical_incidents`, `share_incidents`, `live_incidents`, `clock_incidents`, `silence`,
+`version_mismatch`; `incident_writer` writes for them. `minute_counts` reads the counts, `rate_alarms` decides
+with a stated chance of a false alarm, `explanation` says since when, where and what next. `stored_incidents`
+lists incidents and takes what people do about them.
 """

@@ -1,19 +1,21 @@
 """Silence of records and labels that came in a rhythm."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from outrider.assertions.detection import rise_evidence
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import RecordCount, table_of
 
-from .explanation import RUNBOOK, iso
+from .explanation import RUNBOOK, iso, page
+from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
 from .rate_alarms import AlarmRule
 
 Bools = NDArray[np.bool_]
@@ -133,6 +135,34 @@ class SilenceWatch:
         if min(_evidence(part, silent) for part in _rhythms(heard, begin, since, silent)) < needed:
             return None
         return Silence(self.model, what, int(came[-1]) + MINUTE_US, silent, float(heard.mean()))
+
+
+@dataclass(slots=True)
+class SilenceIncidents:
+    """Incidents of silence, over when something comes."""
+
+    writer: IncidentWriter
+    watch: SilenceWatch
+
+    @staticmethod
+    def is_own(row: Row[Any]) -> bool:
+        """True for an incident of this kind."""
+        return bool(row.kind == SILENT)
+
+    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        """Open and end incidents."""
+        silent = {one.what: one for one in self.watch.look(connection, now_us)}
+        for row in rows:
+            if self.watch.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
+                self.writer.resolve(connection, row, now_us, why=f"{row.assertion} come again")
+            elif is_unmuted(row, now_us):
+                self.writer.resolve(connection, row, now_us, why=UNMUTED)
+            else:
+                silent.pop(row.assertion, None)
+        for what, one in silent.items():
+            details = one.details(self.writer.rule) | {"page": page(self.writer.model, "")}
+            made = self.writer.new(what, SILENT, "warning", now_us, note=one.sentence, details=details)
+            self.writer.open(connection, made)
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:

@@ -5,10 +5,11 @@ for ten minutes, in each two minutes with records, since the champion became one
 """
 
 from collections import Counter as Tally
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
@@ -16,6 +17,9 @@ from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import VersionCount, table_of
 
+from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
+
+VERSION = "version_mismatch"
 WINDOW_US = 10 * MINUTE_US
 STRETCH_US = 2 * MINUTE_US
 KEPT_US = 60 * MINUTE_US
@@ -64,6 +68,49 @@ class StatedVersions:
             f"{n / self.records:.1%} version {name}" for name, n in shares if name != self.champion
         )
         return f"of {self.records} records that state a version {told}; version {self.champion} is champion"
+
+
+@dataclass(slots=True)
+class VersionMismatchIncidents:
+    """Incidents of records that state another version than the champion's."""
+
+    writer: IncidentWriter
+
+    @staticmethod
+    def is_own(row: Row[Any]) -> bool:
+        """True for an incident of this kind."""
+        return bool(row.kind == VERSION)
+
+    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        """Open, follow and end an incident."""
+        found = stated_versions(connection, self.writer.model, now_us=now_us)
+        standing = False
+        for row in rows:
+            if why := self._ended(row, found, now_us) or (UNMUTED if is_unmuted(row, now_us) else ""):
+                self.writer.resolve(connection, row, now_us, why=why)
+            elif found is not None:
+                standing = True
+                last_us = now_us if found.share >= LEAST_SHARE else row.last_flag_us
+                flags = max(row.flags, found.others)
+                self.writer.set(connection, row, flags=flags, last_flag_us=max(last_us, row.last_flag_us))
+        if found is not None and not standing and found.is_lasting(now_us):
+            details = {"champion": found.champion, "versions": found.by_version}
+            made = self.writer.new(
+                "version mismatch", VERSION, "warning", now_us, flags=found.others, note=found.sentence,
+                details=details,
+            )  # fmt: skip
+            self.writer.open(connection, made)
+        forget_versions(connection, self.writer.model, before_us=now_us - KEPT_US)
+
+    def _ended(self, row: Row[Any], found: StatedVersions | None, now_us: int) -> str:
+        """Reason that records state the champion's version again; empty while they do not."""
+        if found is None:
+            return "there is no champion any more"
+        if row.opened_us < found.changed_us <= now_us:
+            return f"version {found.champion} became champion"
+        if found.records:
+            return f"records state version {found.champion}" if found.share < LEAST_SHARE else ""
+        return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
 
 
 def count_versions(connection: Connection, effects: Effects, named: set[str]) -> None:

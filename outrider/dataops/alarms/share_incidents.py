@@ -1,0 +1,208 @@
+"""Incidents of warnings: shares of flags that have risen, by slice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from outrider.dataops.flags.registered_assertions import suspensions
+from outrider.dataops.ledger.minutes import MINUTE_US, minutes_of
+from outrider.dataops.state.tables import AssertionRow, Incident, table_of
+
+from .explanation import cause_json, explained, records, sentence, us_of
+from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
+from .minute_counts import ALL, MinuteCounts
+from .rate_alarms import (
+    MOST_CAUSES,
+    Cause,
+    FlaggedShare,
+    RateAlarm,
+    Stream,
+    Usual,
+    causes,
+    rate_alarms,
+    why_over,
+)
+from .stored_incidents import PERSON
+
+FLAGS = "flags"
+FLOOD = "flood"
+"""Of an earlier release: further slices together; silence ends it."""
+_INCIDENT, _ASSERTION = table_of(Incident), table_of(AssertionRow)
+
+
+@dataclass(slots=True)
+class ShareIncidents:
+    """Incidents of warnings, one for each slice that explains alarms."""
+
+    writer: IncidentWriter
+    counts: MinuteCounts
+    _minutes: dict[int, int] = field(default_factory=dict)
+    """Minute of the last block before an assertion came."""
+
+    @staticmethod
+    def is_own(row: Row[Any]) -> bool:
+        """True for an incident of this kind."""
+        return row.kind in (FLAGS, FLOOD) and row.level != "critical"
+
+    def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
+        """Count the flags of open incidents."""
+        for row in rows:
+            members = {(one["assertion"], one["slice"]) for one in row.details.get("explained_by", ())}
+            new = sum(
+                one.flags
+                for (assertion, part), found in unit.flags.items()
+                for one in found
+                if (assertion, part) in members or (assertion, "") in members
+            )
+            if new:
+                self.writer.add(connection, row, new, unit.now_us)
+
+    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
+        """Open incidents of risen shares, join causes, end recovered incidents."""
+        levels, begun = self._levels(connection), self._begun(connection, now_us)
+        standing: list[Row[Any]] = []
+        for row in rows:
+            if is_unmuted(row, now_us):
+                self.writer.resolve(connection, row, now_us, why=UNMUTED)
+            elif row.status != "muted" and (why := self._recovered(row, levels, begun, now_us)):
+                self.writer.resolve(connection, row, now_us, why=why)
+            else:
+                standing.append(row)
+        warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
+        usual = self._usual(connection, begun)
+        open_streams = {
+            (one["assertion"], one["slice"] or ALL)
+            for row in standing
+            for one in row.details.get("explained_by", ())
+        }
+        open_streams |= {(name, ALL) for name, _ in open_streams}
+        found = rate_alarms(self.counts, warnings, self.writer.rule, usual=usual, standing=open_streams)
+        if found:
+            first = min(found, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
+            self._open_causes(connection, found, first, warnings, standing, usual, now_us)
+
+    def _open_causes(
+        self,
+        connection: Connection,
+        found: Sequence[RateAlarm],
+        first: RateAlarm,
+        warnings: Sequence[str],
+        standing: Sequence[Row[Any]],
+        usual: Usual,
+        now_us: int,
+    ) -> None:
+        """One incident for each slice that explains the alarms, or for all records."""
+        alarmed = {alarm.assertion for alarm in found}
+        told = causes(self.counts, warnings, first, self.writer.rule, usual=usual)
+        parts = list(dict.fromkeys(one.slice for one in told if one.assertion in alarmed))
+        if not parts or len(parts) > MOST_CAUSES:
+            whole = [
+                Cause(one.assertion, ALL, *self._shares(one, usual), one.evidence)
+                for one in sorted(found, key=lambda one: -one.evidence)
+            ]
+            told, parts = [*whole, *told], [ALL]
+        by_slice = {row.slice or ALL: row for row in standing}
+        for part in parts:
+            own = told if part == ALL else [one for one in told if one.slice == part]
+            if part in by_slice:
+                self._join(connection, by_slice[part], own)
+                continue
+            alarm = max(
+                (one for one in found if one.slice == part), key=lambda one: one.evidence, default=first
+            )
+            self._open_cause(connection, alarm, own, now_us)
+
+    def _shares(self, alarm: RateAlarm, usual: Usual) -> tuple[FlaggedShare, FlaggedShare]:
+        at = self.counts.index(alarm.onset_us)
+        hits, seen = usual.of(self.counts, (alarm.assertion, alarm.slice))
+        return (
+            FlaggedShare(int(hits[:at].sum()), int(seen[:at].sum())),
+            FlaggedShare(int(hits[at:].sum()), int(seen[at:].sum())),
+        )
+
+    def _open_cause(
+        self, connection: Connection, alarm: RateAlarm, told: Sequence[Cause], now_us: int
+    ) -> None:
+        writer, first = self.writer, told[0]
+        ids = records(connection, writer.model, first.assertion, first.slice)
+        details = explained(connection, writer.model, alarm, told, writer.rule, version=writer.version)
+        made = writer.new(
+            first.assertion,
+            FLAGS,
+            "warning",
+            now_us,
+            part="" if first.slice == ALL else first.slice,
+            flags=sum(one.now.hits for one in told),
+            record=ids[0] if ids else "",
+            note=sentence(details),
+            details=details,
+        )
+        writer.open(connection, made)
+
+    def _join(self, connection: Connection, row: Row[Any], told: Sequence[Cause]) -> None:
+        """Add causes to an open incident of the same slice."""
+        known = [(one["assertion"], one["slice"]) for one in row.details["explained_by"]]
+        fresh = [one for one in cause_json(told) if (one["assertion"], one["slice"]) not in known]
+        details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
+        self.writer.set(connection, row, details=details)
+
+    def _recovered(
+        self, row: Row[Any], levels: Mapping[str, str], begun: Mapping[str, int], now_us: int
+    ) -> str:
+        """Reason that an incident of a warning is over; empty while it stands."""
+        if row.kind != FLAGS or not row.details.get("now"):  # of an earlier release
+            return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
+        if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
+            return ""
+        judging = [one for one in row.details["explained_by"] if levels.get(one["assertion"]) == "warning"]
+        if not judging:
+            return f"{row.assertion} is no assertion of level warning any more"
+        first = judging[0]
+        if begun.get(first["assertion"], 0) > now_us - self.writer.rule.quiet_s * 1e6:
+            return ""  # suspended: what does not judge says nothing
+        stream = first["assertion"], first["slice"] or ALL
+        before, now = (first[when]["share"] for when in ("before", "now"))
+        most = max(before, first["before"]["high"])
+        return why_over(self.counts, stream, before, now, self.writer.rule, most=most, since_us=row.opened_us)
+
+    def _levels(self, connection: Connection) -> dict[str, str]:
+        """Level of each active assertion, live tests left out."""
+        own = _ASSERTION.c.model == self.writer.model, _ASSERTION.c.active, _ASSERTION.c.kind == "assertion"
+        rows = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own))
+        return dict(map(tuple, rows))
+
+    def _usual(self, connection: Connection, begun: Mapping[str, int]) -> Usual:
+        """Minutes that say what is usual. What a person resolved is a new normal."""
+        since: dict[Stream, int] = {}
+        left_out: dict[Stream, list[tuple[int, int]]] = {}
+        own = (
+            _INCIDENT.c.model == self.writer.model,
+            _INCIDENT.c.kind == FLAGS,
+            _INCIDENT.c.level == "warning",
+        )
+        ended = _INCIDENT.c.resolved_us > self.counts.start_us
+        for row in connection.execute(select(_INCIDENT).where(*own, ended)):
+            for one in row.details.get("explained_by", ()):
+                for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
+                    if row.details.get("ended_by") == PERSON:
+                        since[stream] = max(since.get(stream, 0), row.resolved_us)
+                    else:
+                        begin = us_of(row.details["onset"]["first"])
+                        left_out.setdefault(stream, []).append((begin, row.resolved_us))
+        return Usual(begun, since, left_out)
+
+    def _begun(self, connection: Connection, now_us: int) -> dict[str, int]:
+        """Time since which each assertion judges: from its first block on, behind its last suspension."""
+        names = select(_ASSERTION.c.name, func.min(_ASSERTION.c.first_seq).label("seq"))
+        names = names.where(_ASSERTION.c.model == self.writer.model, _ASSERTION.c.kind == "assertion")
+        begun: dict[str, int] = {}
+        for name, seq in connection.execute(names.group_by(_ASSERTION.c.name)):
+            if seq and seq not in self._minutes:
+                self._minutes[seq] = minutes_of(connection, self.writer.model, [seq]).get(seq, 0)
+            minute = self._minutes.get(seq, 0)
+            begun[name] = minute + MINUTE_US if minute < now_us else 0  # the clock was set back since
+        for one in suspensions(connection, self.writer.model):
+            begun[one.assertion] = max(begun.get(one.assertion, 0), one.until_us)
+        return begun

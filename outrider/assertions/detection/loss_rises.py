@@ -1,4 +1,4 @@
-"""Evidence that a loss has risen, by labelled observations in the order in which labels came."""
+"""Evidence that a loss has risen since an unknown labelled observation."""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +13,18 @@ from .rises import largest_ratio
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_BETS: Floats = 0.64 * np.exp2(-np.arange(8, dtype=np.float64))
+_BETS: Floats = 0.5 * np.exp2(-np.arange(7, dtype=np.float64))
 """Stakes on a larger loss behind the onset, times a weight over that of the first block."""
-_ERRORS: Floats = np.array([1.0, 2.0, 4.0])
+_ERRORS: Floats = np.array([1.0, 2.5])
 """Standard errors of the loss before the onset, by which bets say that it was smaller."""
-_KEPT_BEFORE, _KEPT_AFTER = 0.25, 0.125
+_KEPT_BEFORE, _KEPT_AFTER = 0.2, 0.1
 """Shares of the fortunes that bet nothing: what is lost at most where the usual loss is another."""
-_GRID = 96
+_GRID = 200
 """Possible usual losses that are held against the counts."""
-_MOST_ONSETS = 64
+_MOST_ONSETS = 48
 """Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
+_LEAST = 10
+"""Observations of a block, and pairs of blocks, from which their variance says something."""
 _PRIOR = 2.2
 """Above the sum of 1 / (k ln² k) from 2 on."""
 
@@ -45,7 +47,10 @@ class LossBlocks:
 
     @property
     def effective(self) -> tuple[Floats, Floats]:
-        """Lost and seen of as many equal weights as would be as informative, shape (blocks,) each."""
+        """Lost and seen of equal weights, as many as inform as much.
+
+        Shape (blocks,) each.
+        """
         mass, squares = self.seen @ self.weight, self.seen @ self.weight**2
         scale = mass.sum() / max(float(squares.sum()), 1e-300)
         return scale * (self.lost @ self.weight), scale * mass
@@ -92,11 +97,11 @@ def loss_rise(
 
     **Null**: given all before it, each observation, drawn by its weight, is lost with one unknown mean m, or
     with less behind some block. **Guarantee**: an e-detector: looked at whenever, its expectation is at most
-    the sum of the shares of the onsets so far. So it reaches log(1 / a) within a time in which that is 1 with
-    a probability of at most a, and no more often than that on average later. For each m and onset it is below
-    the product of an e-value that the loss before was smaller and of a fortune that bets on a larger one since,
-    both in proportion to the weights over those of the first block, which only says how heavy they are; a bet
-    on lighter weights than one that came is lost.
+    the sum of the shares of the onsets so far. So it reaches log(1 / a + 1) within a time in which that is 1
+    with a probability of at most a, and no more often than that on average later. For each m and onset it is
+    below the product of an e-value that the loss before was smaller and of a fortune that bets on a larger
+    one since, both in proportion to the weights over those of the first block, which says nothing else; a bet
+    on lighter weights than one that came is lost. The evidence is divided by the :func:`dispersion`.
 
     Parameters
     ----------
@@ -107,7 +112,8 @@ def loss_rise(
     needed
         Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
     known
-        Lost and seen of equal weight to compare each onset with instead of those before, shape (blocks,) each.
+        Lost and seen of equal weight to compare each onset with instead of those before, shape (blocks,)
+        each.
 
     Returns
     -------
@@ -116,8 +122,8 @@ def loss_rise(
 
     References
     ----------
-    Shin, Ramdas and Rinaldo, "E-detectors", NEJSDS 2024, section 2, here with shares of the onsets; Waudby-Smith
-    and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2023, section 4.
+    Shin, Ramdas and Rinaldo, "E-detectors", NEJSDS 2024, section 2, here with shares of the onsets;
+    Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2023.
 
     Examples
     --------
@@ -143,11 +149,39 @@ def loss_rise(
         evidence = _evidence((*before, np.ones(1), 1.0), (*after, weight))
     else:
         evidence = _evidence((*before, weight, even), (*after, weight))
+    evidence = evidence / dispersion(*blocks.effective)
     return float(np.logaddexp.reduce(evidence + np.log(share[onsets])))
 
 
+def dispersion(lost: Floats, seen: Floats) -> float:
+    """Proven ratio of the blocks' variance to that of independent observations.
+
+    At least 1. Observations that are alike when near prove less by that factor. An e-value to the power of
+    1 / factor is at most 1 more than the e-value, whatever the factor rests on.
+
+    Parameters
+    ----------
+    lost, seen
+        Of equal weight, shape (blocks,).
+
+    Examples
+    --------
+    >>> dispersion(np.array([0.0, 30] * 20), np.full(40, 30.0)) > 10
+    True
+    """
+    large = seen >= _LEAST
+    lost, seen = lost[large], seen[large]
+    pairs = len(seen) - 1
+    if pairs < _LEAST:
+        return 1.0
+    mean = float(lost.sum() / seen.sum())
+    usual = mean * (1.0 - mean) * float((1.0 / seen[1:] + 1.0 / seen[:-1]).sum())
+    found = float((np.diff(lost / seen) ** 2).sum()) / max(usual, 1e-12)
+    return max(1.0, found * (1.0 - math.sqrt(3.0 / pairs)))
+
+
 def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Floats, Floats]:
-    """Loss that all observations would have had before each onset, in the mix of slices since.
+    """Loss before each onset in the mix of slices since.
 
     Parameters
     ----------
@@ -164,8 +198,8 @@ def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Float
     Examples
     --------
     >>> lost, seen = known_mix(np.array([[1.0, 1, 1], [9, 9, 9]]), np.array([[90.0, 90, 10], [10, 10, 90]]))
-    >>> (lost[2] / seen[2]).round(2)
-    0.32
+    >>> round(float(lost[2] / seen[2]), 1)
+    0.3
     """
     past = [np.cumsum(side, axis=1) - side for side in (lost, seen)]
     after = seen.sum(axis=1, keepdims=True) - past[1]
@@ -179,18 +213,42 @@ def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Float
     return mean * size, size
 
 
+def rise_bound(lost: Floats, seen: Floats, share: Floats) -> Floats:
+    """Logarithm of a cheap upper bound of :func:`loss_rise`.
+
+    Parameters
+    ----------
+    lost, seen
+        Of equal weight, shape (..., blocks).
+    share
+        Of each onset, shape (blocks,).
+
+    Returns
+    -------
+    ndarray
+        Shape (...,).
+    """
+    past = np.cumsum(lost, axis=-1) - lost, np.cumsum(seen, axis=-1) - seen
+    return np.asarray(np.logaddexp.reduce(_bounds(lost, seen, past, share), axis=-1))
+
+
+def _bounds(lost: Floats, seen: Floats, past: tuple[Floats, Floats], share: Floats) -> Floats:
+    own = np.cumsum(seen, axis=-1) - seen
+    after = seen.sum(axis=-1, keepdims=True) - own
+    hits = lost.sum(axis=-1, keepdims=True) - (np.cumsum(lost, axis=-1) - lost)
+    with np.errstate(divide="ignore"):
+        bound = largest_ratio(past[0], past[1], hits, after) + np.log(share)
+    return np.where((own <= 0.0) | (after <= 0.0), -np.inf, bound)
+
+
 def _likely(
     blocks: LossBlocks, share: Floats, needed: float, known: tuple[Floats, Floats] | None
 ) -> Integers:
     """Onsets of the largest likelihood ratio; none where even that is too little."""
     lost, seen = blocks.effective
-    past = [np.cumsum(side) - side for side in (lost, seen)]
-    after = [side.sum() - before for side, before in zip((lost, seen), past, strict=True)]
-    usual = past if known is None else known
-    with np.errstate(divide="ignore"):
-        bound = largest_ratio(usual[0], usual[1], after[0], after[1]) + np.log(share)
-    bound[(past[1] == 0.0) | (after[1] == 0.0)] = -np.inf
-    if not len(bound) or np.logaddexp.reduce(bound) < needed - 0.5:
+    past = (np.cumsum(lost) - lost, np.cumsum(seen) - seen) if known is None else known
+    bound = _bounds(lost, seen, past, share)
+    if not len(bound) or np.logaddexp.reduce(bound) < needed:
         return np.zeros(0, dtype=np.int64)
     likely = np.argsort(-bound, kind="stable")[:_MOST_ONSETS]
     return likely[np.isfinite(bound[likely])]

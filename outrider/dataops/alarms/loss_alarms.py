@@ -1,4 +1,4 @@
-"""Alarms about the loss of a version: the decision behind incidents of kind ``performance``.
+"""Alarms about the loss of a version, behind incidents of kind ``performance``.
 
 A stream is the version's loss on all records or on one slice, by labelled observations in the order in which
 their labels came. It is held against what came before, see :func:`outrider.assertions.detection.loss_rise`;
@@ -6,7 +6,7 @@ and the whole of it against the version before, since that one's labels.
 """
 
 import math
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from outrider.assertions.detection import (
     loss_rise,
     onset_interval,
     onset_shares,
+    rise_bound,
     select_alarms,
 )
 from outrider.assertions.detection.rises import largest_ratio
@@ -25,7 +26,7 @@ from outrider.assertions.wilson import wilson_interval
 
 from .minute_counts import ALL
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare
-from .version_losses import VersionLosses
+from .version_losses import BlockLosses
 
 Floats = NDArray[np.float64]
 LOSS = "loss"
@@ -37,7 +38,7 @@ _LEAST_AGAIN = 50
 
 @dataclass(frozen=True, slots=True)
 class LossAlarm:
-    """Proof that a stream's loss has risen, with the blocks of its onset.
+    """Proof of a stream's risen loss, with the blocks of the onset.
 
     Block 0 is the version's first one: then the version before was better.
     """
@@ -51,13 +52,19 @@ class LossAlarm:
 
 @dataclass(frozen=True, slots=True)
 class LossHistory:
-    """Losses of the judged version, and of the one before as they stood when this one began."""
+    """Losses of the judged version, and of the one before.
 
-    own: VersionLosses
-    former: VersionLosses | None = None
+    The former's are those that labels told before the first label of the judged one.
+    """
+
+    own: BlockLosses
+    former: BlockLosses | None = None
 
     def sides(self, part: str, block: int) -> tuple[FlaggedShare, FlaggedShare]:
-        """Loss before a block and since; before the first one it is that of the version before."""
+        """Loss before a block and since.
+
+        Before the first block stands the loss of the version before.
+        """
         since = self.own.of(part)
         if block == 0 and self.former is not None:
             before = _whole(self.former, part)
@@ -77,10 +84,11 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
     streams = [ALL, *parts]
     share = np.array([0.5, *[0.5 / len(parts)] * len(parts)] if parts else [1.0])
     evidence = np.full(len(streams), -np.inf)
-    for at, part in enumerate(streams):
-        if part not in standing and not (part == ALL and standing):
-            evidence[at] = _evidence(history, part, rule)
-    chosen = np.flatnonzero(select_alarms(evidence, alpha=rule.alpha, share=share)).tolist()
+    for at in _likely(history, streams, rule):
+        if streams[at] not in standing and not (streams[at] == ALL and standing):
+            evidence[at] = _evidence(history, streams[at], rule)
+    alpha = rule.alpha / (1.0 + rule.alpha)  # what the dispersion may add, see loss_rise
+    chosen = np.flatnonzero(select_alarms(evidence, alpha=alpha, share=share)).tolist()
     alarms = [_alarm(history, streams[at], float(evidence[at])) for at in chosen]
     found = []
     for alarm in alarms:
@@ -91,7 +99,10 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
 
 
 def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list[Cause]:
-    """Slices that explain an alarm, ranked; all records first where no slice alone does."""
+    """Slices that explain an alarm, ranked.
+
+    All records stand first where no slice alone explains the alarm.
+    """
     parts = history.own.slices
     least = -math.log(rule.alpha) + math.log(max(1, len(parts)))
     whole = history.sides(ALL, alarm.block)
@@ -103,9 +114,9 @@ def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list
 
 
 def why_recovered(
-    losses: VersionLosses, part: str, before: float, now: float, *, most: float, since_us: int
+    losses: BlockLosses, part: str, before: float, now: float, *, most: float, since_us: int
 ) -> str:
-    """Reason that a loss is no longer high; empty while it may be.
+    """Reason that a loss is no longer high; else empty.
 
     In the newest observations since a time it is proven to be below the alarm's, is nearer to the one before
     and may be that, which is ``most`` at most.
@@ -126,13 +137,25 @@ def why_recovered(
     return ""
 
 
+def _likely(history: LossHistory, streams: Sequence[str], rule: AlarmRule) -> list[int]:
+    """Streams of which a cheap bound says that they may alarm."""
+    if history.former is not None:
+        return list(range(len(streams)))
+    bound = rise_bound(*history.own.effective(streams), _shares(history, rule))
+    return np.flatnonzero(bound >= -math.log(rule.alpha)).tolist()
+
+
+def _shares(history: LossHistory, rule: AlarmRule) -> Floats:
+    """Shares of the onsets; half is for the first one where there is a version before."""
+    own = history.own
+    begun_s = (own.begun_us - own.begun_us[0]) / 1e6
+    share = onset_shares(begun_s, own.number - own.number[0], horizon_s=rule.horizon_s)
+    return share if history.former is None else share / 2.0
+
+
 def _evidence(history: LossHistory, part: str, rule: AlarmRule) -> float:
     own, needed = history.own, -math.log(rule.alpha)
-    blocks = own.of(part)
-    share = onset_shares((own.begun_us - own.begun_us[0]) / 1e6, own.number - own.number[0],
-                         horizon_s=rule.horizon_s)  # fmt: skip
-    if history.former is not None:
-        share = share / 2.0
+    blocks, share = own.of(part), _shares(history, rule)
     evidence = _held(own, part, blocks, share, needed)
     if history.former is not None:
         former = _whole(history.former, part)
@@ -146,12 +169,11 @@ def _evidence(history: LossHistory, part: str, rule: AlarmRule) -> float:
     return evidence
 
 
-def _held(own: VersionLosses, part: str, blocks: LossBlocks, share: Floats, needed: float) -> float:
+def _held(own: BlockLosses, part: str, blocks: LossBlocks, share: Floats, needed: float) -> float:
     """Evidence against what came before; of all records beside their mix of slices, too."""
     evidence = loss_rise(blocks, share, needed=needed)
     if part == ALL and own.slices and evidence >= needed:
-        sides = [own.of(each).effective for each in own.slices]
-        known = known_mix(*(np.stack([side[at] for side in sides]) for at in (0, 1)))
+        known = known_mix(*own.effective(own.slices))
         evidence = min(evidence, loss_rise(blocks, share, needed=needed, known=known))
     return evidence
 
@@ -159,14 +181,14 @@ def _held(own: VersionLosses, part: str, blocks: LossBlocks, share: Floats, need
 def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: float) -> float:
     """Evidence against the version before, in the mix of slices of this one."""
     assert history.former is not None
-    rows = []
-    for part in history.own.slices:
-        rows.append(_joined(_whole(history.former, part), history.own.of(part)).effective)
+    rows = [
+        _joined(_whole(history.former, part), history.own.of(part)).effective for part in history.own.slices
+    ]
     known = known_mix(*(np.stack([row[at] for row in rows]) for at in (0, 1)))
     return loss_rise(both, share, needed=needed, known=known)
 
 
-def _whole(losses: VersionLosses, part: str) -> LossBlocks:
+def _whole(losses: BlockLosses, part: str) -> LossBlocks:
     """Blocks of a slice, empty ones where the version had none of it."""
     if part == ALL or part in losses.parts:
         return losses.of(part)

@@ -1,6 +1,6 @@
-"""Explanation of a loss that has risen: confused classes, wrong records, other incidents, arrived labels."""
+"""Explanation of a risen loss: confused classes, wrong records, other incidents."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection
@@ -11,7 +11,7 @@ from outrider.dataops.ledger.measures import buckets_of
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.outcomes import ClassNames, judged_versions, outcomes_of, standing
 
-from .version_losses import VersionLosses
+from .version_losses import BlockLosses
 
 MOST_CONFUSED, MOST_RECORDS, MOST_OTHERS = 5, 5, 10
 _LATEST = 400
@@ -23,45 +23,58 @@ _CELLS = (
 )
 
 
-def _cells(
-    connection: Connection, model: str, version: str, part: str, onset_us: int
-) -> list[tuple[str, str, bool, float, float]]:
-    """Answer, label, whether right, weight of records before and since an onset."""
+class _Cell(NamedTuple):
+    """Answer and label with the weight of their records before and since an onset."""
+
+    predicted: str
+    label: str
+    is_right: bool
+    before: float
+    now: float
+
+
+def _cells(connection: Connection, model: str, version: str, part: str, onset_us: int) -> list[_Cell]:
     minute = minute_of(onset_us)
     rows = connection.exec_driver_sql(_CELLS, (minute, minute, model, version, part, part))
-    return [(row[0], row[1], bool(row[2]), float(row[3]), float(row[4])) for row in rows]
+    return [_Cell(*row) for row in rows]
 
 
 def is_corrected(connection: Connection, model: str, version: str, part: str, onset_us: int) -> bool:
-    """True where the labels that count now say that no larger share has been wrong since an onset."""
+    """True where corrected labels say that no larger share is wrong."""
     cells = _cells(connection, model, version, part, onset_us)
-    sums = [sum(cell[side] for cell in cells) for side in (3, 4)]
-    wrong = [sum(cell[side] for cell in cells if not cell[2]) for side in (3, 4)]
-    return bool(min(sums) > 0.0 and wrong[1] / sums[1] <= wrong[0] / sums[0])
+    before, now = sum(cell.before for cell in cells), sum(cell.now for cell in cells)
+    if min(before, now) <= 0.0:
+        return False
+    wrong = [cell for cell in cells if not cell.is_right]
+    return sum(cell.now for cell in wrong) / now <= sum(cell.before for cell in wrong) / before
 
 
 def confusions(
     connection: Connection, model: str, version: str, part: str, onset_us: int
 ) -> list[dict[str, Any]]:
-    """Wrong answers by class whose share of the records has risen most, ranked."""
+    """Wrong answers by class, ranked by the rise of their share."""
     cells = _cells(connection, model, version, part, onset_us)
-    sums = [max(sum(cell[side] for cell in cells), 1e-12) for side in (3, 4)]
+    before, now = (
+        max(sum(weights), 1e-12)
+        for weights in ([cell.before for cell in cells], [cell.now for cell in cells])
+    )
     found = []
-    for predicted, label, is_right, before, now in cells:
-        counts = (np.array(each) for each in (before, sums[0], now, sums[1]))
-        weight = 0.0 if is_right else float(largest_ratio(*counts))
+    for cell in cells:
+        counts = (np.array(each) for each in (cell.before, before, cell.now, now))
+        weight = 0.0 if cell.is_right else float(largest_ratio(*counts))
         if weight > 0.0:
-            shares = {"before": round(before / sums[0], 4), "now": round(now / sums[1], 4)}
-            found.append((weight, {"predicted": predicted, "label": label} | shares))
+            shares = {"before": round(cell.before / before, 4), "now": round(cell.now / now, 4)}
+            found.append((weight, {"predicted": cell.predicted, "label": cell.label} | shares))
     return [told for _, told in sorted(found, key=lambda one: -one[0])][:MOST_CONFUSED]
 
 
 def arrived(connection: Connection, model: str, version: str, onset_us: int) -> dict[str, Any]:
-    """Records of a version since an onset that have a label, of all."""
+    """Labelled records of a version since an onset, of all."""
     minute = minute_of(onset_us)
     labelled, records = (
         connection.exec_driver_sql(
-            f"SELECT coalesce(sum(records), 0) FROM {table} WHERE model = ? AND version = ? AND minute_us >= ?",
+            f"SELECT coalesce(sum(records), 0) FROM {table}"
+            " WHERE model = ? AND version = ? AND minute_us >= ?",
             (model, version, minute),
         ).scalar()
         for table in ("outcome_count", "record_count")
@@ -79,8 +92,8 @@ def other_incidents(connection: Connection, model: str, since_us: int, until_us:
     return [{"kind": row.kind, "assertion": row.assertion, "slice": row.slice} for row in rows]
 
 
-def wrong_records(connection: Connection, model: str, losses: VersionLosses, part: str) -> list[str]:
-    """Newest labelled records of a version that count as lost, five at most."""
+def wrong_records(connection: Connection, model: str, losses: BlockLosses, part: str) -> list[str]:
+    """Newest lost records of a version, five at most."""
     query = (
         "SELECT record_id FROM label WHERE model = ? AND record_id != '' ORDER BY seq DESC, row DESC LIMIT ?"
     )

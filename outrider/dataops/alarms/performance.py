@@ -1,4 +1,4 @@
-"""Incidents of performance: the loss of the judged version has risen, as labels say."""
+"""Incidents of performance: a risen loss of the judged version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from .minute_counts import ALL
 from .rate_alarms import Cause, RateAlarm
 from .stored_incidents import PERSON
 from .version_losses import (
-    VersionLosses,
+    BlockLosses,
     former_version,
     judged_version,
     newest_block,
@@ -32,7 +32,10 @@ _INCIDENT = table_of(Incident)
 
 @dataclass(slots=True)
 class PerformanceIncidents:
-    """Incidents of a loss that has risen, over once it is what it was or another version is judged."""
+    """Incidents of a risen loss.
+
+    They end once the loss is what it was, or another version is judged.
+    """
 
     writer: IncidentWriter
     _seen: tuple[int, int] | None = field(default=None, init=False)
@@ -66,7 +69,7 @@ class PerformanceIncidents:
         if found:
             self._open(connection, history, found[0], standing, now_us)
 
-    def _over(self, connection: Connection, row: Row[Any], losses: VersionLosses | None, now_us: int) -> str:
+    def _over(self, connection: Connection, row: Row[Any], losses: BlockLosses | None, now_us: int) -> str:
         """Reason that an incident is over; empty while it stands."""
         if losses is None or losses.version != row.details["version"]:
             return f"version {row.details['version']} is judged no more"
@@ -86,7 +89,7 @@ class PerformanceIncidents:
             most=max(before["share"], before["high"]), since_us=row.opened_us,
         )  # fmt: skip
 
-    def _history(self, connection: Connection, losses: VersionLosses) -> LossHistory | None:
+    def _history(self, connection: Connection, losses: BlockLosses) -> LossHistory | None:
         """Losses that say what is usual. What a person resolved is a new normal."""
         since, left_out = self._ended(connection, losses.version)
         begin = int(losses.begun_us[0])
@@ -109,9 +112,10 @@ class PerformanceIncidents:
         """Time since which labels count, and those of earlier incidents, which are no usual ones."""
         since, left_out = 0, []
         own = _INCIDENT.c.model == self.writer.model, _INCIDENT.c.kind == PERFORMANCE
-        ended = select(_INCIDENT.c.details, _INCIDENT.c.resolved_us).where(*own, _INCIDENT.c.resolved_us > 0)
-        for details, resolved_us in connection.execute(ended):
-            if details["version"] != version:
+        columns = _INCIDENT.c.details, _INCIDENT.c.resolved_us, _INCIDENT.c.note
+        ended = select(*columns).where(*own, _INCIDENT.c.resolved_us > 0)
+        for details, resolved_us, note in connection.execute(ended):
+            if details["version"] != version or note.endswith(UNMUTED):
                 continue
             if details.get("ended_by") == PERSON:
                 since = max(since, resolved_us)
@@ -189,7 +193,7 @@ class PerformanceIncidents:
         return bool(seen.sum() and lost.sum() / seen.sum() + self.writer.rule.loss_points <= cause.now.share)
 
 
-def _onset(own: VersionLosses, alarm: LossAlarm) -> dict[str, str]:
+def _onset(own: BlockLosses, alarm: LossAlarm) -> dict[str, str]:
     """Receipt of the first records of the blocks that may have been the onset."""
     places = np.clip([alarm.first, alarm.block, alarm.last + 1], 0, len(own.record_us) - 1)
     first, likeliest, last = (int(own.record_us[at]) for at in places)

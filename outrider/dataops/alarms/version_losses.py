@@ -1,5 +1,6 @@
-"""Losses of a version by block of labelled observations, as alarms read them."""
+"""Losses of a version by block, as alarms read them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class VersionLosses:
+class BlockLosses:
     """Lost and seen observations of one version.
 
     Attributes
@@ -52,14 +53,29 @@ class VersionLosses:
         at = self.parts.index(part)
         return LossBlocks(self.lost[at], self.seen[at], self.weight)
 
+    def effective(self, streams: Sequence[str]) -> tuple[Floats, Floats]:
+        """Lost and seen of equal weights, shape (streams, blocks) each."""
+        mass, hits = self.seen @ self.weight, self.lost @ self.weight
+        squares = (self.seen @ self.weight**2).sum(axis=1)
+        places = [self.parts.index(part) if part != ALL else -1 for part in streams]
+        mass, hits = (
+            np.concatenate([each, each.sum(axis=0, keepdims=True)])[places] for each in (mass, hits)
+        )
+        squares = np.append(squares, squares.sum())[places]
+        scale = (mass.sum(axis=1) / np.maximum(squares, 1e-300))[:, None]
+        return scale * hits, scale * mass
+
     @property
     def slices(self) -> list[str]:
-        """Slices with streams of their own, the largest; none where all records are of one."""
+        """Slices with streams of their own, the largest.
+
+        None where all records are of one.
+        """
         seen = dict(zip(self.parts, self.seen.sum(axis=(1, 2)).tolist(), strict=True))
         largest = sorted(seen, key=lambda part: (-seen[part], part))[:MOST_SLICES]
         return sorted(largest) if len(seen) > 1 else []
 
-    def where(self, kept: NDArray[np.bool_]) -> "VersionLosses":
+    def where(self, kept: NDArray[np.bool_]) -> "BlockLosses":
         """Losses of some blocks alone."""
         return replace(
             self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
@@ -68,13 +84,13 @@ class VersionLosses:
 
 
 def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
-    """Version whose loss is followed: the champion, else that of the newest labelled record."""
+    """Champion, else the version of the newest labelled record."""
     query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, record_us DESC LIMIT 1"
     found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
     return found
 
 
-def former_version(connection: Connection, losses: VersionLosses, model: str) -> str | None:
+def former_version(connection: Connection, losses: BlockLosses, model: str) -> str | None:
     """Version with the newest label before the first one of another."""
     query = (
         "SELECT version FROM loss_block WHERE model = ? AND version != ? AND begun_us < ?"
@@ -86,7 +102,10 @@ def former_version(connection: Connection, losses: VersionLosses, model: str) ->
 
 
 def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
-    """Time and size of the newest block of a model: what changes with each observation."""
+    """Time and size of the newest blocks of a model.
+
+    Each observation changes them.
+    """
     query = (
         "SELECT max(ended_us), sum(observations) FROM loss_block WHERE model = ?"
         " GROUP BY version ORDER BY 1 DESC LIMIT 1"
@@ -97,8 +116,11 @@ def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
 
 def read_losses(
     connection: Connection, model: str, version: str, *, bound: int | None = None
-) -> VersionLosses | None:
-    """Losses of a version; None without any, or while too few errors are known to say which are large.
+) -> BlockLosses | None:
+    """Losses of a version; None without any.
+
+    Of numbers, None while too few errors are known to say which are large.
+
 
     Parameters
     ----------
@@ -137,7 +159,7 @@ def read_losses(
         np.array([getattr(row, name) for row in kept], dtype=np.int64)
         for name in ("begun_us", "ended_us", "record_us", "block")
     )
-    return VersionLosses(
+    return BlockLosses(
         version, number, begun, ended, record, tuple(parts), lost, seen,
         weights_of(np.array(list(classes), dtype=np.int64)), bound if is_number else None,
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Blocks of labelled observations, in the order in which records had their first label.
+"""Blocks of labelled observations, in order of the first labels.
 
-An observation is an entity, once in a block; a record without one is its own. A block has 50 of them, or those
-of an hour: both are known before any outcome of the next one. What a label says when it first comes counts;
-corrections do not change the past that alarms read, or a stream that is corrected late would seem to get worse.
+An observation is an entity, once in a block; a record without one is its own. A block has 50 of them, or
+those of an hour: both are known before any outcome of the next one. What a label says when it first comes
+counts; corrections do not change the past that alarms read: until they come, the newest would seem worse.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ class _OpenBlock:
 
 
 def count_losses(connection: Connection, model: str, found: Iterable[FirstOutcome]) -> None:
-    """Add first outcomes to the blocks of their versions, in order of time."""
+    """Add first outcomes to the blocks of their versions."""
     ordered = sorted(found, key=lambda one: (one.known_us, one.record_us, one.id))
     if not ordered:
         return

@@ -203,14 +203,13 @@ def count_changes(
     _delays(connection, model, [row for row in new if row.id not in before])
     places = range(len(gone), len(rows))
     first = [at for at in places if rows[at].id not in before]
-    newest_us = max(received.values(), default=0)
     count_losses(
         connection,
         model,
         (
             FirstOutcome(
                 rows[at].id, versions[at], rows[at].slice or "", rows[at].entity, int(keys.minute_us[at]),
-                max(rows[at].received_us, newest_us), rows[at].weight, outcomes[at].hit, outcomes[at].error,
+                max(rows[at].received_us, int(keys.minute_us[at])), rows[at].weight, outcomes[at].hit, outcomes[at].error,
             )
             for at in first
         ),

@@ -55,7 +55,7 @@ class OutcomeCount(SQLModel, table=True):
 
 
 class LossBlock(SQLModel, table=True):
-    """Block of a version's labelled observations, in the order in which their first labels came."""
+    """Block of a version's labelled observations, in order of first labels."""
 
     __tablename__ = "loss_block"
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -75,7 +75,10 @@ class LossBlock(SQLModel, table=True):
 
 
 class LossCount(SQLModel, table=True):
-    """Observations of a block by slice, weight and error, of the first label of each."""
+    """Observations of a block by slice, weight and error.
+
+    The error is that of the first label.
+    """
 
     __tablename__ = "loss_count"
     __table_args__ = ({"sqlite_with_rowid": False},)

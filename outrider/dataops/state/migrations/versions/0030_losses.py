@@ -1,4 +1,4 @@
-"""Blocks of labelled observations, by which a rise of the loss is found."""
+"""Blocks of labelled observations, for alarms of performance."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -14,6 +14,7 @@ from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.commit import Effects, apply
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
+from outrider.dataops.triggers.inputs import read_incidents
 from tests.table_rows import append
 
 START_US = 1_790_000_040_000_000
@@ -93,6 +94,11 @@ class Labelled:
         with self.engine.connect() as connection:
             return list(reversed(stored_incidents.list_incidents(connection)))
 
+    def retrains(self) -> list[str]:
+        """Incidents that start a retraining where critical ones do."""
+        with self.engine.connect() as connection:
+            return [one.id for one in read_incidents(connection, "m", "critical")]
+
     def told(self) -> list[tuple[str, dict[str, Any]]]:
         with self.engine.connect() as connection:
             found = connection.execute(text("SELECT event, payload FROM outbox ORDER BY rowid")).all()
@@ -125,6 +131,7 @@ def test_a_usual_loss_opens_none_and_a_rise_in_a_slice_opens_one_with_its_cause(
     assert details["labels"]["arrived"] is None or details["labels"]["labelled"] > 0
     assert details["action"] == "retrain"
     assert len(details["records"]) == 5
+    assert labelled.retrains() == [found.id], "though its level is below critical"
     event, told = labelled.told()[0]
     assert (event, told["explained_by"], told["version"]) == (
         "incident.opened", details["explained_by"], "1",
@@ -182,6 +189,7 @@ def test_a_promotion_of_a_worse_version_is_found_and_rolled_back_to_the_former(l
         "2", "1", "roll_back",
     )  # fmt: skip
     assert found.details["onset"]["likeliest"] == iso(began)
+    assert labelled.retrains() == []
     labelled.minute({"a": 0.1}, version="3")
     (found,) = labelled.incidents()
     assert (found.status, found.note.rpartition("; ")[2]) == ("resolved", "version 2 is judged no more")

@@ -6,6 +6,6 @@ May import state, ledger, flags, outbox.
 time: `critical_incidents`, `share_incidents`, `live_incidents`, `clock_incidents`, `silence`,
 `version_mismatch`, `performance`; `incident_writer` writes for them. `minute_counts` and `version_losses`
 read the counts, `rate_alarms` and `loss_alarms` decide with a stated chance of a false alarm, `explanation`
-and `loss_evidence` say since when, where and what next. `stored_incidents` lists incidents and takes what people
-do about them.
+and `loss_evidence` say since when, where and what next. `stored_incidents` lists incidents and takes what
+people do about them.
 """

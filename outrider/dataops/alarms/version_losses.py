@@ -1,5 +1,6 @@
 """Losses of a version by block, as alarms read them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,7 @@ class BlockLosses:
     parts
         Slices, in order of the first axis of ``lost`` and ``seen``.
     lost, seen
-        Shape (slices, blocks, weights).
+        Shape (slices, blocks, weights); behind the slices may stand what is of none of the largest.
     weight
         Shape (weights,).
     bound
@@ -71,9 +72,7 @@ class BlockLosses:
 
         None where all records are of one.
         """
-        seen = dict(zip(self.parts, self.seen.sum(axis=(1, 2)).tolist(), strict=True))
-        largest = sorted(seen, key=lambda part: (-seen[part], part))[:MOST_SLICES]
-        return sorted(largest) if len(seen) > 1 else []
+        return list(self.parts) if len(self.seen) > 1 else []
 
     def where(self, kept: NDArray[np.bool_]) -> "BlockLosses":
         """Losses of some blocks alone."""
@@ -146,12 +145,16 @@ def read_losses(
     kept = [row for row in blocks if row.block >= first]
     counts = [row for row in counts if row.block >= first]
     places = {row.block: at for at, row in enumerate(kept)}
-    parts = {part: at for at, part in enumerate(sorted({row.slice for row in counts}))}
+    sizes = Counter[str]()
+    for row in counts:
+        sizes[row.slice] += row.records
+    largest = sorted(part for part, _ in sizes.most_common(MOST_SLICES))
+    parts = {part: at for at, part in enumerate(largest)}
     classes = {one: at for at, one in enumerate(sorted({row.weight for row in counts}))}
-    seen = np.zeros((len(parts), len(kept), len(classes)))
+    seen = np.zeros((min(len(sizes), MOST_SLICES + 1), len(kept), len(classes)))
     lost = np.zeros_like(seen)
     for row in counts:
-        at = parts[row.slice], places[row.block], classes[row.weight]
+        at = parts.get(row.slice, len(parts)), places[row.block], classes[row.weight]
         seen[at] += row.records
         if row.bucket == WRONG or (bound is not None and row.bucket > bound):
             lost[at] += row.records

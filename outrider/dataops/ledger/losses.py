@@ -5,6 +5,7 @@ those of an hour: both are known before any outcome of the next one. What a labe
 counts; corrections do not change the past that alarms read: until they come, the newest would seem worse.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from outrider.assertions.bets import weight_classes
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 
-from .measures import buckets_of
+from .measures import MOST, buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
@@ -89,25 +90,30 @@ def _count(
     chances: Mapping[str, float],
 ) -> None:
     block = _newest(connection, model, version)
+    filled: list[_OpenBlock] = [] if block is None else [block]
     taken: list[FirstOutcome] = []
+    numbers: list[int] = []
     for one in found:
         if block is None or not block.takes(one):
-            if block is not None:
-                replace_rows(connection, LossBlock, [block.row(model, version)])
-                _add(connection, (model, version, block.number), taken, chances)
-                taken = []
+            if block is not None and (block.bound is None or _is_merging(block.number + 1)):
+                _store(connection, (model, version), filled, taken, numbers, chances)
+                filled, taken, numbers = [], [], []
             block = _next(connection, model, version, block, one)
-        key = "" if one.entity is None else _hash(model, one.entity)
-        if key in block.entities:
-            continue
-        if key:
+            filled.append(block)
+        if one.entity is not None:
+            key = _hash(model, one.entity)
+            if key in block.entities:
+                continue
             block.entities.add(key)
         block.observations += 1
         block.ended_us = max(block.ended_us, one.known_us)
         taken.append(one)
-    if block is not None:
-        replace_rows(connection, LossBlock, [block.row(model, version)])
-        _add(connection, (model, version, block.number), taken, chances)
+        numbers.append(block.number)
+    _store(connection, (model, version), filled, taken, numbers, chances)
+
+
+def _is_merging(number: int) -> bool:
+    return number % MERGED_EVERY == 0 and number > KEPT
 
 
 def _newest(connection: Connection, model: str, version: str) -> _OpenBlock | None:
@@ -130,7 +136,7 @@ def _next(
     bound = None if last is None else last.bound
     if last is not None and bound is None:
         bound = _bound(connection, model, version)
-    if number % MERGED_EVERY == 0 and number > KEPT:
+    if _is_merging(number):
         _merge(connection, model, version, number - KEPT)
     return _OpenBlock(number, begun_us, begun_us, one.record_us, 0, set(), bound)
 
@@ -163,26 +169,24 @@ def _merge(connection: Connection, model: str, version: str, until: int) -> None
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", (model, version))
 
 
-def _add(
+def _store(
     connection: Connection,
-    key: tuple[str, str, int],
+    key: tuple[str, str],
+    filled: Sequence[_OpenBlock],
     taken: Sequence[FirstOutcome],
+    numbers: Sequence[int],
     chances: Mapping[str, float],
 ) -> None:
-    """Add observations to a block of a model's version."""
+    """Write blocks of a model's version, and add observations to those of their numbers."""
     if not taken:
         return
+    replace_rows(connection, LossBlock, [block.row(*key) for block in filled])
     error = np.abs([one.error for one in taken])
-    is_wrong = np.array([not one.hit for one in taken])
-    bucket = np.where(
-        np.isnan(error), np.where(is_wrong, WRONG, 0), buckets_of(np.nan_to_num(error, posinf=1e100))
-    )
+    wrong = np.where([one.hit for one in taken], 0, WRONG)
+    bucket = np.where(np.isnan(error), wrong, buckets_of(np.nan_to_num(error, posinf=MOST)))
     weight = weight_classes(np.array([one.weight / chances.get(one.id, 1.0) for one in taken]))
-    cells: dict[tuple[object, ...], int] = {}
-    columns = ([one.slice for one in taken], weight.tolist(), bucket.tolist())
-    for cell in zip(*columns, strict=True):
-        cells[cell] = cells.get(cell, 0) + 1
-    add_to_rows(connection, LossCount, [(*key, *cell, n) for cell, n in cells.items()])
+    cells = Counter(zip(numbers, [one.slice for one in taken], weight.tolist(), bucket.tolist(), strict=True))
+    add_to_rows(connection, LossCount, [(*key, *cell, records) for cell, records in cells.items()])
 
 
 def _chances(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, float]:

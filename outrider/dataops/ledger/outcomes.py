@@ -201,24 +201,22 @@ def count_changes(
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
-    places = range(len(gone), len(rows))
-    first = [at for at in places if rows[at].id not in before]
-    count_losses(
-        connection,
-        model,
-        (
-            FirstOutcome(
-                rows[at].id, versions[at], rows[at].slice or "", rows[at].entity, int(keys.minute_us[at]),
-                max(rows[at].received_us, int(keys.minute_us[at])), rows[at].weight, outcomes[at].hit, outcomes[at].error,
-            )
-            for at in first
-        ),
-    )  # fmt: skip
+    first = [at for at in range(len(gone), len(rows)) if rows[at].id not in before]
+    count_losses(connection, model, (_first(rows[at], versions[at], outcomes[at], keys, at) for at in first))
     empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
         for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):
             for table in ("outcome_count", "measure_count"):
                 connection.exec_driver_sql(empty.format(table, marks), (model, *part))
+
+
+def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKeys, at: int) -> FirstOutcome:
+    record_us = int(keys.minute_us[at])
+    known_us = max(row.received_us, record_us)
+    return FirstOutcome(
+        row.id, version, row.slice or "", row.entity, record_us, known_us, row.weight,
+        outcome.hit, outcome.error,
+    )  # fmt: skip
 
 
 def count_earlier(connection: Connection, model: str, names: ClassNames) -> None:

@@ -76,6 +76,12 @@ class Labelled:
             apply(connection, effects)
             self.book.follow(connection, (), now_us=self.now_us)
 
+    def quiet(self) -> None:
+        """Let a minute pass."""
+        self.now_us += 60_000_000
+        with write(self.engine) as connection:
+            self.book.settle(connection, now_us=self.now_us)
+
     def correct(self, value: str) -> None:
         """Give all records another label."""
         self.seq += 1
@@ -232,3 +238,24 @@ def test_chosen_labels_count_by_their_weight(labelled: Labelled) -> None:
             )
         ).all()
     assert wrong[1][1] > 2 * wrong[0][1]
+
+
+def test_a_change_of_champion_ends_it_before_the_new_one_has_labels(labelled: Labelled) -> None:
+    for share, minutes in ((0.1, 25), (0.5, 4)):
+        for _ in range(minutes):
+            labelled.minute({"a": share})
+    with write(labelled.engine) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO champion_change (model, version, replaced, action, by, reason, at_us)"
+            " VALUES ('m', '2', '1', 'promoted', 'somebody', '', ?)",
+            (labelled.now_us + 1,),
+        )
+    for _ in range(3):
+        labelled.quiet()
+    (found,) = labelled.incidents()
+    assert (found.status, found.note.rpartition("; ")[2]) == ("resolved", "another version became champion")
+    for _ in range(4):
+        labelled.minute({"a": 0.5}, version="2")
+    newest = labelled.incidents()[-1]
+    assert (newest.status, newest.details["event"]["kind"]) == ("open", "promoted")
+    assert newest.details["action"] == "retrain", "the version before had become as bad"

@@ -86,15 +86,24 @@ def records(connection: Connection, model: str, assertion: str, part: str) -> li
     return list(dict.fromkeys(newest))[:_RECORDS]
 
 
-def nearest_event(connection: Connection, model: str, alarm: RateAlarm) -> NearestEvent | None:
+def nearest_event(
+    connection: Connection, model: str, alarm: RateAlarm, *, with_assertions: bool = True
+) -> NearestEvent | None:
     """Change of champion or assertion next to the onset.
 
     From a day before its interval to the interval's end.
+
+    Parameters
+    ----------
+    with_assertions
+        False where what has changed does not depend on assertions.
     """
     first, last = alarm.first_us - _NEAR_US, alarm.last_us
     own = _CHANGE.c.model == model, _CHANGE.c.action != "registered", _CHANGE.c.at_us.between(first, last)
     changes = connection.execute(select(_CHANGE.c.action, _CHANGE.c.version, _CHANGE.c.at_us).where(*own))
     found = [NearestEvent(*row) for row in changes]
+    if not with_assertions:
+        return min(found, key=lambda one: abs(one.at_us - alarm.onset_us), default=None)
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.first_seen_us.between(first, last)
     revised = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.first_seen_us).where(*own))
     found += [NearestEvent("assertion_revision", name, at) for name, at in revised]

@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, func, select
 
 from outrider.dataops.ledger.minutes import DAY_US
+from outrider.dataops.state.improvement_tables import ChampionChange
 from outrider.dataops.state.tables import Incident, table_of
 
 from .explanation import RUNBOOK, cause_json, iso, nearest_event, page, us_of
@@ -27,7 +28,9 @@ from .version_losses import (
 )
 
 PERFORMANCE = "performance"
-_INCIDENT = table_of(Incident)
+_NEWEST = 4
+"""Blocks that say whether the version before was better when it was replaced."""
+_INCIDENT, _CHANGE = table_of(Incident), table_of(ChampionChange)
 
 
 @dataclass(slots=True)
@@ -62,7 +65,9 @@ class PerformanceIncidents:
                 self.writer.resolve(connection, row, now_us, why=why)
             else:
                 standing.add(row.slice or ALL)
-        history = None if losses is None else self._history(connection, losses)
+        if losses is None or _changed_us(connection, self.writer.model) > losses.record_us[-1]:
+            return  # late labels of a version that is champion no more
+        history = self._history(connection, losses)
         if history is None:
             return
         found = loss_alarms(history, self.writer.rule, standing=standing)
@@ -73,6 +78,8 @@ class PerformanceIncidents:
         """Reason that an incident is over; empty while it stands."""
         if losses is None or losses.version != row.details["version"]:
             return f"version {row.details['version']} is judged no more"
+        if _changed_us(connection, self.writer.model) > row.opened_us:
+            return "another version became champion"
         if losses.ended_us[-1] < now_us - self.writer.rule.horizon_s * 1e6:
             return f"no labels came for {self.writer.rule.horizon_s:g} s"
         onset = us_of(row.details["onset"]["likeliest"])
@@ -150,11 +157,9 @@ class PerformanceIncidents:
         part = "" if first.slice == ALL else first.slice
         onset = _onset(own, alarm)
         times = [us_of(onset[name]) for name in ("first", "likeliest", "last")]
-        event = nearest_event(
-            connection, model, RateAlarm(LOSS, first.slice, alarm.evidence, times[1], times[0], times[2])
-        )
+        place = RateAlarm(LOSS, first.slice, alarm.evidence, times[1], times[0], times[2])
+        event = nearest_event(connection, model, place, with_assertions=False)
         causes = cause_json(told)
-        is_change = event is not None and event.kind != "assertion_revision"
         is_first = alarm.block == 0 and history.former is not None
         confused = [] if own.bound is not None else confusions(connection, model, own.version, part, times[1])
         return {
@@ -177,7 +182,7 @@ class PerformanceIncidents:
             else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
             "records": wrong_records(connection, model, own, part),
             "action": "roll_back"
-            if is_first or (is_change and self._was_better(history, told[0]))
+            if (is_first or event is not None) and self._was_better(history, first)
             else "retrain",
             "page": page(model, ""),
             "runbook": RUNBOOK,
@@ -185,12 +190,18 @@ class PerformanceIncidents:
         }
 
     def _was_better(self, history: LossHistory, cause: Cause) -> bool:
-        """True where the version before lost less than this one does now."""
-        former = history.former
-        if former is None:
+        """True where the version before lost less in its newest blocks than this one does now."""
+        if history.former is None:
             return False
-        lost, seen = former.of(ALL).effective
+        lost, seen = (side[-_NEWEST:] for side in history.former.of(ALL).effective)
         return bool(seen.sum() and lost.sum() / seen.sum() + self.writer.rule.loss_points <= cause.now.share)
+
+
+def _changed_us(connection: Connection, model: str) -> int:
+    """When the champion last changed; 0 where it never did."""
+    own = _CHANGE.c.model == model, _CHANGE.c.action != "registered"
+    newest: int | None = connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own))
+    return newest or 0
 
 
 def _onset(own: BlockLosses, alarm: LossAlarm) -> dict[str, str]:

@@ -37,7 +37,7 @@ def losses_of(lost: Numbers, seen: Numbers, weight: Floats, begun_us: Integers) 
     number = np.arange(lost.shape[1])
     parts = tuple(f"slice {at}" for at in range(len(lost)))
     return BlockLosses(
-        "1", number, begun_us, begun_us + 1, begun_us, parts, lost * 1.0, seen * 1.0, weight, None
+        "1", number, begun_us, begun_us + 1, begun_us, begun_us, parts, lost * 1.0, seen * 1.0, weight, None
     )
 
 

@@ -99,15 +99,15 @@ def test_an_open_block_keeps_hashes_of_entities_and_a_full_one_none(engine: Engi
     with write(engine) as connection:
         count_losses(connection, "m", outcomes(8, 120, entities=10_000)[:60])
     blocks = stored(engine, "loss_block")
-    assert [bool(row[7]) for row in blocks] == [False, True]
-    assert "e" not in {word for row in blocks for word in str(row[7]).split() if len(word) != 16}
+    assert [bool(row[8]) for row in blocks] == [False, True]
+    assert "e" not in {word for row in blocks for word in str(row[8]).split() if len(word) != 16}
 
 
 def test_what_is_large_is_known_from_enough_errors_on_and_stays(engine: Engine) -> None:
     found = [one for one in outcomes(9, 1_200, entities=10_000, numbers=True) if one.version == "1"]
     with write(engine) as connection:
         count_losses(connection, "m", found)
-    bounds = [row[8] for row in stored(engine, "loss_block")]
+    bounds = [row[9] for row in stored(engine, "loss_block")]
     known = [bound for bound in bounds if bound is not None]
     assert 200 / BLOCK <= len(bounds) - len(known) <= 12
     assert len(set(known)) == 1

@@ -259,3 +259,30 @@ def test_a_change_of_champion_ends_it_before_the_new_one_has_labels(labelled: La
     newest = labelled.incidents()[-1]
     assert (newest.status, newest.details["event"]["kind"]) == ("open", "promoted")
     assert newest.details["action"] == "retrain", "the version before had become as bad"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_wrong_answers_that_are_labelled_later_are_no_rise(engine: Engine, seed: int) -> None:
+    labelled = Labelled(engine)
+    labelled.rng = np.random.default_rng(seed)
+    waiting: list[list[str]] = []
+    for _ in range(40):
+        labelled.seq += 2
+        labelled.now_us += 60_000_000
+        now_us, seq = labelled.now_us, labelled.seq
+        effects = Effects(
+            "m", "champion", seq, received_us=now_us, received={seq - 1: now_us, seq: now_us}, version="1"
+        )
+        wrong = labelled.rng.random(50) < 0.2
+        keys = [f"r{seq}-{row}" for row in range(50)]
+        waiting.append([key for key, is_wrong in zip(keys, wrong, strict=True) if is_wrong])
+        for row, (key, is_wrong) in enumerate(zip(keys, wrong, strict=True)):
+            place = (seq - 1, row, now_us, row, "1", None, "a", "0" if is_wrong else "1", 1.0, False)
+            append(effects.records, ("m", key, *place))
+        due = [key for key, is_wrong in zip(keys, wrong, strict=True) if not is_wrong]
+        due += waiting.pop(0) if len(waiting) > 10 else []
+        for row, key in enumerate(due):
+            given = ("m", key, "human", "1", '{"label": 0}', now_us, now_us, None)
+            append(effects.labels, (seq, row, *given))
+        labelled.commit(effects, due)
+    assert labelled.incidents() == []

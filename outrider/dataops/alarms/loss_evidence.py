@@ -14,6 +14,8 @@ from outrider.dataops.ledger.outcomes import ClassNames, judged_versions, outcom
 from .version_losses import BlockLosses
 
 MOST_CONFUSED, MOST_RECORDS, MOST_OTHERS = 5, 5, 10
+_RISEN = 2.0
+"""Logarithm of the likelihood ratio, two standard errors, of a rise by the labels that count now."""
 _LATEST = 400
 """Newest labels in which wrong records are looked for."""
 _CELLS = (
@@ -39,14 +41,19 @@ def _cells(connection: Connection, model: str, version: str, part: str, onset_us
     return [_Cell(*row) for row in rows]
 
 
-def is_corrected(connection: Connection, model: str, version: str, part: str, onset_us: int) -> bool:
-    """True where corrected labels say that no larger share is wrong."""
+def is_risen(connection: Connection, model: str, version: str, part: str, onset_us: int) -> bool:
+    """True where the labels that count now show a rise, too.
+
+    By time of the records. Corrections may have taken a rise away, and wrong answers that are labelled later
+    than right ones are no rise: the newest records have fewer of them.
+    """
     cells = _cells(connection, model, version, part, onset_us)
     before, now = sum(cell.before for cell in cells), sum(cell.now for cell in cells)
     if min(before, now) <= 0.0:
-        return False
+        return True
     wrong = [cell for cell in cells if not cell.is_right]
-    return sum(cell.now for cell in wrong) / now <= sum(cell.before for cell in wrong) / before
+    counts = (sum(cell.before for cell in wrong), before, sum(cell.now for cell in wrong), now)
+    return float(largest_ratio(*(np.array(each) for each in counts))) >= _RISEN
 
 
 def confusions(

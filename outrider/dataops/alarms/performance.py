@@ -15,7 +15,7 @@ from outrider.dataops.state.tables import Incident, table_of
 from .explanation import RUNBOOK, cause_json, iso, nearest_event, page, us_of
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
 from .loss_alarms import LOSS, LossAlarm, LossHistory, loss_alarms, loss_causes, why_recovered
-from .loss_evidence import arrived, confusions, is_corrected, other_incidents, wrong_records
+from .loss_evidence import arrived, confusions, is_risen, other_incidents, wrong_records
 from .minute_counts import ALL
 from .rate_alarms import Cause, RateAlarm
 from .stored_incidents import PERSON
@@ -65,7 +65,7 @@ class PerformanceIncidents:
                 self.writer.resolve(connection, row, now_us, why=why)
             else:
                 standing.add(row.slice or ALL)
-        if losses is None or _changed_us(connection, self.writer.model) > losses.record_us[-1]:
+        if losses is None or _changed_us(connection, self.writer.model) > losses.newest_us.max():
             return  # late labels of a version that is champion no more
         history = self._history(connection, losses)
         if history is None:
@@ -82,19 +82,29 @@ class PerformanceIncidents:
             return "another version became champion"
         if losses.ended_us[-1] < now_us - self.writer.rule.horizon_s * 1e6:
             return f"no labels came for {self.writer.rule.horizon_s:g} s"
-        onset = us_of(row.details["onset"]["likeliest"])
-        if losses.bound is None and is_corrected(
-            connection, self.writer.model, losses.version, row.slice, onset
-        ):
-            return "labels were corrected: by those that count now, the loss has not risen"
         if bound := row.details.get("error_bound"):
             told = read_losses(connection, self.writer.model, losses.version, bound=bound)
             losses = told or losses
         before, now = row.details["before"], row.details["now"]
-        return why_recovered(
-            losses, row.slice or ALL, before["share"], now["share"],
-            most=max(before["share"], before["high"]), since_us=row.opened_us,
-        )  # fmt: skip
+        most = max(before["share"], before["high"])
+        if why := why_recovered(
+            losses, row.slice or ALL, before["share"], now["share"], most=most, since_us=row.opened_us
+        ):
+            return why
+        at = int(np.searchsorted(losses.begun_us, us_of(row.details["labels"]["since"])))
+        if self._stands(connection, losses, row.slice, at):
+            return ""
+        return "labels were corrected: by those that count now, the loss has not risen"
+
+    def _stands(self, connection: Connection, losses: BlockLosses, part: str, block: int) -> bool:
+        """True where the labels that count now do not refute a rise.
+
+        They say nothing of numbers, and of labels that were chosen with unlike chances.
+        """
+        if losses.bound is not None or len(losses.weight) > 1:
+            return True
+        onset_us = int(losses.newest_us[min(block, len(losses.newest_us) - 1)])
+        return is_risen(connection, self.writer.model, losses.version, part, onset_us)
 
     def _history(self, connection: Connection, losses: BlockLosses) -> LossHistory | None:
         """Losses that say what is usual. What a person resolved is a new normal."""
@@ -136,11 +146,9 @@ class PerformanceIncidents:
         told = loss_causes(history, alarm, self.writer.rule)
         first = told[0]
         part = "" if first.slice == ALL else first.slice
-        own, model = history.own, self.writer.model
-        onset_us = int(own.record_us[alarm.block])
-        if first.slice in standing or (
-            own.bound is None and alarm.block and is_corrected(connection, model, own.version, part, onset_us)
-        ):
+        own = history.own
+        stands = self._stands(connection, own, part, alarm.block)
+        if first.slice in standing or not stands:
             return
         details = self._details(connection, history, alarm, told)
         ids: list[str] = details["records"]
@@ -198,7 +206,7 @@ class PerformanceIncidents:
 
 
 def _changed_us(connection: Connection, model: str) -> int:
-    """When the champion last changed; 0 where it never did."""
+    """Time of the newest change of champion; 0 without one."""
     own = _CHANGE.c.model == model, _CHANGE.c.action != "registered"
     newest: int | None = connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own))
     return newest or 0

@@ -24,8 +24,9 @@ class BlockLosses:
 
     Attributes
     ----------
-    number, begun_us, ended_us, record_us
-        Per block: its number, when its first and last label came, and its first record; shape (blocks,).
+    number, begun_us, ended_us, record_us, newest_us
+        Per block: its number, when its first and last label came, the first record to be labelled and its
+        newest one; shape (blocks,).
     parts
         Slices, in order of the first axis of ``lost`` and ``seen``.
     lost, seen
@@ -41,6 +42,7 @@ class BlockLosses:
     begun_us: Integers
     ended_us: Integers
     record_us: Integers
+    newest_us: Integers
     parts: tuple[str, ...]
     lost: Floats
     seen: Floats
@@ -78,13 +80,14 @@ class BlockLosses:
         """Losses of some blocks alone."""
         return replace(
             self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
-            record_us=self.record_us[kept], lost=self.lost[:, kept], seen=self.seen[:, kept],
+            record_us=self.record_us[kept], newest_us=self.newest_us[kept],
+            lost=self.lost[:, kept], seen=self.seen[:, kept],
         )  # fmt: skip
 
 
 def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
     """Champion, else the version of the newest labelled record."""
-    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, record_us DESC LIMIT 1"
+    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
     found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
     return found
 
@@ -127,7 +130,7 @@ def read_losses(
         Bucket above which an error is a loss, instead of the version's own one.
     """
     query = (
-        "SELECT block, begun_us, ended_us, record_us, bound FROM loss_block"
+        "SELECT block, begun_us, ended_us, record_us, newest_us, bound FROM loss_block"
         " WHERE model = ? AND version = ? ORDER BY block"
     )
     blocks = connection.exec_driver_sql(query, (model, version)).all()
@@ -158,11 +161,11 @@ def read_losses(
         seen[at] += row.records
         if row.bucket == WRONG or (bound is not None and row.bucket > bound):
             lost[at] += row.records
-    begun, ended, record, number = (
+    number, begun, ended, record, newest = (
         np.array([getattr(row, name) for row in kept], dtype=np.int64)
-        for name in ("begun_us", "ended_us", "record_us", "block")
+        for name in ("block", "begun_us", "ended_us", "record_us", "newest_us")
     )
     return BlockLosses(
-        version, number, begun, ended, record, tuple(parts), lost, seen,
+        version, number, begun, ended, record, newest, tuple(parts), lost, seen,
         weights_of(np.array(list(classes), dtype=np.int64)), bound if is_number else None,
     )  # fmt: skip

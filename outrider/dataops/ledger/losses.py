@@ -56,6 +56,7 @@ class _OpenBlock:
     begun_us: int
     ended_us: int
     record_us: int
+    newest_us: int
     observations: int
     entities: set[str]
     bound: int | None
@@ -66,8 +67,8 @@ class _OpenBlock:
     def row(self, model: str, version: str) -> tuple[object, ...]:
         entities = "" if self.observations >= BLOCK else " ".join(sorted(self.entities))
         return (
-            model, version, self.number, self.begun_us, self.ended_us, self.record_us, self.observations,
-            entities, self.bound,
+            model, version, self.number, self.begun_us, self.ended_us, self.record_us, self.newest_us,
+            self.observations, entities, self.bound,
         )  # fmt: skip
 
 
@@ -107,6 +108,7 @@ def _count(
             block.entities.add(key)
         block.observations += 1
         block.ended_us = max(block.ended_us, one.known_us)
+        block.newest_us = max(block.newest_us, one.record_us)
         taken.append(one)
         numbers.append(block.number)
     _store(connection, (model, version), filled, taken, numbers, chances)
@@ -122,7 +124,7 @@ def _newest(connection: Connection, model: str, version: str) -> _OpenBlock | No
     if row is None:
         return None
     return _OpenBlock(
-        row.block, row.begun_us, row.ended_us, row.record_us, row.observations,
+        row.block, row.begun_us, row.ended_us, row.record_us, row.newest_us, row.observations,
         set(row.entities.split()), row.bound,
     )  # fmt: skip
 
@@ -138,7 +140,7 @@ def _next(
         bound = _bound(connection, model, version)
     if _is_merging(number):
         _merge(connection, model, version, number - KEPT)
-    return _OpenBlock(number, begun_us, begun_us, one.record_us, 0, set(), bound)
+    return _OpenBlock(number, begun_us, begun_us, one.record_us, one.record_us, 0, set(), bound)
 
 
 def _bound(connection: Connection, model: str, version: str) -> int | None:

@@ -66,7 +66,8 @@ class LossBlock(SQLModel, table=True):
     """When its first label came, and its last one in ``ended_us``."""
     ended_us: int
     record_us: int
-    """Receipt of its first record."""
+    """Receipt of the first of its records to be labelled, and of its newest one in ``newest_us``."""
+    newest_us: int
     observations: int
     entities: str = ""
     """Hashes of the entities that it has counted, while it is open."""

@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("begun_us", sa.Integer(), nullable=False),
         sa.Column("ended_us", sa.Integer(), nullable=False),
         sa.Column("record_us", sa.Integer(), nullable=False),
+        sa.Column("newest_us", sa.Integer(), nullable=False),
         sa.Column("observations", sa.Integer(), nullable=False),
         sa.Column("entities", sa.String(), nullable=False),
         sa.Column("bound", sa.Integer(), nullable=True),

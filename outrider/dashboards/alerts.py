@@ -86,7 +86,8 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "OutriderAlarm",
-        'max by (model, kind, assertion) (outrider_alarm{kind=~"flags|silence",level="warning"}) == 1',
+        "max by (model, kind, assertion) "
+        '(outrider_alarm{kind=~"flags|silence|performance",level="warning"}) == 1',
         "0m",
         "warning",
         "{{ $labels.model }} has changed: {{ $labels.kind }} of {{ $labels.assertion }}",

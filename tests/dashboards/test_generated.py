@@ -132,6 +132,7 @@ CASES = {
         {
             'outrider_alarm{model="m",kind="drift",level="warning",assertion="a"}': "1x60",
             'outrider_alarm{model="m",kind="live_test",level="warning",assertion="a"}': "1x60",
+            'outrider_alarm{model="m",kind="performance",level="info",assertion="loss"}': "1x60",
             'outrider_alarm{model="m",kind="flags",level="critical",assertion="a"}': "1x60",
         },
     ),

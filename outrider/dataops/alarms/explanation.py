@@ -1,6 +1,6 @@
 """Explanation of an incident: onset, shares, causes, nearest event, records, action."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -49,9 +49,7 @@ def explained(
         Champion that is judged.
     """
     first = told[0]
-    event = nearest_event(
-        connection, model, since_us=alarm.first_us - _NEAR_US, until_us=alarm.last_us, onset_us=alarm.onset_us
-    )
+    event = event_near(connection, model, alarm)
     return {
         "onset": {
             "first": iso(alarm.first_us), "likeliest": iso(alarm.onset_us), "last": iso(alarm.last_us),
@@ -60,7 +58,7 @@ def explained(
         "now": _share(first.now),
         "explained_by": cause_json(told[:MOST_CAUSES_TOLD]),
         "version": version,
-        "event": None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
+        "event": event_json(event),
         "records": records(connection, model, first),
         "action": action(event),
         "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
@@ -85,6 +83,25 @@ def records(connection: Connection, model: str, cause: Cause) -> list[str]:
         query = query.where(_FLAG.c.version == cause.version)
     newest = connection.scalars(query.order_by(_FLAG.c.seq.desc(), _FLAG.c.row.desc()).limit(4 * _RECORDS))
     return list(dict.fromkeys(newest))[:_RECORDS]
+
+
+def event_near(
+    connection: Connection, model: str, alarm: RateAlarm, *, left_out: Collection[str] = ()
+) -> ModelEvent | None:
+    """Event next to an onset, from a day before its interval to the interval's end."""
+    return nearest_event(
+        connection,
+        model,
+        since_us=alarm.first_us - _NEAR_US,
+        until_us=alarm.last_us,
+        onset_us=alarm.onset_us,
+        left_out=left_out,
+    )
+
+
+def event_json(event: ModelEvent | None) -> dict[str, str] | None:
+    """Event as JSON."""
+    return None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)}
 
 
 def action(event: ModelEvent | None) -> str:

@@ -14,6 +14,8 @@ Silence itself is one too, where records or labels came in a rhythm, and where a
 Clocks have incidents: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
 
+A loss that has risen, as labels say, is one; see `performance`.
+
 One more tells of records that state another version than the champion's; see `version_mismatch`.
 
 Each kind has a module of its own, with a class that follows its incidents.
@@ -37,6 +39,7 @@ from .critical_incidents import CriticalIncidents
 from .incident_writer import CommittedUnit, IncidentWriter
 from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
+from .performance import PerformanceIncidents
 from .rate_alarms import AlarmRule, Stream
 from .share_incidents import ShareIncidents
 from .silence import SilenceIncidents, SilenceWatch
@@ -105,6 +108,7 @@ class IncidentBook:
             self._critical,
             SilenceIncidents(writer, SilenceWatch(model, rule)),
             AssertionSilenceIncidents(writer),
+            PerformanceIncidents(writer),
         ]
         self._minute_us = -1
         """Minute in which counts were last looked at."""

@@ -1,6 +1,6 @@
 """Changes of a model that may explain a series or an alarm."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, or_, select
@@ -48,18 +48,30 @@ def model_events(connection: Connection, model: str, *, since_us: int, until_us:
 
 
 def nearest_event(
-    connection: Connection, model: str, *, since_us: int, until_us: int, onset_us: int
+    connection: Connection,
+    model: str,
+    *,
+    since_us: int,
+    until_us: int,
+    onset_us: int,
+    left_out: Collection[str] = (),
 ) -> ModelEvent | None:
     """Event next to an onset, from a time to another.
 
     A registered version answers nobody yet; the first records of a promoted one are its promotion.
+
+    Parameters
+    ----------
+    left_out
+        Kinds that what has changed does not depend on.
     """
     found = model_events(connection, model, since_us=since_us, until_us=until_us + 1)
     crowned = {one.name for one in found if one.kind in ("promoted", "overridden", "rolled_back")}
     near = (
         one
         for one in found
-        if one.kind != "registered" and not (one.kind == VERSION_SEEN and one.name in crowned)
+        if one.kind not in ("registered", *left_out)
+        and not (one.kind == VERSION_SEEN and one.name in crowned)
     )
     return min(near, key=lambda one: abs(one.at_us - onset_us), default=None)
 

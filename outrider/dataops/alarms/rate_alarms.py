@@ -42,6 +42,8 @@ class AlarmRule:
     odds: float = 1.5
     """Odds of a flag, times the usual ones, that are no news."""
     quiet_s: float = 900.0
+    loss_points: float = 0.01
+    """Rise of the loss, as a share of labelled observations, that is no news."""
 
     @property
     def horizon(self) -> int:

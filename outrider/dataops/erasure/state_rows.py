@@ -98,6 +98,7 @@ _COUNTS = (
         "model, measure, minute_us, version, slice, bucket",
         "records, weight, squares, total",
     ),
+    ("loss_count", "model, version, block, slice, weight, bucket", "records"),
     (
         "score_count",
         "model, minute_us, version, slice, of_class, place, bucket, is_label",
@@ -192,6 +193,9 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
         "WHERE (model, first_record) IN (SELECT model, id FROM temp.gone)"
     )
     _join_counts(connection)
+    connection.exec_driver_sql(
+        "UPDATE loss_block SET entities = '' WHERE model IN (SELECT model FROM temp.gone)"
+    )
     _fold_classes(connection)
     _fold_groups(connection)
     for own in ROWS:

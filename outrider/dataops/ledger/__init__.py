@@ -3,5 +3,6 @@
 May import state.
 
 `commit` writes; `records`, `answers`, `champions`, `cursors`, `checkpoints`, `stored_profiles` and
-`counters` read; `profiles` gathers records until their minute ends.
+`counters` read; `profiles` gathers records until their minute ends. `outcomes` counts what labels say,
+`losses` the same by block of first labels.
 """

@@ -19,6 +19,7 @@ from outrider.dataops.state.series_tables import GroupCount, MeasureCount, Outco
 from .champions import version_at
 from .class_scores import score_rows
 from .groups import GroupNames, label_rows
+from .losses import FirstOutcome, count_losses
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 from .version_names import OTHERS
@@ -225,11 +226,22 @@ def count_changes(
     add_to_rows(connection, ScoreCount, score_rows(model, scores, labels, keys, sign, names.scored))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
+    first = [at for at in range(len(gone), len(rows)) if rows[at].id not in before]
+    count_losses(connection, model, (_first(rows[at], versions[at], outcomes[at], keys, at) for at in first))
     empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
         for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):
             for table in ("outcome_count", "measure_count", "group_count", "score_count"):
                 connection.exec_driver_sql(empty.format(table, marks), (model, *part))
+
+
+def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKeys, at: int) -> FirstOutcome:
+    record_us = int(keys.minute_us[at])
+    known_us = max(row.received_us, record_us)
+    return FirstOutcome(
+        row.id, version, row.slice or "", row.entity, record_us, known_us, row.weight,
+        outcome.hit, outcome.error,
+    )  # fmt: skip
 
 
 def count_earlier(connection: Connection, model: str, names: ClassNames) -> None:

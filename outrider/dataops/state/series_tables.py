@@ -103,6 +103,46 @@ class ScoreCount(SQLModel, table=True):
     squares: float
 
 
+class LossBlock(SQLModel, table=True):
+    """Block of a version's labelled observations, in order of first labels."""
+
+    __tablename__ = "loss_block"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    block: int = Field(primary_key=True)
+    begun_us: int
+    """When its first label came, and its last one in ``ended_us``."""
+    ended_us: int
+    record_us: int
+    """Receipt of the first of its records to be labelled, and of its newest one in ``newest_us``."""
+    newest_us: int
+    observations: int
+    entities: str = ""
+    """Hashes of the entities that it has counted, while it is open."""
+    bound: int | None = None
+    """Bucket above which an error is a loss; None up to the block in which enough errors were known."""
+
+
+class LossCount(SQLModel, table=True):
+    """Observations of a block by slice, weight and error.
+
+    The error is that of the first label.
+    """
+
+    __tablename__ = "loss_count"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    block: int = Field(primary_key=True)
+    slice: str = Field(primary_key=True)
+    weight: int = Field(primary_key=True)
+    """Class of the weight (``assertions.bets``)."""
+    bucket: int = Field(primary_key=True)
+    """Of the absolute error (``ledger.measures``); 0 of a right class, -1 of a wrong one."""
+    records: int
+
+
 class MinuteBlock(SQLModel, table=True):
     """First block of each minute of receipt, for labels to come."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
@@ -111,14 +111,15 @@ def read_regressions(connection: Connection, model: str) -> list[Regression]:
 
 
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
-    """Open incidents of a level or above, muted ones left out.
+    """Open incidents of a level or above, the oldest first.
 
-    The oldest first.
+    Those that propose to retrain count at any level; muted ones are left out.
     """
+    proposed = _INCIDENT.c.details["action"].as_string()
     query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
         _INCIDENT.c.model == model,
         _INCIDENT.c.status.in_(("open", "acknowledged")),
-        _INCIDENT.c.level.in_(LEVELS[LEVELS.index(level) :]),
+        or_(_INCIDENT.c.level.in_(LEVELS[LEVELS.index(level) :]), proposed == "retrain"),
     )
     rows = connection.execute(query.order_by(_INCIDENT.c.opened_us, _INCIDENT.c.id).limit(MOST_INCIDENTS))
     return [OpenIncident(**row._mapping) for row in rows]

@@ -26,7 +26,17 @@ _JOB = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
 _ROLE = ("champion", "challenger")
 _LEVEL = ("info", "warning", "critical")
-_ALARM = ("flags", "silence", "live_test", "event_time", "clock", "version_mismatch", "drift", "flood")
+_ALARM = (
+    "flags",
+    "silence",
+    "live_test",
+    "event_time",
+    "clock",
+    "version_mismatch",
+    "drift",
+    "performance",
+    "flood",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,7 @@ class FlagSettings(Section):
     alpha: float = Field(default=0.01, gt=0, lt=1, description="chance of any false alarm in a horizon")
     horizon_s: float = Field(default=604_800.0, ge=3600, description="time for which that holds")
     odds: float = Field(default=1.5, ge=1, description="times the usual odds of a flag that are no news")
+    loss_points: float = Field(default=0.01, ge=0, lt=1, description="rise of the loss that is no news")
     baseline_s: float = Field(default=86_400.0, ge=600, description="time in which a share is usual")
     quiet_s: float = Field(default=900.0, gt=0, description="silence or usual share that ends an incident")
 

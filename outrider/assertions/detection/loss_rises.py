@@ -1,0 +1,287 @@
+"""Evidence that a loss has risen since an unknown labelled observation."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.bets import mean_wealth
+
+from .rises import largest_ratio
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_BETS: Floats = 0.5 * np.exp2(-np.arange(7, dtype=np.float64))
+"""Stakes on a larger loss behind the onset, times a weight over that of the first block."""
+_ERRORS: Floats = np.array([1.0, 2.5])
+"""Standard errors of the loss before the onset, by which bets say that it was smaller."""
+_KEPT_BEFORE, _KEPT_AFTER = 0.2, 0.1
+"""Shares of the fortunes that bet nothing: what is lost at most where the usual loss is another."""
+_GRID = 200
+"""Possible usual losses that are held against the counts."""
+_MOST_ONSETS = 48
+"""Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
+_LEAST = 10
+"""Observations of a block, and pairs of blocks, from which their variance says something."""
+_PRIOR = 2.2
+"""Above the sum of 1 / (k ln² k) from 2 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossBlocks:
+    """Lost and seen observations per block and weight, in order of time.
+
+    Attributes
+    ----------
+    lost, seen
+        Shape (blocks, weights); a loss in [0, 1] counts as that share of a lost observation.
+    weight
+        Of the observations of a column, above 0, shape (weights,).
+    """
+
+    lost: Floats
+    seen: Floats
+    weight: Floats
+
+    @property
+    def effective(self) -> tuple[Floats, Floats]:
+        """Lost and seen of equal weights, as many as inform as much.
+
+        Shape (blocks,) each.
+        """
+        mass, squares = self.seen @ self.weight, self.seen @ self.weight**2
+        scale = mass.sum() / max(float(squares.sum()), 1e-300)
+        return scale * (self.lost @ self.weight), scale * mass
+
+
+def onset_shares(begun_s: Floats, numbers: Integers, *, horizon_s: float) -> Floats:
+    r"""Shares of the evidence for onsets at each block.
+
+    Half goes by the time since the block before, half by the number of the block, as :math:`1 / (k \ln^2 k)`;
+    both are known before the block has an outcome. Those of the first horizon have a sum of at most 1, those
+    of each later one of little above 1 / 2.
+
+    Parameters
+    ----------
+    begun_s
+        Time of each block's first observation in s, ascending, shape (blocks,).
+    numbers
+        Of each block since the first one, from 0, ascending, shape (blocks,).
+    horizon_s
+        Above 0.
+
+    Returns
+    -------
+    ndarray
+        Shape (blocks,); 0.0 for the first block, which has nothing before it.
+
+    Examples
+    --------
+    >>> onset_shares(np.array([0.0, 60, 120]), np.arange(3), horizon_s=600).round(3).tolist()
+    [0.0, 0.287, 0.113]
+    """
+    by_time = np.clip(np.diff(begun_s, prepend=begun_s[:1]) / horizon_s, 0.0, 1.0)
+    place = np.maximum(numbers, 1) + 1.0
+    by_number = np.minimum(1.0 / (_PRIOR * place * np.log(place) ** 2), 1.0)
+    share = 0.5 * by_time + 0.5 * by_number
+    share[:1] = 0.0
+    return np.asarray(share)
+
+
+def loss_rise(
+    blocks: LossBlocks, share: Floats, *, needed: float, known: tuple[Floats, Floats] | None = None
+) -> float:
+    r"""Logarithm of the evidence that a loss has risen since some block.
+
+    **Null**: given all before it, each observation, drawn by its weight, is lost with one unknown mean m, or
+    with less behind some block. **Guarantee**: an e-detector: looked at whenever, its expectation is at most
+    the sum of the shares of the onsets so far. So it reaches log(1 / a + 1) within a time in which that is 1
+    with a probability of at most a, and no more often than that on average later. For each m and onset it is
+    below the product of an e-value that the loss before was smaller and of a fortune that bets on a larger
+    one since, both in proportion to the weights over those of the first block, which says nothing else; a bet
+    on lighter weights than one that came is lost. The evidence is divided by the :func:`dispersion`.
+
+    Parameters
+    ----------
+    blocks
+        Of one stream; the last may be incomplete.
+    share
+        Of each onset, fixed before its block, shape (blocks,); see :func:`onset_shares`.
+    needed
+        Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
+    known
+        Lost and seen of equal weight to compare each onset with instead of those before, shape (blocks,)
+        each.
+
+    Returns
+    -------
+    float
+        -inf without observations in three blocks.
+
+    References
+    ----------
+    Shin, Ramdas and Rinaldo, "E-detectors", NEJSDS 2024, section 2, here with shares of the onsets;
+    Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2023.
+
+    Examples
+    --------
+    >>> seen = np.full((60, 1), 50.0)
+    >>> lost = np.concatenate([np.full((40, 1), 5.0), np.full((20, 1), 9.0)])
+    >>> share = onset_shares(np.arange(60.0), np.arange(60), horizon_s=60.0)
+    >>> loss_rise(LossBlocks(lost, seen, np.ones(1)), share, needed=4.6) > math.log(100)
+    True
+    """
+    some = np.flatnonzero(blocks.seen.any(axis=1))[:1]
+    onsets = _likely(blocks, share, needed, known)
+    onsets = onsets[onsets > (some[0] + 1 if len(some) else len(share))]
+    if not len(onsets):
+        return -math.inf
+    first = blocks.seen[some[0]]
+    scale = float(first @ blocks.weight**2 / (first @ blocks.weight))
+    weight, even = blocks.weight / scale, float((first @ blocks.weight) / (first.sum() * scale))
+    lost, seen = (np.cumsum(side[some[0] + 1 :], axis=0) for side in (blocks.lost, blocks.seen))
+    before = tuple(side[onsets - some[0] - 2] for side in (lost, seen))
+    after = tuple(side[-1] - past for side, past in zip((lost, seen), before, strict=True))
+    if known is not None:
+        before = tuple(side[onsets, None] for side in known)
+        evidence = _evidence((*before, np.ones(1), 1.0), (*after, weight))
+    else:
+        evidence = _evidence((*before, weight, even), (*after, weight))
+    evidence = evidence / dispersion(*blocks.effective)
+    return float(np.logaddexp.reduce(evidence + np.log(share[onsets])))
+
+
+def dispersion(lost: Floats, seen: Floats) -> float:
+    """Proven ratio of the blocks' variance to that of independent observations.
+
+    At least 1. Observations that are alike when near prove less by that factor. An e-value to the power of
+    1 / factor is at most 1 more than the e-value, whatever the factor rests on.
+
+    Parameters
+    ----------
+    lost, seen
+        Of equal weight, shape (blocks,).
+
+    Examples
+    --------
+    >>> dispersion(np.array([0.0, 30] * 20), np.full(40, 30.0)) > 10
+    True
+    """
+    large = seen >= _LEAST
+    lost, seen = lost[large], seen[large]
+    pairs = len(seen) - 1
+    if pairs < _LEAST:
+        return 1.0
+    mean = float(lost.sum() / seen.sum())
+    usual = mean * (1.0 - mean) * float((1.0 / seen[1:] + 1.0 / seen[:-1]).sum())
+    found = float((np.diff(lost / seen) ** 2).sum()) / max(usual, 1e-12)
+    return max(1.0, found * (1.0 - math.sqrt(3.0 / pairs)))
+
+
+def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Floats, Floats]:
+    """Loss before each onset in the mix of slices since.
+
+    Parameters
+    ----------
+    lost, seen
+        By slice and block, shape (slices, blocks).
+    prior
+        Observations of all slices that stand beside the own ones of each.
+
+    Returns
+    -------
+    tuple
+        Lost and seen observations of equal weight, shape (blocks,) each.
+
+    Examples
+    --------
+    >>> lost, seen = known_mix(np.array([[1.0, 1, 1], [9, 9, 9]]), np.array([[90.0, 90, 10], [10, 10, 90]]))
+    >>> round(float(lost[2] / seen[2]), 1)
+    0.3
+    """
+    past = [np.cumsum(side, axis=1) - side for side in (lost, seen)]
+    after = seen.sum(axis=1, keepdims=True) - past[1]
+    mix = after / np.maximum(after.sum(axis=0), 1e-12)
+    total = past[1].sum(axis=0)
+    whole = past[0].sum(axis=0) / np.maximum(total, 1e-12)
+    each = (past[0] + prior * whole) / (past[1] + prior)
+    mean = (mix * each).sum(axis=0)
+    spread = each * (1.0 - each) / (past[1] + prior)
+    size = np.minimum(mean * (1.0 - mean) / np.maximum((mix**2 * spread).sum(axis=0), 1e-12), total)
+    return mean * size, size
+
+
+def rise_bound(lost: Floats, seen: Floats, share: Floats) -> Floats:
+    """Logarithm of a cheap upper bound of :func:`loss_rise`.
+
+    Parameters
+    ----------
+    lost, seen
+        Of equal weight, shape (..., blocks).
+    share
+        Of each onset, shape (blocks,).
+
+    Returns
+    -------
+    ndarray
+        Shape (...,).
+    """
+    past = np.cumsum(lost, axis=-1) - lost, np.cumsum(seen, axis=-1) - seen
+    return np.asarray(np.logaddexp.reduce(_bounds(lost, seen, past, share), axis=-1))
+
+
+def _bounds(lost: Floats, seen: Floats, past: tuple[Floats, Floats], share: Floats) -> Floats:
+    own = np.cumsum(seen, axis=-1) - seen
+    after = seen.sum(axis=-1, keepdims=True) - own
+    hits = lost.sum(axis=-1, keepdims=True) - (np.cumsum(lost, axis=-1) - lost)
+    with np.errstate(divide="ignore"):
+        bound = largest_ratio(past[0], past[1], hits, after) + np.log(share)
+    return np.where((own <= 0.0) | (after <= 0.0), -np.inf, bound)
+
+
+def _likely(
+    blocks: LossBlocks, share: Floats, needed: float, known: tuple[Floats, Floats] | None
+) -> Integers:
+    """Onsets of the largest likelihood ratio; none where even that is too little."""
+    lost, seen = blocks.effective
+    past = (np.cumsum(lost) - lost, np.cumsum(seen) - seen) if known is None else known
+    bound = _bounds(lost, seen, past, share)
+    if not len(bound) or np.logaddexp.reduce(bound) < needed:
+        return np.zeros(0, dtype=np.int64)
+    likely = np.argsort(-bound, kind="stable")[:_MOST_ONSETS]
+    return likely[np.isfinite(bound[likely])]
+
+
+def _evidence(before: tuple[Floats, Floats, Floats, float], after: tuple[Floats, Floats, Floats]) -> Floats:
+    """Of each onset, the least over all usual losses, shape (onsets,)."""
+    lost, seen, weight, even = before
+    usual, now = ((side[0] @ side[2]) / np.maximum(side[1] @ side[2], 1e-12) for side in (before, after))
+    ends = np.arcsin(np.sqrt(np.clip([usual, np.maximum(usual, now)], 0.0, 1.0)))
+    rate = np.sin(ends[0][:, None] + (ends[1] - ends[0])[:, None] * np.linspace(0.0, 1.0, _GRID)) ** 2
+    rate = np.clip(rate, 1e-9, 1.0 - 1e-9)  # (onsets, grid)
+    error = np.sqrt((1.0 - rate) / (rate * np.maximum(seen.sum(axis=1) * even, 1e-9)[:, None]))
+    stake = np.minimum(error[..., None] * _ERRORS, 0.9)  # (onsets, grid, errors)
+    fewer = _fortune(seen - lost, lost, weight, 1.0 - rate, stake, _KEPT_BEFORE)
+    stake = np.broadcast_to(_BETS, (*rate.shape, len(_BETS)))
+    more = _fortune(after[0], after[1] - after[0], after[2], rate, stake, _KEPT_AFTER)
+    # A true loss between two of the grid is refuted at least as the lower one before, the upper one behind.
+    none = np.ones((len(rate), 1))
+    joint = np.concatenate([math.log(_KEPT_BEFORE) * none, fewer], axis=1)
+    joint += np.concatenate([more, math.log(_KEPT_AFTER) * none], axis=1)
+    return np.asarray(joint.min(axis=1))
+
+
+def _fortune(won: Floats, missed: Floats, weight: Floats, rate: Floats, stake: Floats, kept: float) -> Floats:
+    """Logarithm of fortunes that bet that more is won than by ``rate``, shape (onsets, grid)."""
+    odds = (1.0 / rate - 1.0)[..., None]
+    log = np.zeros(stake.shape)
+    for wins, misses, each in zip(won.T, missed.T, weight, strict=True):
+        staked = np.minimum(each * stake, 1.0 - 1e-12)
+        log += wins[:, None, None] * np.log1p(staked * odds) + misses[:, None, None] * np.log1p(-staked)
+        came = (wins + misses > 0.0)[:, None, None]
+        log[came & (each * stake >= 1.0)] = -np.inf
+    with np.errstate(invalid="ignore"):
+        bets = np.where(np.isfinite(log).any(axis=-1), mean_wealth(np.maximum(log, -1e9)), -1e9)
+    return np.asarray(np.logaddexp(bets + math.log(1.0 - kept), math.log(kept)))

@@ -1,0 +1,250 @@
+"""Alarms about the loss of a version, behind incidents of kind ``performance``.
+
+A stream is the version's loss on all records or on one slice, by labelled observations in the order in which
+their labels came. It is held against what came before, see :func:`outrider.assertions.detection.loss_rise`;
+and the whole of it against the version before, since that one's labels.
+"""
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.detection import (
+    LossBlocks,
+    known_mix,
+    loss_rise,
+    onset_interval,
+    onset_shares,
+    rise_bound,
+    select_alarms,
+)
+from outrider.assertions.detection.rises import largest_ratio
+from outrider.assertions.wilson import wilson_interval
+
+from .minute_counts import ALL
+from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare
+from .version_losses import BlockLosses
+
+Floats = NDArray[np.float64]
+LOSS = "loss"
+"""What incidents of performance are about."""
+_PROVEN = 0.99
+_LEAST_AGAIN = 50
+"""Observations since an alarm, from which the loss may be what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossAlarm:
+    """Proof of a stream's risen loss, with the blocks of the onset.
+
+    Block 0 is the version's first one: then the version before was better.
+    """
+
+    slice: str
+    evidence: float
+    block: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossHistory:
+    """Losses of the judged version, and of the one before.
+
+    The former's are those that labels told before the first label of the judged one.
+    """
+
+    own: BlockLosses
+    former: BlockLosses | None = None
+
+    def sides(self, part: str, block: int) -> tuple[FlaggedShare, FlaggedShare]:
+        """Loss before a block and since.
+
+        Before the first block stands the loss of the version before.
+        """
+        since = self.own.of(part)
+        if block == 0 and self.former is not None:
+            before = _whole(self.former, part)
+            return _share(before, slice(None)), _share(since, slice(None))
+        return _share(since, slice(0, block)), _share(since, slice(block, None))
+
+
+def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) -> list[LossAlarm]:
+    """Find the streams whose loss has risen, the most evident first.
+
+    Parameters
+    ----------
+    standing
+        Slices with an open incident, which need no other; nor do all records while there is one.
+    """
+    parts = history.own.slices
+    streams = [ALL, *parts]
+    share = np.array([0.5, *[0.5 / len(parts)] * len(parts)] if parts else [1.0])
+    evidence = np.full(len(streams), -np.inf)
+    for at in _likely(history, streams, rule):
+        if streams[at] not in standing and not (streams[at] == ALL and standing):
+            evidence[at] = _evidence(history, streams[at], rule)
+    alpha = rule.alpha / (1.0 + rule.alpha)  # what the dispersion may add, see loss_rise
+    chosen = np.flatnonzero(select_alarms(evidence, alpha=alpha, share=share)).tolist()
+    alarms = [_alarm(history, streams[at], float(evidence[at])) for at in chosen]
+    found = []
+    for alarm in alarms:
+        before, now = history.sides(alarm.slice, alarm.block)
+        if now.share - before.share >= rule.loss_points:
+            found.append(alarm)
+    return sorted(found, key=lambda one: -one.evidence)
+
+
+def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list[Cause]:
+    """Slices that explain an alarm, ranked.
+
+    All records stand first where no slice alone explains the alarm.
+    """
+    parts = history.own.slices
+    least = -math.log(rule.alpha) + math.log(max(1, len(parts)))
+    whole = history.sides(ALL, alarm.block)
+    ranked = sorted((_cause(history, part, alarm.block) for part in parts), key=lambda one: -one.weight)
+    told = [one for one in ranked if one.weight >= least]
+    if told and _ratio(*_without(whole, told[0])) < least:
+        return told
+    return [Cause(LOSS, ALL, *whole, _ratio(*whole)), *told]
+
+
+def why_recovered(
+    losses: BlockLosses, part: str, before: float, now: float, *, most: float, since_us: int
+) -> str:
+    """Reason that a loss is no longer high; else empty.
+
+    In the newest observations since a time it is proven to be below the alarm's, is nearer to the one before
+    and may be that, which is ``most`` at most.
+    """
+    if part != ALL and part not in losses.parts:
+        return ""
+    lost, seen = losses.where(losses.begun_us >= since_us).of(part).effective
+    held, hits = np.cumsum(seen[::-1]), np.cumsum(lost[::-1])
+    size = float(_LEAST_AGAIN)
+    while len(held) and size <= held[-1]:
+        at = int(np.searchsorted(held, size))
+        share = float(hits[at] / held[at])
+        low, high = wilson_interval(float(hits[at]), float(held[at]), confidence=_PROVEN)
+        angles = [math.asin(math.sqrt(min(1.0, each))) for each in (before, share, now)]
+        if high < now and angles[1] <= (angles[0] + angles[2]) / 2.0 and low <= most:
+            return f"the loss is what it was before, in the newest {held[at]:.0f} labelled observations"
+        size *= 2.0
+    return ""
+
+
+def _likely(history: LossHistory, streams: Sequence[str], rule: AlarmRule) -> list[int]:
+    """Streams of which a cheap bound says that they may alarm."""
+    if history.former is not None:
+        return list(range(len(streams)))
+    bound = rise_bound(*history.own.effective(streams), _shares(history, rule))
+    return np.flatnonzero(bound >= -math.log(rule.alpha)).tolist()
+
+
+def _shares(history: LossHistory, rule: AlarmRule) -> Floats:
+    """Shares of the onsets; half is for the first one where there is a version before."""
+    own = history.own
+    begun_s = (own.begun_us - own.begun_us[0]) / 1e6
+    share = onset_shares(begun_s, own.number - own.number[0], horizon_s=rule.horizon_s)
+    return share if history.former is None else share / 2.0
+
+
+def _evidence(history: LossHistory, part: str, rule: AlarmRule) -> float:
+    own, needed = history.own, -math.log(rule.alpha)
+    blocks, share = own.of(part), _shares(history, rule)
+    evidence = _held(own, part, blocks, share, needed)
+    if history.former is not None:
+        former = _whole(history.former, part)
+        both = _joined(former, blocks)
+        start = np.zeros(len(both.lost))
+        start[len(former.lost)] = 0.5
+        joined = loss_rise(both, start, needed=needed)
+        if part == ALL and own.slices and joined >= needed:
+            joined = min(joined, _same_mix(history, both, start, needed))
+        evidence = float(np.logaddexp(evidence, joined))
+    return evidence
+
+
+def _held(own: BlockLosses, part: str, blocks: LossBlocks, share: Floats, needed: float) -> float:
+    """Evidence against what came before; of all records beside their mix of slices, too."""
+    evidence = loss_rise(blocks, share, needed=needed)
+    if part == ALL and own.slices and evidence >= needed:
+        known = known_mix(*own.effective(own.slices))
+        evidence = min(evidence, loss_rise(blocks, share, needed=needed, known=known))
+    return evidence
+
+
+def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: float) -> float:
+    """Evidence against the version before, in the mix of slices of this one."""
+    assert history.former is not None
+    rows = [
+        _joined(_whole(history.former, part), history.own.of(part)).effective for part in history.own.slices
+    ]
+    known = known_mix(*(np.stack([row[at] for row in rows]) for at in (0, 1)))
+    return loss_rise(both, share, needed=needed, known=known)
+
+
+def _whole(losses: BlockLosses, part: str) -> LossBlocks:
+    """Blocks of a slice, empty ones where the version had none of it."""
+    if part == ALL or part in losses.parts:
+        return losses.of(part)
+    nothing = np.zeros_like(losses.seen[0])
+    return LossBlocks(nothing, nothing, losses.weight)
+
+
+def _joined(former: LossBlocks, own: LossBlocks) -> LossBlocks:
+    """Blocks of one behind those of the other."""
+    weight = np.unique(np.concatenate([former.weight, own.weight]))
+    sides = []
+    for name in ("lost", "seen"):
+        rows = []
+        for blocks in (former, own):
+            given: Floats = getattr(blocks, name)
+            wide = np.zeros((len(given), len(weight)))
+            wide[:, np.searchsorted(weight, blocks.weight)] = given
+            rows.append(wide)
+        sides.append(np.concatenate(rows))
+    return LossBlocks(sides[0], sides[1], weight)
+
+
+def _alarm(history: LossHistory, part: str, evidence: float) -> LossAlarm:
+    lost, seen = history.own.of(part).effective
+    before = 0
+    if history.former is not None:
+        former = _whole(history.former, part).effective
+        before = len(former[0])
+        lost, seen = (np.concatenate(pair) for pair in zip(former, (lost, seen), strict=True))
+    begun = int(np.flatnonzero(seen)[0])
+    found = onset_interval(lost[begun:], seen[begun:])
+    block, first, last = (max(0, each + begun - before) for each in (found.block, found.first, found.last))
+    return LossAlarm(part, evidence, block, first, last)
+
+
+def _cause(history: LossHistory, part: str, block: int) -> Cause:
+    before, now = history.sides(part, block)
+    if before.seen < OWN_ENOUGH:  # beside what the others show
+        whole = history.sides(ALL, block)[0]
+        before = whole if whole.seen else before
+    return Cause(LOSS, part, before, now, _ratio(before, now))
+
+
+def _without(whole: tuple[FlaggedShare, FlaggedShare], cause: Cause) -> tuple[FlaggedShare, FlaggedShare]:
+    """Both sides of all records but those of a slice."""
+    sides = zip(whole, (cause.before, cause.now), strict=True)
+    rest = [(max(0, one.hits - own.hits), max(0, one.seen - own.seen)) for one, own in sides]
+    return FlaggedShare(*rest[0]), FlaggedShare(*rest[1])
+
+
+def _ratio(before: FlaggedShare, now: FlaggedShare) -> float:
+    counts = (before.hits, before.seen, now.hits, now.seen)
+    return float(largest_ratio(*(np.array(float(min(each, other))) for each, other in zip(
+        counts, (before.seen, before.seen, now.seen, now.seen), strict=True))))  # fmt: skip
+
+
+def _share(blocks: LossBlocks, rows: slice) -> FlaggedShare:
+    lost, seen = blocks.effective
+    return FlaggedShare(round(float(lost[rows].sum())), round(float(seen[rows].sum())))

@@ -1,0 +1,171 @@
+"""Losses of a version by block, as alarms read them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from outrider.assertions.bets import weights_of
+from outrider.assertions.detection import LossBlocks
+from outrider.dataops.ledger.losses import WRONG
+
+from .minute_counts import ALL, MOST_SLICES
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLosses:
+    """Lost and seen observations of one version.
+
+    Attributes
+    ----------
+    number, begun_us, ended_us, record_us, newest_us
+        Per block: its number, when its first and last label came, the first record to be labelled and its
+        newest one; shape (blocks,).
+    parts
+        Slices, in order of the first axis of ``lost`` and ``seen``.
+    lost, seen
+        Shape (slices, blocks, weights); behind the slices may stand what is of none of the largest.
+    weight
+        Shape (weights,).
+    bound
+        Bucket above which an error is a loss; None where losses are wrong classes.
+    """
+
+    version: str
+    number: Integers
+    begun_us: Integers
+    ended_us: Integers
+    record_us: Integers
+    newest_us: Integers
+    parts: tuple[str, ...]
+    lost: Floats
+    seen: Floats
+    weight: Floats
+    bound: int | None
+
+    def of(self, part: str) -> LossBlocks:
+        """Blocks of a slice, or of all records."""
+        if part == ALL:
+            return LossBlocks(self.lost.sum(axis=0), self.seen.sum(axis=0), self.weight)
+        at = self.parts.index(part)
+        return LossBlocks(self.lost[at], self.seen[at], self.weight)
+
+    def effective(self, streams: Sequence[str]) -> tuple[Floats, Floats]:
+        """Lost and seen of equal weights, shape (streams, blocks) each."""
+        mass, hits = self.seen @ self.weight, self.lost @ self.weight
+        squares = (self.seen @ self.weight**2).sum(axis=1)
+        places = [self.parts.index(part) if part != ALL else -1 for part in streams]
+        mass, hits = (
+            np.concatenate([each, each.sum(axis=0, keepdims=True)])[places] for each in (mass, hits)
+        )
+        squares = np.append(squares, squares.sum())[places]
+        scale = (mass.sum(axis=1) / np.maximum(squares, 1e-300))[:, None]
+        return scale * hits, scale * mass
+
+    @property
+    def slices(self) -> list[str]:
+        """Slices with streams of their own, the largest.
+
+        None where all records are of one.
+        """
+        return list(self.parts) if len(self.seen) > 1 else []
+
+    def where(self, kept: NDArray[np.bool_]) -> "BlockLosses":
+        """Losses of some blocks alone."""
+        return replace(
+            self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
+            record_us=self.record_us[kept], newest_us=self.newest_us[kept],
+            lost=self.lost[:, kept], seen=self.seen[:, kept],
+        )  # fmt: skip
+
+
+def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
+    """Champion, else the version of the newest labelled record."""
+    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
+    found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
+    return found
+
+
+def former_version(connection: Connection, losses: BlockLosses, model: str) -> str | None:
+    """Version with the newest label before the first one of another."""
+    query = (
+        "SELECT version FROM loss_block WHERE model = ? AND version != ? AND begun_us < ?"
+        " ORDER BY begun_us DESC LIMIT 1"
+    )
+    before_us = int(losses.begun_us[0])
+    found: str | None = connection.exec_driver_sql(query, (model, losses.version, before_us)).scalar()
+    return found
+
+
+def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
+    """Time and size of the newest blocks of a model.
+
+    Each observation changes them.
+    """
+    query = (
+        "SELECT max(ended_us), sum(observations) FROM loss_block WHERE model = ?"
+        " GROUP BY version ORDER BY 1 DESC LIMIT 1"
+    )
+    row = connection.exec_driver_sql(query, (model,)).first()
+    return None if row is None else (row[0], row[1])
+
+
+def read_losses(
+    connection: Connection, model: str, version: str, *, bound: int | None = None
+) -> BlockLosses | None:
+    """Losses of a version; None without any.
+
+    Of numbers, None while too few errors are known to say which are large.
+
+
+    Parameters
+    ----------
+    bound
+        Bucket above which an error is a loss, instead of the version's own one.
+    """
+    query = (
+        "SELECT block, begun_us, ended_us, record_us, newest_us, bound FROM loss_block"
+        " WHERE model = ? AND version = ? ORDER BY block"
+    )
+    blocks = connection.exec_driver_sql(query, (model, version)).all()
+    query = "SELECT block, slice, weight, bucket, records FROM loss_count WHERE model = ? AND version = ?"
+    counts = connection.exec_driver_sql(query, (model, version)).all()
+    if not blocks or not counts:
+        return None
+    is_number = any(row.bucket > 0 for row in counts)
+    first = 0
+    if is_number and bound is None:
+        known = [row.block for row in blocks if row.bound is not None]
+        if not known:
+            return None
+        first, bound = known[0], blocks[-1].bound
+    kept = [row for row in blocks if row.block >= first]
+    counts = [row for row in counts if row.block >= first]
+    places = {row.block: at for at, row in enumerate(kept)}
+    sizes = Counter[str]()
+    for row in counts:
+        sizes[row.slice] += row.records
+    largest = sorted(part for part, _ in sizes.most_common(MOST_SLICES))
+    parts = {part: at for at, part in enumerate(largest)}
+    classes = {one: at for at, one in enumerate(sorted({row.weight for row in counts}))}
+    seen = np.zeros((min(len(sizes), MOST_SLICES + 1), len(kept), len(classes)))
+    lost = np.zeros_like(seen)
+    for row in counts:
+        at = parts.get(row.slice, len(parts)), places[row.block], classes[row.weight]
+        seen[at] += row.records
+        if row.bucket == WRONG or (bound is not None and row.bucket > bound):
+            lost[at] += row.records
+    number, begun, ended, record, newest = (
+        np.array([getattr(row, name) for row in kept], dtype=np.int64)
+        for name in ("block", "begun_us", "ended_us", "record_us", "newest_us")
+    )
+    return BlockLosses(
+        version, number, begun, ended, record, newest, tuple(parts), lost, seen,
+        weights_of(np.array(list(classes), dtype=np.int64)), bound if is_number else None,
+    )  # fmt: skip

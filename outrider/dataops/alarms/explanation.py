@@ -32,6 +32,10 @@ class NearestEvent:
     name: str
     at_us: int
 
+    def to_json(self) -> dict[str, str]:
+        """Event as JSON."""
+        return {"kind": self.kind, "name": self.name, "at": iso(self.at_us)}
+
 
 def explained(
     connection: Connection,
@@ -61,7 +65,7 @@ def explained(
         "now": _share(first.now),
         "explained_by": cause_json(told[:MOST_CAUSES_TOLD]),
         "version": version,
-        "event": None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)},
+        "event": None if event is None else event.to_json(),
         "records": records(connection, model, first.assertion, first.slice),
         "action": action(event),
         "page": page(model, first.assertion),

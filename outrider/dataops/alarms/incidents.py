@@ -13,6 +13,9 @@ Silence itself is one too, where records or labels came in a rhythm; see `silenc
 Clocks have incidents: one per model whose records say that they were captured long after they came, over
 by silence; and one of no model, of the service's own clock, over when that has been steady for an hour.
 
+Drift of columns is a ticket, of level ``info``, and a column that was heard and is gone a silence; see
+`drift_incidents`.
+
 One more tells of records that state another version than the champion's; see `version_mismatch`.
 
 Each kind has a module of its own, with a class that follows its incidents.
@@ -32,6 +35,8 @@ from outrider.dataops.state.clock import Step
 
 from .clock_incidents import EventTimeIncidents, ServiceClockIncidents
 from .critical_incidents import CriticalIncidents
+from .drift_incidents import DriftIncidents
+from .drift_watch import DriftWatch
 from .incident_writer import CommittedUnit, IncidentWriter
 from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
@@ -101,6 +106,7 @@ class IncidentBook:
             shares,
             self._critical,
             SilenceIncidents(writer, SilenceWatch(model, rule)),
+            DriftIncidents(writer, DriftWatch(model, rule)),
         ]
         self._minute_us = -1
         """Minute in which counts were last looked at."""

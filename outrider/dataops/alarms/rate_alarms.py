@@ -42,6 +42,8 @@ class AlarmRule:
     odds: float = 1.5
     """Odds of a flag, times the usual ones, that are no news."""
     quiet_s: float = 900.0
+    drift_window_s: float = 3600.0
+    """Window of stored profiles that is decided about: an hour, or a minute."""
 
     @property
     def horizon(self) -> int:

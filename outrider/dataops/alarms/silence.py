@@ -146,8 +146,8 @@ class SilenceIncidents:
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
-        return bool(row.kind == SILENT)
+        """True for an incident of this kind, not of a column."""
+        return row.kind == SILENT and row.assertion in WHAT
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Open and end incidents."""

@@ -182,6 +182,7 @@ class FlagSettings(Section):
     odds: float = Field(default=1.5, ge=1, description="times the usual odds of a flag that are no news")
     baseline_s: float = Field(default=86_400.0, ge=600, description="time in which a share is usual")
     quiet_s: float = Field(default=900.0, gt=0, description="silence or usual share that ends an incident")
+    drift_window_s: Literal[60, 3600] = Field(default=3600, description="window that drift is decided by")
 
     @model_validator(mode="before")
     @classmethod

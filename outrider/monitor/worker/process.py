@@ -253,7 +253,9 @@ def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:
 def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBook]:
     """Incidents of every model."""
     flags = settings.flags
-    rule = AlarmRule(flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s)
+    rule = AlarmRule(
+        flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s, flags.drift_window_s
+    )
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 

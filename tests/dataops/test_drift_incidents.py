@@ -1,0 +1,222 @@
+"""Drift of stored profiles opens tickets, which say what, since when and where."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import Engine, insert, text
+
+from outrider.assertions import Batch
+from outrider.assertions.profiling import Profile, ProfileLayout
+from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.explanation import iso
+from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.rate_alarms import AlarmRule
+from outrider.dataops.ledger.profiles import LayoutRow, ProfileRow
+from outrider.dataops.ledger.stored_profiles import insert_layouts, insert_profiles
+from outrider.dataops.outbox import WebhookTarget
+from outrider.dataops.state.database import write
+from outrider.dataops.state.improvement_tables import ChampionChange
+from outrider.dataops.state.tables import table_of
+
+HOUR_US = 3_600_000_000
+START_US = 500_000 * HOUR_US
+TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
+Draw = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def customers(rng: np.random.Generator, rows: int) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": rng.normal(41, 9, rows),
+            "income": np.exp(rng.normal(10, 1, rows)),
+            "plan": rng.choice(["Basic", "Pro", "Team"], rows, p=[0.7, 0.2, 0.1]),
+            "branch": rng.choice(["north", "south", "west"], rows),
+            "score": rng.random(rows),
+        }
+    )
+
+
+def usual(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
+
+
+def older(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(age=frame.age + 12)
+
+
+class Hours:
+    """Profiles of hours by slice ``branch``, as the worker stores them, and the incidents behind each."""
+
+    def __init__(self, engine: Engine, *, rows: int = 600) -> None:
+        self.engine, self.rows = engine, rows
+        self.rng = np.random.default_rng(7)
+        self.hours = 0
+        self.book = IncidentBook("m", AlarmRule(), TARGETS)
+        self.layout = ProfileLayout.fit(self.batch(customers(self.rng, 3000)))
+        with write(engine) as connection:
+            insert_layouts(
+                connection, "m", [LayoutRow(self.layout.digest, 0, "", 3000, self.layout.to_json())]
+            )
+
+    def batch(self, frame: pd.DataFrame) -> Batch:
+        inputs = [name for name in ("age", "income", "plan") if name in frame]
+        own = frame[[*inputs, "score"]]
+        return Batch.from_pandas(own, model="m", inputs=inputs, outputs=["score"])
+
+    @property
+    def now_us(self) -> int:
+        return START_US + self.hours * HOUR_US
+
+    def pass_by(self, hours: int, change: Draw = usual) -> None:
+        for _ in range(hours):
+            frame = change(customers(self.rng, self.rows))
+            rows = []
+            for part, own in frame.groupby("branch"):
+                payload = Profile.of(self.batch(own), self.layout).to_bytes()
+                digest = self.layout.digest
+                rows.append(
+                    ProfileRow(
+                        3600, self.now_us, "champion", "1", str(part), self.hours, digest, len(own), payload
+                    )
+                )
+            self.hours += 1
+            with write(self.engine) as connection:
+                insert_profiles(connection, "m", rows)
+                self.book.settle(connection, now_us=self.now_us + 60_000_000)
+
+    def incidents(self) -> list[stored_incidents.IncidentRow]:
+        with self.engine.connect() as connection:
+            found = stored_incidents.list_incidents(connection)
+        return [row for row in reversed(found) if row.assertion != "records"]
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        with self.engine.connect() as connection:
+            rows = connection.execute(text("SELECT event, payload FROM outbox ORDER BY rowid")).all()
+        return [json.loads(row.payload)["data"] for row in rows if row.event == event]
+
+
+@pytest.fixture
+def hours(engine: Engine) -> Hours:
+    return Hours(engine)
+
+
+def test_two_usual_days_open_nothing_and_a_shift_opens_a_ticket_that_says_what_and_since_when(
+    hours: Hours,
+) -> None:
+    hours.pass_by(48)
+    assert hours.incidents() == []
+    onset = hours.now_us
+    hours.pass_by(4, older)
+    (found,) = hours.incidents()
+    assert (found.kind, found.level, found.assertion, found.slice) == ("drift", "info", "inputs.age", "")
+    details = found.details
+    assert details["severity"] == "ticket"
+    assert details["onset"]["first"] <= iso(onset) < details["onset"]["last"]
+    first = details["explained_by"][0]
+    assert first["assertion"] == "inputs.age"
+    assert first["change"].startswith("median 4")
+    assert details["before"]["share"] < details["now"]["share"]
+    assert details["action"] == "retrain"
+    assert details["page"].startswith("/m/m/drift?since=")
+    assert {one["assertion"] for one in details["explained_by"]} == {"inputs.age"}
+    (told,) = hours.told("incident.opened")
+    assert (told["severity"], told["level"]) == ("ticket", "info")
+
+
+def test_a_column_that_is_what_it_was_ends_the_ticket_and_a_second_shift_opens_another(hours: Hours) -> None:
+    hours.pass_by(26)
+    hours.pass_by(4, older)
+    hours.pass_by(6)
+    (found,) = hours.incidents()
+    assert found.status == "resolved"
+    assert "inputs.age is what it was before" in found.note
+    hours.pass_by(4, older)
+    assert [row.status for row in hours.incidents()] == ["resolved", "open"]
+
+
+def test_a_shift_in_one_slice_is_told_of_that_slice_first(hours: Hours) -> None:
+    def poorer(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(income=frame.income.where(frame.branch != "north", frame.income / 4))
+
+    hours.pass_by(26)
+    hours.pass_by(5, poorer)
+    found = hours.incidents()[0]
+    assert (found.assertion, found.slice) == ("inputs.income", "north")
+
+
+def test_columns_of_one_onset_are_one_ticket_and_unseen_categories_ask_for_the_sender(hours: Hours) -> None:
+    def lower(frame: pd.DataFrame) -> pd.DataFrame:
+        return older(frame.assign(plan=frame.plan.str.lower()))
+
+    hours.pass_by(26)
+    hours.pass_by(3, lower)
+    (found,) = hours.incidents()
+    assert {one["assertion"] for one in found.details["explained_by"]} == {"inputs.age", "inputs.plan"}
+
+
+def test_nulls_in_part_are_a_ticket_and_a_column_that_is_gone_is_a_silence(hours: Hours) -> None:
+    def half(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(income=frame.income.where(np.arange(len(frame)) % 2 == 0))
+
+    hours.pass_by(26)
+    hours.pass_by(2, half)
+    hours.pass_by(3, lambda frame: half(frame).drop(columns="age"))
+    kinds = {row.assertion: (row.kind, row.level, row.details["action"]) for row in hours.incidents()}
+    assert kinds["inputs.income"] == ("drift", "info", "check_sender")
+    assert kinds["inputs.age"] == ("silence", "warning", "check_sender")
+
+
+def test_a_column_of_nulls_alone_is_a_silence_and_one_value_alone_too(hours: Hours) -> None:
+    hours.pass_by(26)
+    hours.pass_by(3, lambda frame: frame.assign(income=np.nan, plan="Basic"))
+    kinds = {one["assertion"]: row.kind for row in hours.incidents() for one in row.details["explained_by"]}
+    assert kinds == {"inputs.income": "silence", "inputs.plan": "silence"}
+
+
+def test_what_a_person_resolves_is_the_new_normal(hours: Hours) -> None:
+    hours.pass_by(26)
+    hours.pass_by(4, older)
+    (found,) = hours.incidents()
+    with write(hours.engine) as connection:
+        stored_incidents.resolve(connection, found.id, now_us=hours.now_us, why="as expected")
+    hours.pass_by(30, older)
+    assert len(hours.incidents()) == 1
+    hours.pass_by(4)
+    assert [row.status for row in hours.incidents()] == ["resolved", "open"]
+
+
+def test_a_promotion_ends_tickets_and_begins_another_reference(hours: Hours) -> None:
+    hours.pass_by(26)
+    hours.pass_by(4, older)
+    with write(hours.engine) as connection:
+        change = {
+            "model": "m",
+            "version": "2",
+            "action": "promoted",
+            "by": "",
+            "reason": "",
+            "at_us": hours.now_us,
+        }
+        connection.execute(insert(table_of(ChampionChange)), [change])
+    hours.pass_by(28, older)
+    (found,) = hours.incidents()
+    assert found.status == "resolved"
+    assert "another reference" in found.note
+
+
+def test_a_worker_that_starts_again_decides_the_same(hours: Hours) -> None:
+    hours.pass_by(26)
+    hours.pass_by(1, lambda frame: frame.assign(age=frame.age + 4))
+    hours.book = IncidentBook("m", AlarmRule(), TARGETS)
+    hours.pass_by(4, lambda frame: frame.assign(age=frame.age + 4))
+    assert [row.assertion for row in hours.incidents()] == ["inputs.age"]
+
+
+def test_few_windows_say_nothing(hours: Hours) -> None:
+    hours.pass_by(12)
+    hours.pass_by(8, older)
+    assert hours.incidents() == []

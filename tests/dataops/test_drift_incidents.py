@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
@@ -21,6 +22,7 @@ from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import ChampionChange
 from outrider.dataops.state.tables import table_of
+from tests.requirements import require_data
 
 HOUR_US = 3_600_000_000
 START_US = 500_000 * HOUR_US
@@ -48,45 +50,56 @@ def older(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(age=frame.age + 12)
 
 
-class Hours:
-    """Profiles of hours by slice ``branch``, as the worker stores them, and the incidents behind each."""
+ACS = ("AGEP", "SCHL", "MAR", "RELP", "CIT", "MIG", "ANC", "SEX")
 
-    def __init__(self, engine: Engine, *, rows: int = 600) -> None:
-        self.engine, self.rows = engine, rows
+
+class Hours:
+    """Profiles of hours by slice, as the worker stores them, and the incidents behind each."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        first: pd.DataFrame | None = None,
+        names: tuple[str, ...] = ("age", "income", "plan"),
+    ) -> None:
+        self.engine, self.names = engine, names
         self.rng = np.random.default_rng(7)
         self.hours = 0
         self.book = IncidentBook("m", AlarmRule(), TARGETS)
-        self.layout = ProfileLayout.fit(self.batch(customers(self.rng, 3000)))
+        self.layout = ProfileLayout.fit(self.batch(customers(self.rng, 3000) if first is None else first))
+        row = LayoutRow(self.layout.digest, 0, "", 3000, self.layout.to_json())
         with write(engine) as connection:
-            insert_layouts(
-                connection, "m", [LayoutRow(self.layout.digest, 0, "", 3000, self.layout.to_json())]
-            )
+            insert_layouts(connection, "m", [row])
 
     def batch(self, frame: pd.DataFrame) -> Batch:
-        inputs = [name for name in ("age", "income", "plan") if name in frame]
-        own = frame[[*inputs, "score"]]
-        return Batch.from_pandas(own, model="m", inputs=inputs, outputs=["score"])
+        inputs = [name for name in self.names if name in frame]
+        outputs = [name for name in ("score", "prediction") if name in frame]
+        return Batch.from_pandas(frame[[*inputs, *outputs]], model="m", inputs=inputs, outputs=outputs)
 
     @property
     def now_us(self) -> int:
         return START_US + self.hours * HOUR_US
 
     def pass_by(self, hours: int, change: Draw = usual) -> None:
+        """Commit hours with the slices of ``branch``."""
         for _ in range(hours):
-            frame = change(customers(self.rng, self.rows))
-            rows = []
-            for part, own in frame.groupby("branch"):
-                payload = Profile.of(self.batch(own), self.layout).to_bytes()
-                digest = self.layout.digest
-                rows.append(
-                    ProfileRow(
-                        3600, self.now_us, "champion", "1", str(part), self.hours, digest, len(own), payload
-                    )
-                )
-            self.hours += 1
-            with write(self.engine) as connection:
-                insert_profiles(connection, "m", rows)
-                self.book.settle(connection, now_us=self.now_us + 60_000_000)
+            frame = change(customers(self.rng, 600))
+            self.commit({str(part): own for part, own in frame.groupby("branch")})
+
+    def commit(self, parts: dict[str, pd.DataFrame]) -> None:
+        start, digest, seq = self.now_us, self.layout.digest, self.hours
+        rows = [
+            ProfileRow(
+                3600, start, "champion", "1", part, seq, digest, len(own),
+                Profile.of(self.batch(own), self.layout).to_bytes(),
+            )
+            for part, own in parts.items()
+        ]  # fmt: skip
+        self.hours += 1
+        with write(self.engine) as connection:
+            insert_profiles(connection, "m", rows)
+            self.book.settle(connection, now_us=self.now_us + 60_000_000)
 
     def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
@@ -220,3 +233,31 @@ def test_few_windows_say_nothing(hours: Hours) -> None:
     hours.pass_by(12)
     hours.pass_by(8, older)
     assert hours.incidents() == []
+
+
+def test_people_who_answer_years_later_are_no_drift_and_other_people_are_a_ticket(engine: Engine) -> None:
+    folder = require_data("acs_employment_ma")
+    usual_years, later = (pd.read_parquet(folder / f"{name}.parquet") for name in ("reference", "analysis"))
+    later = later.merge(pd.read_parquet(folder / "analysis_target.parquet"), on="id")
+    later = later[later.year == 2018]
+    rng, rows = np.random.default_rng(5), 1_000
+
+    def people(frame: pd.DataFrame, weights: NDArray[np.float64] | None = None) -> pd.DataFrame:
+        return frame.sample(rows, weights=weights, random_state=rng)
+
+    def accuracy(frame: pd.DataFrame) -> float:
+        return float((frame.prediction == frame.employed).mean())
+
+    hours = Hours(engine, first=usual_years.sample(3_000, random_state=rng), names=ACS)
+    for _ in range(26):
+        hours.commit({"": people(usual_years)})
+    for _ in range(6):
+        hours.commit({"": people(later)})
+    assert hours.incidents() == []  # no share has moved by five points since 2015
+    older = np.where(later.AGEP >= 50, 3.0, 1.0)
+    for _ in range(4):
+        hours.commit({"": people(later, older)})
+    (found,) = hours.incidents()
+    assert (found.kind, found.level, found.assertion) == ("drift", "info", "inputs.AGEP")
+    assert {one["assertion"] for one in found.details["explained_by"]} >= {"inputs.AGEP", "inputs.MAR"}
+    assert accuracy(later.sample(20_000, weights=older, random_state=rng)) > accuracy(usual_years) - 0.02

@@ -64,7 +64,7 @@ class DriftIncidents:
                 break
             self._recent = [*self._recent, counts][-_RECENT:] if standing else []
             standing = self._left(connection, standing, now_us, is_over=self._recovered)
-            standing += self._decide(connection, standing, counts, now_us)
+            standing = self._decide(connection, standing, counts, now_us)
         self.watch.store(connection)
 
     def _take_as_normal(self, connection: Connection, now_us: int) -> None:
@@ -134,54 +134,63 @@ class DriftIncidents:
             reference.watch.restart(_streams_of(reference, [row]))
 
     def _decide(
-        self, connection: Connection, standing: Sequence[Row[Any]], counts: StreamCounts, now_us: int
+        self, connection: Connection, standing: list[Row[Any]], counts: StreamCounts, now_us: int
     ) -> list[Row[Any]]:
-        """Open incidents of what alarms behind a window, and return them."""
+        """Open incidents of what alarms behind a window, or join those of one onset; all that stand."""
         reference = self.watch.reference
         assert reference is not None
         assert reference.watch is not None
         known = _streams_of(reference, standing)
         alarms = reference.watch.look(counts.hits[:, 0], counts.seen[:, 0], standing=known)
         if not alarms.any():
-            return []
+            return standing
         width = self.watch.width_us
         begin = max(reference.since_us, reference.next_us - WEEK_WINDOWS * width)
         read = self.watch.read(connection, begin, reference.next_us)
         history = DriftHistory(reference.streams, reference.watch, read)
-        return [
-            self._open(connection, _Ticket(history, changes, begin, width), now_us)
-            for changes in of_one_onset(history.changes(alarms))
-        ]
+        for changes in of_one_onset(history.changes(alarms)):
+            ticket = _Ticket(history, history.causes(changes, alpha=self.writer.rule.alpha), begin, width)
+            same = next((row for row in standing if ticket.is_of(row)), None)
+            if same is None:
+                self._open(connection, ticket, now_us)
+            else:
+                self._join(connection, same, ticket)
+        return [row for row in self.writer.unresolved(connection) if self.is_own(row)]
 
-    def _open(self, connection: Connection, ticket: "_Ticket", now_us: int) -> Row[Any]:
-        writer = self.writer
-        told = ticket.history.causes(ticket.changes, alpha=writer.rule.alpha)
-        first = told[0]
-        kind, level = (SILENT, "warning") if first.is_silent else (DRIFT, "info")
-        details = self._details(connection, ticket, told)
-        made = writer.new(
+    def _open(self, connection: Connection, ticket: "_Ticket", now_us: int) -> None:
+        first, details = ticket.first, self._details(connection, ticket)
+        made = self.writer.new(
             first.share.column,
-            kind,
-            level,
+            ticket.kind,
+            "warning" if first.is_silent else "info",
             now_us,
             part=_part(first),
-            note=_sentence(told, details),
+            note=_sentence(details),
             details=details,
         )
-        writer.open(connection, made)
-        return connection.execute(select(_INCIDENT).where(_INCIDENT.c.id == made.id)).one()
+        self.writer.open(connection, made)
 
-    def _details(
-        self, connection: Connection, ticket: "_Ticket", told: Sequence[ColumnChange]
-    ) -> dict[str, Any]:
+    def _join(self, connection: Connection, row: Row[Any], ticket: "_Ticket") -> None:
+        """Add columns to an incident of the same onset."""
+        known = {(one["assertion"], one["slice"]) for one in row.details["explained_by"]}
+        fresh = [
+            one for one in self._causes(connection, ticket) if (one["assertion"], one["slice"]) not in known
+        ]
+        details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
+        self.writer.set(connection, row, details=details, note=_sentence(details))
+
+    def _causes(self, connection: Connection, ticket: "_Ticket") -> list[dict[str, Any]]:
+        medians = self._medians(connection, ticket)
+        return [_cause(one, medians.get(one.share.column, "")) for one in ticket.told[:MOST_CAUSES_TOLD]]
+
+    def _details(self, connection: Connection, ticket: "_Ticket") -> dict[str, Any]:
         """Details of an incident as JSON."""
-        writer, reference, first = self.writer, self.watch.reference, told[0]
+        writer, reference, first = self.writer, self.watch.reference, ticket.first
         assert reference is not None
-        times = [ticket.time(at) for at in (first.first, first.onset, first.last + 1)]
+        times = ticket.times
         near = RateAlarm(first.share.column, first.slice, first.weight, times[1], times[0], times[2])
         event = nearest_event(connection, writer.model, near)
-        medians = self._medians(connection, told, times[1])
-        causes = [_cause(one, medians.get(one.share.column, "")) for one in told[:MOST_CAUSES_TOLD]]
+        causes = self._causes(connection, ticket)
         return {
             "onset": {"first": iso(times[0]), "likeliest": iso(times[1]), "last": iso(times[2])},
             "before": causes[0]["before"], "now": causes[0]["now"], "explained_by": causes,
@@ -195,13 +204,13 @@ class DriftIncidents:
             "guarantee": {"alpha": writer.rule.alpha, "horizon_s": writer.rule.horizon_s},
         }  # fmt: skip
 
-    def _medians(self, connection: Connection, told: Sequence[ColumnChange], onset_us: int) -> dict[str, str]:
+    def _medians(self, connection: Connection, ticket: "_Ticket") -> dict[str, str]:
         """Medians of columns of numbers before and since, as sentences; estimates, which decide nothing."""
-        wanted = [one.share.column for one in told if one.share.change == "above"]
-        reference = self.watch.reference
+        wanted = [one.share.column for one in ticket.told if one.share.change == "above"]
+        reference, onset_us = self.watch.reference, ticket.times[1]
         if not wanted or reference is None:
             return {}
-        part = _part(told[0]) or None
+        part = _part(ticket.first) or None
         spans = (reference.since_us, min(reference.until_us, onset_us)), (onset_us, reference.next_us)
         found = []
         for since, until in spans:
@@ -218,16 +227,38 @@ class DriftIncidents:
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """Changes of one onset, with their windows."""
+    """Changes of one onset, ranked, with their windows."""
 
     history: DriftHistory
-    changes: Sequence[ColumnChange]
+    told: Sequence[ColumnChange]
     begin_us: int
     width_us: int
 
-    def time(self, window: int) -> int:
-        """Begin of a window of the history."""
-        return self.begin_us + window * self.width_us
+    @property
+    def first(self) -> ColumnChange:
+        """Change that explains most."""
+        return self.told[0]
+
+    @property
+    def kind(self) -> str:
+        """Kind of the incident."""
+        return SILENT if self.first.is_silent else DRIFT
+
+    @property
+    def times(self) -> tuple[int, int, int]:
+        """First possible time of the onset, the likeliest, and the end of the last."""
+        first = self.first
+        at = [self.begin_us + window * self.width_us for window in (first.first, first.onset, first.last + 1)]
+        return at[0], at[1], at[2]
+
+    def is_of(self, row: Row[Any]) -> bool:
+        """True where an incident may have the same onset."""
+        onset = row.details["onset"]
+        return (
+            row.kind == self.kind
+            and us_of(onset["first"]) < self.times[2]
+            and self.times[0] < us_of(onset["last"])
+        )
 
 
 def drift_page(model: str, part: str, reference: DriftReference, *, since_us: int) -> str:
@@ -270,14 +301,13 @@ def _estimate(found: ShareEstimate) -> dict[str, float]:
     return {name: round(value, 4) for name, value in figures.items()}
 
 
-def _sentence(told: Sequence[ColumnChange], details: dict[str, Any]) -> str:
+def _sentence(details: dict[str, Any]) -> str:
     """One line of an explanation."""
-    first = told[0]
-    where = f" on slice {_part(first)}" if _part(first) else ""
-    others = list(dict.fromkeys(one.share.column for one in told if one.share.column != first.share.column))
+    first, *rest = details["explained_by"]
+    where = f" on slice {first['slice']}" if first["slice"] else ""
+    others = [name for name in dict.fromkeys(one["assertion"] for one in rest) if name != first["assertion"]]
     more = f"; also {', '.join(others[:3])}{' and others' if others[3:] else ''}" if others else ""
-    change = details["explained_by"][0]["change"]
-    return f"{first.share.column}{where}: {change} since {details['onset']['likeliest']}{more}"
+    return f"{first['assertion']}{where}: {first['change']} since {details['onset']['likeliest']}{more}"
 
 
 def _median(found: ColumnSummary | None) -> float:

@@ -221,6 +221,49 @@ def test_a_promotion_ends_tickets_and_begins_another_reference(hours: Hours) -> 
     assert "another reference" in found.note
 
 
+def test_behind_a_promotion_inputs_are_held_against_the_former_reference_for_a_day(hours: Hours) -> None:
+    def lower(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(score=frame.score / 2)
+
+    hours.pass_by(26)
+    with write(hours.engine) as connection:
+        change = {
+            "model": "m",
+            "version": "2",
+            "action": "promoted",
+            "by": "",
+            "reason": "",
+            "at_us": hours.now_us,
+        }
+        connection.execute(insert(table_of(ChampionChange)), [change])
+    hours.pass_by(26, lower)
+    assert hours.incidents() == []  # outputs of another version
+    hours.pass_by(3)
+    assert [row.assertion for row in hours.incidents()] == ["outputs.score"]
+    hours.book = IncidentBook("m", AlarmRule(), TARGETS)
+    with write(hours.engine) as connection:
+        stored_incidents.resolve(connection, hours.incidents()[0].id, now_us=hours.now_us, why="seen")
+        connection.execute(insert(table_of(ChampionChange)), [change | {"at_us": hours.now_us}])
+    hours.pass_by(26)
+    with write(hours.engine) as connection:
+        connection.execute(insert(table_of(ChampionChange)), [change | {"at_us": hours.now_us}])
+    hours.pass_by(3, older)
+    assert [row.assertion for row in hours.incidents()] == ["outputs.score", "inputs.age"]
+
+
+def test_inputs_may_be_held_against_what_the_champion_learned_from(engine: Engine) -> None:
+    hours = Hours(engine)
+    learned = hours.batch(customers(hours.rng, 5_000).assign(income=lambda frame: frame.income / 3))
+    for _ in range(2):  # the state is read again
+        hours.book = IncidentBook("m", AlarmRule(drift_reference="dataset"), TARGETS)
+        hours.book.training = lambda: ("dataset m-train@3", learned)
+        hours.pass_by(16)
+    (found,) = hours.incidents()
+    assert [one["assertion"] for one in found.details["explained_by"]] == ["inputs.income"]
+    assert found.details["reference"]["dataset"] == "dataset m-train@3"
+    assert found.details["onset"]["likeliest"] == iso(START_US)
+
+
 def test_a_worker_that_starts_again_decides_the_same(hours: Hours) -> None:
     hours.pass_by(26)
     hours.pass_by(1, lambda frame: frame.assign(age=frame.age + 4))

@@ -94,12 +94,22 @@ class DriftHistory:
         best: dict[str, ColumnChange] = {}
         for stream in np.flatnonzero(alarms).tolist():
             won = hits[stream] if risen[stream] else seen[stream] - hits[stream]
-            found = onset_interval(won, seen[stream])
-            change = self._change(hits, seen, stream, found.first, found.block, found.last)
+            change = self._change(hits, seen, stream, *self._onset(stream, won, seen[stream]))
             known = best.get(change.share.column)
             if change.is_large and (known is None or change.weight > known.weight):
                 best[change.share.column] = change
         return sorted(best.values(), key=lambda one: -one.weight)
+
+    def _onset(self, stream: int, won: Floats, seen: Floats) -> tuple[int, int, int]:
+        """First, likeliest and last window of an onset."""
+        if not self.streams.dataset:
+            found = onset_interval(won, seen)
+            return found.first, found.block, found.last
+        # the reference is of no window: it comes before them all
+        hits, known = self.watch.reference[:, stream]
+        before = hits if self.watch.has_risen()[stream] else known - hits
+        found = onset_interval(np.append(before, won), np.append(known, seen))
+        return found.first - 1, found.block - 1, found.last - 1
 
     def causes(self, changes: Sequence[ColumnChange], *, alpha: float) -> list[ColumnChange]:
         """Columns and slices that changed at the onset of ``changes``, ranked.

@@ -140,7 +140,7 @@ class DriftIncidents:
         reference = self.watch.reference
         assert reference is not None
         assert reference.watch is not None
-        known = _streams_of(reference, standing)
+        known = _streams_of(reference, standing) | reference.unknown
         alarms = reference.watch.look(counts.hits[:, 0], counts.seen[:, 0], standing=known)
         if not alarms.any():
             return standing
@@ -195,7 +195,10 @@ class DriftIncidents:
             "onset": {"first": iso(times[0]), "likeliest": iso(times[1]), "last": iso(times[2])},
             "before": causes[0]["before"], "now": causes[0]["now"], "explained_by": causes,
             "severity": "page" if first.is_silent else "ticket", "stream": first.stream,
-            "reference": {"since": iso(reference.since_us), "until": iso(reference.until_us)},
+            "reference": {
+                "since": iso(reference.since_us), "until": iso(reference.until_us),
+                "dataset": reference.streams.dataset,
+            },
             "version": writer.version, "versions": dict(ticket.history.counts.versions),
             "event": None if event is None else event.to_json(),
             "records": [], "action": _action(first),

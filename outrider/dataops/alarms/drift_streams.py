@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions.drift.share_watch import WatchedStreams
 from outrider.assertions.drift.shares import ColumnShare, ShareCounter, column_shares
-from outrider.assertions.profiling import ProfileLayout
+from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.dataops.ledger.profiles import OTHERS
 from outrider.dataops.ledger.stored_profiles import ProfileRange, WindowWeights, read_weights
 
@@ -29,10 +29,13 @@ class DriftStreams:
     ----------
     slices
         ``ALL`` first.
+    dataset
+        Dataset version that inputs of all records are held against; empty without one.
     """
 
     shares: tuple[ColumnShare, ...]
     slices: tuple[str, ...]
+    dataset: str = ""
     _counters: dict[str, ShareCounter] = field(default_factory=dict, compare=False)
     """By digest of the layout."""
 
@@ -80,10 +83,18 @@ class DriftStreams:
         shape = self.size, windows
         return StreamCounts(hits.reshape(shape), seen.reshape(shape), versions, bins)
 
+    def count_inputs(self, profile: Profile) -> tuple[Floats, Floats]:
+        """Counts of a dataset's profile by stream, 0.0 but of inputs."""
+        found = np.zeros((2, len(self.slices), len(self.shares)))
+        is_told = [share.column.startswith("inputs.") and share.change != "gone" for share in self.shares]
+        counts = ShareCounter.of(self.shares, profile.layout).count(profile.weights)
+        found[:, 0, is_told] = np.stack(counts)[:, is_told]
+        return found[0].ravel(), found[1].ravel()
+
     def to_json(self) -> dict[str, Any]:
         """Streams as JSON."""
         shares = [[one.column, one.change, one.cut, list(one.names)] for one in self.shares]
-        return {"shares": shares, "slices": list(self.slices)}
+        return {"shares": shares, "slices": list(self.slices), "dataset": self.dataset}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> "DriftStreams":
@@ -91,7 +102,7 @@ class DriftStreams:
         shares = [
             ColumnShare(column, change, cut, tuple(names)) for column, change, cut, names in told["shares"]
         ]
-        return cls(tuple(shares), tuple(told["slices"]))
+        return cls(tuple(shares), tuple(told["slices"]), told["dataset"])
 
 
 @dataclass(frozen=True, slots=True)

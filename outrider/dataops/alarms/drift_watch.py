@@ -1,22 +1,30 @@
 """Watch over one model's columns, by window of stored profiles."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select, update
 
+from outrider.assertions import Batch
 from outrider.assertions.detection.dispersion import FEWEST_WINDOWS
 from outrider.assertions.drift.share_watch import ShareWatch, WatchRule
+from outrider.assertions.profiling import Profile
+from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.dataops.ledger.minutes import MINUTE_US
-from outrider.dataops.ledger.stored_profiles import ProfileRange, oldest_begin, read_weights
+from outrider.dataops.ledger.stored_profiles import ProfileRange, newest_layout, oldest_begin, read_weights
 from outrider.dataops.state.improvement_tables import ChampionChange
 from outrider.dataops.state.rows import replace_rows
 from outrider.dataops.state.tables import DriftState, table_of
 
-from .drift_streams import DriftStreams, StreamCounts, read_streams
+from .drift_streams import DriftStreams, Floats, StreamCounts, read_streams
 from .rate_alarms import AlarmRule
 
+Training: TypeAlias = Callable[[], tuple[str, Batch] | None]
+"""Rows that the champion learned from, with the name of their dataset version; None where none is known."""
 DAY_WINDOWS = 24
 """Windows of the first reference, at least."""
 WEEK_WINDOWS = 168
@@ -25,7 +33,7 @@ _AGAIN = 6
 """Windows between two looks whether enough have records."""
 _REFERENCES = 2
 """References that windows of one horizon may be held against, each with its part of alpha."""
-_HEAD = 32
+_HEAD = 40
 """Bytes of the times."""
 _CHANGE, _STATE = table_of(ChampionChange), table_of(DriftState)
 
@@ -42,12 +50,15 @@ class DriftReference:
         Its windows; ``until_us`` is 0 while too few have come.
     next_us
         Begin of the window to look at next.
+    following_us
+        Begin of the reference that is to follow, of a version promoted since; 0 without one.
     """
 
     begun_us: int
     since_us: int
     next_us: int
     until_us: int = 0
+    following_us: int = 0
     streams: DriftStreams = field(default_factory=lambda: DriftStreams((), ()))
     watch: ShareWatch | None = None
     is_new: bool = True
@@ -55,7 +66,7 @@ class DriftReference:
 
     def to_bytes(self) -> bytes:
         """Times and the state of the watch."""
-        times = [self.begun_us, self.since_us, self.next_us, self.until_us]
+        times = [self.begun_us, self.since_us, self.next_us, self.until_us, self.following_us]
         head = np.array(times, dtype=np.int64).tobytes()
         return head if self.watch is None else head + self.watch.to_bytes()
 
@@ -63,10 +74,16 @@ class DriftReference:
     def stored(cls, streams: str, payload: bytes, rule: WatchRule) -> "DriftReference":
         """Reference of a row."""
         own = DriftStreams.from_json(json.loads(streams))
-        begun, since, following, until = np.frombuffer(payload[:_HEAD], dtype=np.int64).tolist()
+        begun, since, ahead, until, following = np.frombuffer(payload[:_HEAD], dtype=np.int64).tolist()
         rest = payload[_HEAD:]
         watch = ShareWatch.from_bytes(rest, own.watched(), rule) if rest else None
-        return cls(begun, since, following, until, own, watch)
+        return cls(begun, since, ahead, until, following, own, watch)
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Streams of outputs of a version without a reference yet, shape (streams,)."""
+        is_output = [share.column.startswith("outputs.") for share in self.streams.shares]
+        return np.tile(is_output, len(self.streams.slices)) & bool(self.following_us)
 
 
 @dataclass(slots=True)
@@ -74,12 +91,13 @@ class DriftWatch:
     """Decision about each complete window of stored profiles.
 
     The first day since a model's promotion is the reference (24 windows, 20 of them with records), then the
-    first week, so that nights and weekends are known. Which windows of a week had other shares for a while,
-    and were told, is part of how much windows differ.
+    first week, so that nights and weekends are known. Inputs are held against the former one for that day.
+    Hours of a week with other shares for a while, told or not, are part of how much hours differ.
     """
 
     model: str
     rule: AlarmRule
+    training: Training = lambda: None
     reference: DriftReference | None = None
     _is_stored: bool = True
 
@@ -104,10 +122,12 @@ class DriftWatch:
         standing
             True while the model has an incident of a column: then the reference stays.
         """
-        reference = self._current(connection, now_us)
+        reference = self._current(connection, now_us, standing=standing)
         # a minute's profile is written behind it
         while reference is not None and now_us >= reference.next_us + self.width_us + MINUTE_US:
             self._refer(connection, reference, standing=standing)
+            reference = self.reference
+            assert reference is not None
             begin, reference.next_us = reference.next_us, reference.next_us + self.width_us
             self._is_stored = False
             if reference.watch is not None:
@@ -152,39 +172,59 @@ class DriftWatch:
         own = _CHANGE.c.model == self.model, _CHANGE.c.action != "registered"
         return int(connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own)) or 0)
 
-    def _current(self, connection: Connection, now_us: int) -> DriftReference | None:
-        """Reference as stored or begun; another behind a promotion, or where the clock was set back."""
+    def _current(self, connection: Connection, now_us: int, *, standing: bool) -> DriftReference | None:
+        """Reference as stored, or begun where there is none, or where the clock was set back."""
         if self.reference is None:
             row = connection.execute(select(_STATE).where(_STATE.c.model == self.model)).first()
             if row is not None:
                 self.reference = DriftReference.stored(row.streams, row.payload, self.watch_rule)
                 self.reference.is_new = False
-        promoted = self.promoted_us(connection)
-        known = self.reference
-        if known is not None and (known.next_us - known.since_us) % self.width_us:
-            known = self.reference = None  # windows had another width
-        is_ahead = known is not None and known.next_us > now_us + self.width_us
-        if known is None or known.begun_us < promoted <= now_us or is_ahead:
+        known, promoted = self.reference, self.promoted_us(connection)
+        is_promoted = known is not None and known.begun_us < promoted <= now_us
+        if known is not None and is_promoted and known.watch is not None and not standing:
+            known.begun_us, known.following_us = now_us, self._window_behind(promoted)
+            self._is_stored = False
+        elif known is None or is_promoted or self._is_of_other_windows(known, now_us):
             oldest = oldest_begin(connection, self.model, width_s=self.width_us // 1_000_000)
             if oldest is None:
                 return None
-            if is_ahead:
+            if not is_promoted:
                 self.reference = None
-            behind = promoted + self.width_us - 1 if promoted else 0
-            self.begin(now_us, max(oldest, behind, now_us - WEEK_WINDOWS * self.width_us))
+            earliest = now_us - WEEK_WINDOWS * self.width_us
+            self.begin(now_us, max(oldest, self._window_behind(promoted), earliest))
         return self.reference
+
+    def _trained_on(
+        self, connection: Connection, streams: DriftStreams
+    ) -> tuple[str, tuple[Floats, Floats] | None]:
+        """Name of the dataset version that inputs are held against, and its counts by stream."""
+        found = self.training() if self.rule.drift_reference == "dataset" else None
+        layout = newest_layout(connection, self.model)
+        if found is None or layout is None:
+            return "", None
+        name, rows = found
+        once = rows.take(np.flatnonzero(first_of_entities(batch_entities(rows))))
+        return name, streams.count_inputs(Profile.of(once, layout))
+
+    def _is_of_other_windows(self, known: DriftReference, now_us: int) -> bool:
+        """True behind another width of windows, or a clock that was set back."""
+        has_other = (known.next_us - known.since_us) % self.width_us or known.next_us % self.width_us
+        return bool(has_other) or known.next_us > now_us + self.width_us
+
+    def _window_behind(self, at_us: int) -> int:
+        return -(-at_us // self.width_us) * self.width_us
 
     def _refer(self, connection: Connection, reference: DriftReference, *, standing: bool) -> None:
         """Make the reference where enough windows have come: of a day first, then of a week."""
-        windows = (reference.next_us - reference.since_us) // self.width_us
+        begin = reference.following_us or reference.since_us
+        windows = (reference.next_us - begin) // self.width_us
+        if windows < DAY_WINDOWS or windows % _AGAIN or (standing and reference.watch is not None):
+            return
         known = (reference.until_us - reference.since_us) // self.width_us
-        if windows < DAY_WINDOWS or windows % _AGAIN or known >= WEEK_WINDOWS:
+        is_kept = reference.watch is not None and not reference.following_us
+        if is_kept and (windows < WEEK_WINDOWS or known >= WEEK_WINDOWS):
             return
-        if reference.watch is not None and (windows < WEEK_WINDOWS or standing):
-            return
-        span = self._span(
-            max(reference.since_us, reference.next_us - WEEK_WINDOWS * self.width_us), reference.next_us
-        )
+        span = self._span(max(begin, reference.next_us - WEEK_WINDOWS * self.width_us), reference.next_us)
         streams = read_streams(connection, self.model, span, width_us=self.width_us)
         if streams is None:
             return
@@ -193,8 +233,12 @@ class DriftWatch:
         counts = streams.count(found, span.since_us, self.width_us, count)
         if counts.heard < FEWEST_WINDOWS:
             return
-        reference.streams, reference.until_us, reference.is_new = streams, reference.next_us, True
-        reference.watch = ShareWatch(counts.hits, counts.seen, streams.watched(), self.watch_rule)
+        named, mean = self._trained_on(connection, streams)
+        streams = replace(streams, dataset=named)
+        watch = ShareWatch(counts.hits, counts.seen, streams.watched(), self.watch_rule, mean=mean)
+        self.reference = DriftReference(
+            reference.begun_us, span.since_us, reference.next_us, span.until_us, streams=streams, watch=watch
+        )
 
     @staticmethod
     def _span(since_us: int, until_us: int) -> ProfileRange:

@@ -36,7 +36,7 @@ from outrider.dataops.state.clock import Step
 from .clock_incidents import EventTimeIncidents, ServiceClockIncidents
 from .critical_incidents import CriticalIncidents
 from .drift_incidents import DriftIncidents
-from .drift_watch import DriftWatch
+from .drift_watch import DriftWatch, Training
 from .incident_writer import CommittedUnit, IncidentWriter
 from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
@@ -97,6 +97,7 @@ class IncidentBook:
         self._clock = ServiceClockIncidents(writer, steps)
         self._event_time = EventTimeIncidents(writer)
         self._critical = CriticalIncidents(writer, self._counts)
+        self._drift = DriftWatch(model, rule)
         shares = ShareIncidents(writer, self._counts)
         self._by_unit: list[UnitFollower] = [
             self._live, self._clock, self._event_time, self._critical, shares,
@@ -106,7 +107,7 @@ class IncidentBook:
             shares,
             self._critical,
             SilenceIncidents(writer, SilenceWatch(model, rule)),
-            DriftIncidents(writer, DriftWatch(model, rule)),
+            DriftIncidents(writer, self._drift),
         ]
         self._minute_us = -1
         """Minute in which counts were last looked at."""
@@ -121,6 +122,15 @@ class IncidentBook:
     @version.setter
     def version(self, version: str | None) -> None:
         self._writer.version = version
+
+    @property
+    def training(self) -> Training:
+        """Rows that the champion learned from."""
+        return self._drift.training
+
+    @training.setter
+    def training(self, training: Training) -> None:
+        self._drift.training = training
 
     @property
     def live(self) -> Mapping[str, str]:

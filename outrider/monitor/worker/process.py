@@ -115,7 +115,8 @@ class Worker:
         )  # fmt: skip
         commits = Commits(context, RecordLog(log))
         for name, pipeline in context.pipelines.items():
-            pipeline.layouts.reference = partial(training_rows, engine, objects, name, least=FIRST_ROWS)
+            learned = partial(training_rows, engine, objects, name, least=FIRST_ROWS)
+            pipeline.layouts.reference = context.incidents[name].training = learned
         self._host = host
         self._backfills = backfills = Backfills(context, commits)
         self._judges = JudgeSlots(context, commits, backfills)
@@ -254,8 +255,9 @@ def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBo
     """Incidents of every model."""
     flags = settings.flags
     rule = AlarmRule(
-        flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s, flags.drift_window_s
-    )
+        flags.alpha, flags.horizon_s, flags.baseline_s, flags.odds, flags.quiet_s,
+        flags.drift_window_s, flags.drift_reference,
+    )  # fmt: skip
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 

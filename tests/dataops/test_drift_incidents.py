@@ -196,6 +196,7 @@ def test_what_a_person_resolves_is_the_new_normal(hours: Hours) -> None:
     (found,) = hours.incidents()
     with write(hours.engine) as connection:
         stored_incidents.resolve(connection, found.id, now_us=hours.now_us, why="as expected")
+    hours.book = IncidentBook("m", AlarmRule(), TARGETS)
     hours.pass_by(30, older)
     assert len(hours.incidents()) == 1
     hours.pass_by(4)
@@ -270,6 +271,13 @@ def test_a_worker_that_starts_again_decides_the_same(hours: Hours) -> None:
     hours.book = IncidentBook("m", AlarmRule(), TARGETS)
     hours.pass_by(4, lambda frame: frame.assign(age=frame.age + 4))
     assert [row.assertion for row in hours.incidents()] == ["inputs.age"]
+
+
+def test_a_column_that_only_grows_is_not_judged(hours: Hours) -> None:
+    hours.pass_by(
+        40, lambda frame: frame.assign(age=60.0 * hours.hours + 60.0 * hours.rng.random(len(frame)))
+    )
+    assert hours.incidents() == []
 
 
 def test_few_windows_say_nothing(hours: Hours) -> None:

@@ -56,6 +56,7 @@ class DriftIncidents:
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Look at the windows that are complete, open and end incidents."""
+        self.watch.load(connection)
         self._take_as_normal(connection, now_us)
         standing = self._left(connection, rows, now_us, is_over=self._is_asked_for)
         for _ in range(_AT_ONCE):

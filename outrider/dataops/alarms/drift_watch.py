@@ -112,6 +112,15 @@ class DriftWatch:
         windows = max(1, round(self.rule.horizon_s / self.rule.drift_window_s))
         return WatchRule(self.rule.alpha / _REFERENCES, windows)
 
+    def load(self, connection: Connection) -> None:
+        """Read the stored state, unless its windows had another width."""
+        if self.reference is not None:
+            return
+        row = connection.execute(select(_STATE).where(_STATE.c.model == self.model)).first()
+        if row is not None and row.width_s == self.rule.drift_window_s:
+            self.reference = DriftReference.stored(row.streams, row.payload, self.watch_rule)
+            self.reference.is_new = False
+
     def next(self, connection: Connection, now_us: int, *, standing: bool) -> StreamCounts | None:
         """Counts of the next window to decide about, or None.
 
@@ -160,8 +169,8 @@ class DriftWatch:
             return
         self._is_stored = True
         if reference.is_new:
-            row = self.model, json.dumps(reference.streams.to_json()), reference.to_bytes()
-            replace_rows(connection, DriftState, [row])
+            width_s, streams = round(self.rule.drift_window_s), json.dumps(reference.streams.to_json())
+            replace_rows(connection, DriftState, [(self.model, width_s, streams, reference.to_bytes())])
             reference.is_new = False
         else:
             own = update(_STATE).where(_STATE.c.model == self.model)
@@ -173,18 +182,13 @@ class DriftWatch:
         return int(connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own)) or 0)
 
     def _current(self, connection: Connection, now_us: int, *, standing: bool) -> DriftReference | None:
-        """Reference as stored, or begun where there is none, or where the clock was set back."""
-        if self.reference is None:
-            row = connection.execute(select(_STATE).where(_STATE.c.model == self.model)).first()
-            if row is not None:
-                self.reference = DriftReference.stored(row.streams, row.payload, self.watch_rule)
-                self.reference.is_new = False
+        """Reference that is known, or one that begins; so where the clock was set back."""
         known, promoted = self.reference, self.promoted_us(connection)
         is_promoted = known is not None and known.begun_us < promoted <= now_us
         if known is not None and is_promoted and known.watch is not None and not standing:
             known.begun_us, known.following_us = now_us, self._window_behind(promoted)
             self._is_stored = False
-        elif known is None or is_promoted or self._is_of_other_windows(known, now_us):
+        elif known is None or is_promoted or known.next_us > now_us + self.width_us:
             oldest = oldest_begin(connection, self.model, width_s=self.width_us // 1_000_000)
             if oldest is None:
                 return None
@@ -205,11 +209,6 @@ class DriftWatch:
         name, rows = found
         once = rows.take(np.flatnonzero(first_of_entities(batch_entities(rows))))
         return name, streams.count_inputs(Profile.of(once, layout))
-
-    def _is_of_other_windows(self, known: DriftReference, now_us: int) -> bool:
-        """True behind another width of windows, or a clock that was set back."""
-        has_other = (known.next_us - known.since_us) % self.width_us or known.next_us % self.width_us
-        return bool(has_other) or known.next_us > now_us + self.width_us
 
     def _window_behind(self, at_us: int) -> int:
         return -(-at_us // self.width_us) * self.width_us

@@ -572,6 +572,8 @@ class DriftState(SQLModel, table=True):
 
     __tablename__ = "drift_state"
     model: str = Field(primary_key=True)
+    width_s: int
+    """Of the windows."""
     streams: str
     """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

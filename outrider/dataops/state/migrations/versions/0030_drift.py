@@ -13,6 +13,7 @@ def upgrade() -> None:
     op.create_table(
         "drift_state",
         sa.Column("model", sa.String(), primary_key=True),
+        sa.Column("width_s", sa.Integer(), nullable=False),
         sa.Column("streams", sa.String(), nullable=False),
         sa.Column("payload", sa.LargeBinary(), nullable=False),
     )

@@ -22,7 +22,7 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``silence``, ``live_test``, ``event_time``, ``clock`` or ``version_mismatch``."""
+    """``flags``, ``silence``, ``drift``, ``live_test``, ``event_time``, ``clock`` or ``version_mismatch``."""
     status: str
     opened_us: int
     last_flag_us: int

@@ -331,8 +331,8 @@ class Incident(SQLModel, table=True):
     assertion: str
     slice: str
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
-    """``flags``: they became many; ``silence``: what came stopped; ``live_test``: its failure rate is
-    proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
+    """``flags``: they became many; ``silence``: what came stopped; ``drift``: a column shifted;
+    ``live_test``: its failure rate is proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
     service's own was set (of no model); ``version_mismatch``: records state another version than the
     champion's."""
     status: str = "open"

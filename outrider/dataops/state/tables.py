@@ -332,9 +332,9 @@ class Incident(SQLModel, table=True):
     slice: str
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
     """``flags``: they became many; ``silence``: what came stopped; ``drift``: a column shifted;
-    ``live_test``: its failure rate is proven to be above its tolerance; ``event_time``: records from the future; ``clock``: the
-    service's own was set (of no model); ``version_mismatch``: records state another version than the
-    champion's."""
+    ``live_test``: its failure rate is proven to be above its tolerance; ``event_time``: records from the
+    future; ``clock``: the service's own was set (of no model); ``version_mismatch``: records state another
+    version than the champion's."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int

@@ -183,11 +183,23 @@ def test_nulls_in_part_are_a_ticket_and_a_column_that_is_gone_is_a_silence(hours
     assert kinds["inputs.age"] == ("silence", "warning", "check_sender")
 
 
-def test_a_column_of_nulls_alone_is_a_silence_and_one_value_alone_too(hours: Hours) -> None:
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"income": np.nan, "plan": "Basic"}, {"inputs.income", "inputs.plan"}),
+        ({"age": "forty"}, {"inputs.age"}),
+        ({"age": np.inf}, {"inputs.age"}),
+    ],
+    ids=["null and constant", "of another type", "infinite"],
+)
+def test_a_column_that_says_nothing_any_more_is_a_silence(
+    hours: Hours, changed: dict[str, Any], expected: set[str]
+) -> None:
     hours.pass_by(26)
-    hours.pass_by(3, lambda frame: frame.assign(income=np.nan, plan="Basic"))
+    hours.pass_by(3, lambda frame: frame.assign(**changed))
     kinds = {one["assertion"]: row.kind for row in hours.incidents() for one in row.details["explained_by"]}
-    assert kinds == {"inputs.income": "silence", "inputs.plan": "silence"}
+    assert kinds == dict.fromkeys(expected, "silence")
+    assert all(row.details["severity"] == "page" for row in hours.incidents())
 
 
 def test_what_a_person_resolves_is_the_new_normal(hours: Hours) -> None:
@@ -271,6 +283,14 @@ def test_a_worker_that_starts_again_decides_the_same(hours: Hours) -> None:
     hours.book = IncidentBook("m", AlarmRule(), TARGETS)
     hours.pass_by(4, lambda frame: frame.assign(age=frame.age + 4))
     assert [row.assertion for row in hours.incidents()] == ["inputs.age"]
+
+
+def test_a_column_that_comes_where_it_lacked_is_neither(hours: Hours) -> None:
+    for hour in range(30):
+        frame = customers(hours.rng, 600)
+        parts = {str(part): own for part, own in frame.groupby("branch")}
+        hours.commit(parts | {"north": parts["north"].drop(columns="age")} if hour < 26 else parts)
+    assert hours.incidents() == []
 
 
 def test_a_column_that_only_grows_is_not_judged(hours: Hours) -> None:

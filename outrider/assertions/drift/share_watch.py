@@ -176,11 +176,6 @@ class ShareWatch:
         if self._detector is not None:
             self._detector.restart(streams[self.judged])
 
-    def shares(self) -> Floats:
-        """Share of each stream in the reference, shape (streams,)."""
-        hits, seen = self.reference
-        return np.asarray(np.divide(hits, seen, out=np.zeros_like(hits), where=seen > 0))
-
     def to_bytes(self) -> bytes:
         """State without ``streams`` and ``rule``."""
         known = np.stack(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ class ColumnShare:
     ----------
     change
         ``above`` a cut, of one ``category``, of ``others`` that are known, of ``unseen`` ones, of values
-        that are ``missing``, of records from which the column is ``gone`` (absent, or of another type).
+        that are ``missing`` (null, or infinite numbers), of records from which the column is ``gone``
+        (absent, or of another type).
     cut
         Least value that counts as above, in the column's unit.
     names
@@ -56,7 +57,7 @@ class ColumnShare:
         names = {
             "above": f"{self.cut:.6g} or more", "category": f"`{', '.join(self.names)}`",
             "others": "other known categories", "unseen": "categories never seen before",
-            "missing": "nulls", "gone": "records without the column or with another type",
+            "missing": "missing values", "gone": "records without the column or with another type",
         }  # fmt: skip
         return f"{names[self.change]} {percent(before)} → {percent(now)}"
 
@@ -146,6 +147,7 @@ def _mark(share: ColumnShare, column: ColumnLayout, hits: Floats, seen: Floats) 
     elif share.change == "missing":
         seen[: bins + NULL + 1] = 1.0
         hits[NULL - 4] = 1.0
+        hits[OTHER - 4] = column.kind == "numeric"  # infinite
     elif share.change == "above" and column.kind == "numeric":
         edge = np.flatnonzero(column.edge_values() == share.cut)
         if len(edge):
@@ -156,8 +158,3 @@ def _mark(share: ColumnShare, column: ColumnLayout, hits: Floats, seen: Floats) 
         named = np.isin(column.categories, share.names)
         hits[:bins] = ~named if share.change == "unseen" else named
         hits[OTHER - 4] = share.change == "unseen"
-
-
-def share_json(share: ColumnShare) -> dict[str, Any]:
-    """Share as JSON."""
-    return {"column": share.column, "change": share.change, "cut": share.cut, "names": list(share.names)}

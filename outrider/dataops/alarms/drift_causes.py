@@ -62,8 +62,11 @@ class ColumnChange:
 
     @property
     def is_large(self) -> bool:
-        """True for a difference that counts as drift."""
-        return abs(self.now.share - self.before.share) >= self.share.least
+        """True for a difference that counts; unseen and gone are only ever too many."""
+        difference = self.now.share - self.before.share
+        return (
+            difference if self.share.change in ("unseen", "gone") else abs(difference)
+        ) >= self.share.least
 
     @property
     def is_silent(self) -> bool:

@@ -62,7 +62,7 @@ class ColumnChange:
 
     @property
     def is_large(self) -> bool:
-        """True for a difference that counts; unseen and gone are only ever too many."""
+        """True for a difference that counts, of unseen and gone an increase."""
         difference = self.now.share - self.before.share
         return (
             difference if self.share.change in ("unseen", "gone") else abs(difference)

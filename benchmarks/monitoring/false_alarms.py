@@ -102,7 +102,7 @@ class _Bound:
     def __init__(self, own: Column, counts: Counts, values: Floats) -> None:
         mean, spread, noise = moments(counts.astype(np.float64), values, own.weight)
         one = Reference(mean[..., None], np.zeros(2), spread, noise)
-        self._log_gain = log_gains(one, values, own.weight, 0.0)[..., 0, :]
+        self._log_gain = log_gains(one, values, own.weight, np.zeros(len(counts)))[..., 0, :]
         self._fortunes = np.zeros((len(counts), self._log_gain.shape[-1]))
 
     def update(self, counts: Counts, season: int) -> Floats:

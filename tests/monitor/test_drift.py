@@ -205,5 +205,10 @@ def test_the_page_shows_columns_worst_first(client: Client) -> None:
     assert shown.count("<svg") >= 4
     assert "of version 1 in the reference" in shown
     assert 'aria-current="page">Drift' in shown
+    span = f"since={utc_text(START + 18 * HOUR_US)}&until={utc_text(START + 20 * HOUR_US)}"
+    earlier = client.get(f"/m/{MODEL}/drift?{span}&reference=10h").text
+    assert "2026-" in earlier
+    assert "2 of 4 columns drift" not in earlier
+    assert "Invalid isoformat" in client.get(f"/m/{MODEL}/drift?since=x&until=y").text
     assert "a time such as 24h" in client.get(f"/m/{MODEL}/drift?reference=often").text
     assert "No profile is stored yet" in client.get("/m/fresh/drift").text

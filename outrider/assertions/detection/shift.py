@@ -1,7 +1,5 @@
 """Shift of bounded means against an estimated reference."""
 
-from typing import Any, Self
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,7 +35,8 @@ class ShiftDetector:
     horizon
         Blocks within which the chance of a false alarm is bounded, >= 1.
     floor
-        Shift that is no news, in standard deviations of an observation, >= 0.
+        Shift of the mean that is no news, in the unit of the values, >= 0; one for all streams, or shape
+        (streams,).
 
     References
     ----------
@@ -68,10 +67,11 @@ class ShiftDetector:
         horizon: int,
         weight: Floats | None = None,
         strength: float = 12.0,
-        floor: float = 0.0,
+        floor: Floats | float = 0.0,
     ) -> None:
-        if horizon < 1 or floor < 0:
-            raise ValueError(f"horizon >= 1 and floor >= 0 expected, got {horizon} and {floor}")
+        least = np.broadcast_to(np.asarray(floor, dtype=np.float64), len(counts))
+        if horizon < 1 or (least < 0).any():
+            raise ValueError(f"horizon >= 1 and floor >= 0 expected, got {horizon} and {least.min()}")
         own = np.ones(len(values)) if weight is None else weight
         self._log_horizon = float(np.log(horizon))
         tables: list[Floats] = []
@@ -79,7 +79,7 @@ class ShiftDetector:
         for side in _SIDES:
             reference = Reference.of(counts, values, weight=own, strength=strength, side=side)
             seen = values if side == "up" else 1.0 - values
-            tables.append(log_gains(reference, seen, own, floor))
+            tables.append(log_gains(reference, seen, own, least))
             evidence.append(reference.evidence)
         self._log_gain = np.stack(tables)  # (sides, streams, seasons, values, levels, bets)
         self._evidence = np.stack(evidence)[:, None, :]  # (sides, 1, levels + 1)
@@ -121,14 +121,14 @@ class ShiftDetector:
         """Begin another horizon, of some streams or all."""
         self._fortunes[:, slice(None) if streams is None else streams] = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """State as JSON."""
-        return {"fortunes": self._fortunes.tolist()}
+    @property
+    def fortunes(self) -> Floats:
+        """State, shape (sides x streams x levels x bets,)."""
+        return self._fortunes.ravel()
 
-    def restored(self, state: dict[str, Any]) -> Self:
-        """Take the state of :meth:`to_dict`."""
-        self._fortunes = np.array(state["fortunes"], dtype=np.float64).reshape(self._fortunes.shape)
-        return self
+    @fortunes.setter
+    def fortunes(self, state: Floats) -> None:
+        self._fortunes = np.array(state, dtype=np.float64).reshape(self._fortunes.shape)
 
     def _by_side(self) -> Floats:
         """Logarithm of the evidence by side, shape (sides, streams)."""
@@ -138,10 +138,10 @@ class ShiftDetector:
         return np.asarray(np.minimum(joint, self._evidence[..., -1]))
 
 
-def log_gains(reference: Reference, values: Floats, weight: Floats, floor: float) -> Floats:
+def log_gains(reference: Reference, values: Floats, weight: Floats, floor: Floats) -> Floats:
     """Log gain of each bet, shape (streams, seasons, values, levels, bets)."""
     spread, noise = reference.spread[..., None], reference.noise[..., None]
-    mean = np.clip(reference.means + floor * spread, 1e-9, 1.0 - 1e-9)
+    mean = np.clip(reference.means + floor[:, None, None], 1e-9, 1.0 - 1e-9)
     shift = EFFECTS * spread[..., None]
     stake = mean[..., None] * shift / (noise[..., None] + shift**2)
     bets = np.minimum(stake, 0.98)[..., None, :, :]  # (streams, seasons, 1, levels, bets)

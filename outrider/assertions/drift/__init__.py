@@ -1,8 +1,8 @@
 """Drift between a reference and a current window.
 
 :func:`drift_report` judges every column of frames, tables and batches, :func:`profile_drift` those of stored
-profiles by the same rule. The distances take values, or counts
-in the same cells.
+profiles by the same rule, :class:`ShareWatch` their shares after every window. The distances take values, or
+counts in the same cells.
 """
 
 from .classifier import DomainClassifier
@@ -21,13 +21,20 @@ from .evidence import holm
 from .profiled import profile_drift
 from .report import drift_report
 from .result import ColumnDrift, DriftReport
+from .share_watch import ShareWatch, WatchedShares, WatchRule
+from .shares import ShareCounter, column_shares
 
 __all__ = [
     "ColumnDrift",
     "DomainClassifier",
     "DriftReport",
     "EnergyDistance",
+    "ShareCounter",
+    "ShareWatch",
+    "WatchRule",
+    "WatchedShares",
     "chi_square",
+    "column_shares",
     "drift_report",
     "energy_distance",
     "holm",

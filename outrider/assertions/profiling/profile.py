@@ -255,6 +255,21 @@ class Profile:
         return cls(layout, head["rows"], head["weight"], counts, weights, estimates)
 
 
+def stored_weights(payload: bytes, layout: ProfileLayout) -> Floats:
+    """Weights of stored bins alone, shape (bins,).
+
+    Reads the begin of what :meth:`Profile.to_bytes` wrote, which costs a fifth of the whole.
+    """
+    stream = zlib.decompressobj()
+    size = int.from_bytes(begin := stream.decompress(payload, 4), "little")
+    bins = int(layout.offsets[-1])
+    begin += stream.decompress(stream.unconsumed_tail, size + 12 * bins)
+    held = _Reader(begin[4:])
+    is_plain = json.loads(held.take(size))["plain"]
+    counts = held.array(np.uint32, bins)
+    return counts.astype(np.float64) if is_plain else held.array(np.int64, bins) / _WEIGHT_STEP
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Number of rows, their weights (None: 1 each), and which are the first of their entity."""

@@ -14,7 +14,7 @@ from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.state.tables import AssertionRow, Strike, table_of
 
-from .explanation import RUNBOOK, iso, page
+from .explanation import iso, page
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
 from .silence import SILENT
 
@@ -88,7 +88,7 @@ class SilentAssertion:
             "before": {"share": 1.0}, "now": {"share": 0.0, "seen": self.failures},
             "explained_by": [], "reason": self.fault, "column": self.column, "event": None, "records": [],
             "action": "mend_assertion" if self.column is None else "check_sender",
-            "page": page(model, self.name), "runbook": RUNBOOK, "guarantee": None,
+            "page": page(model, self.name), "guarantee": None,
         }  # fmt: skip
 
 

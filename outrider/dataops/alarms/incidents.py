@@ -16,6 +16,9 @@ by silence; and one of no model, of the service's own clock, over when that has 
 
 A loss that has risen, as labels say, is one; see `performance`.
 
+Drift of columns is a ticket, of level ``info``, and a column that was heard and is gone a silence; see
+`drift_incidents`.
+
 One more tells of records that state another version than the champion's; see `version_mismatch`.
 
 Each kind has a module of its own, with a class that follows its incidents.
@@ -36,6 +39,8 @@ from outrider.dataops.state.clock import Step
 from .assertion_silence import AssertionSilenceIncidents
 from .clock_incidents import EventTimeIncidents, ServiceClockIncidents
 from .critical_incidents import CriticalIncidents
+from .drift_incidents import DriftIncidents
+from .drift_watch import DriftWatch, Training
 from .incident_writer import CommittedUnit, IncidentWriter
 from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
@@ -99,6 +104,7 @@ class IncidentBook:
         self._event_time = EventTimeIncidents(writer)
         self._critical = CriticalIncidents(writer, self._counts)
         shares = ShareIncidents(writer, self._counts, WatchedStreams(model))
+        self._drift = DriftWatch(model, rule)
         self._by_unit: list[UnitFollower] = [
             self._live, self._clock, self._event_time, self._critical, shares,
         ]  # fmt: skip
@@ -109,6 +115,7 @@ class IncidentBook:
             SilenceIncidents(writer, SilenceWatch(model, rule)),
             AssertionSilenceIncidents(writer),
             PerformanceIncidents(writer),
+            DriftIncidents(writer, self._drift),
         ]
         self._minute_us = -1
         """Minute in which counts were last looked at."""
@@ -123,6 +130,15 @@ class IncidentBook:
     @version.setter
     def version(self, version: str | None) -> None:
         self._writer.version = version
+
+    @property
+    def training(self) -> Training:
+        """Rows that the champion learned from."""
+        return self._drift.training
+
+    @training.setter
+    def training(self, training: Training) -> None:
+        self._drift.training = training
 
     @property
     def live(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ All streams of a model are looked at after every complete minute, with one alpha
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,10 @@ class AlarmRule:
     quiet_s: float = 900.0
     loss_points: float = 0.01
     """Rise of the loss, as a share of labelled observations, that is no news."""
+    drift_window_s: float = 3600.0
+    """Window of stored profiles that is decided about: an hour, or a minute."""
+    drift_reference: Literal["traffic", "dataset"] = "traffic"
+    """Of inputs: earlier traffic, or the dataset version that the champion learned from."""
 
     @property
     def horizon(self) -> int:

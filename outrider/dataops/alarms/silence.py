@@ -197,8 +197,8 @@ class SilenceIncidents:
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
-        return bool(row.kind == SILENT and "silent" not in row.details)
+        """True for an incident of this kind, of records or labels."""
+        return row.kind == SILENT and row.assertion in WHAT and "silent" not in row.details
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
         """Open and end incidents."""

@@ -24,7 +24,7 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``silence``, ``performance``, ``live_test``, ``event_time``, ``clock`` or
+    """``flags``, ``silence``, ``performance``, ``drift``, ``live_test``, ``event_time``, ``clock`` or
     ``version_mismatch``."""
     status: str
     opened_us: int

@@ -85,6 +85,7 @@ TEXTS = (
     ("lineage_edge", "parent"),
     ("trigger_evaluation", "why"),
     ("trigger_state", "suggestion"),
+    ("drift_state", "streams"),
     (_LAYOUTS, "layout"),
 )
 """Table and column of texts and JSON that may quote a record."""

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
+from outrider.assertions.profiling.profile import stored_weights
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import ProfileLayoutRow, ProfileWindow, table_of
 
@@ -58,6 +61,18 @@ class FoundProfile:
     slices: tuple[str, ...]
     source: str
     """What the newest layout was fitted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowWeights:
+    """Weights of the bins of one stored profile, shape (bins,)."""
+
+    start_us: int
+    version: str
+    slice: str
+    rows: int
+    layout: ProfileLayout
+    weights: NDArray[np.float64]
 
 
 def insert_profiles(connection: Connection, model: str, rows: Iterable[ProfileRow]) -> None:
@@ -173,6 +188,28 @@ def read_blocks(
     for row in rows:
         groups.setdefault(row.start_us // width, []).append(row)
     return [_found(group, layouts, "") for group in groups.values()]
+
+
+def read_weights(
+    connection: Connection, model: str, wanted: ProfileRange, *, width_s: int
+) -> Iterator[WindowWeights]:
+    """Weights of the stored windows that begin within a range.
+
+    In order of time, of windows of at most ``width_s``.
+    """
+    layouts = _layouts(connection, model)
+    for row in _rows(connection, model, wanted):
+        if row.span_s <= width_s and row.start_us >= wanted.since_us:
+            layout = layouts[row.layout]
+            weights = stored_weights(row.payload, layout)
+            yield WindowWeights(row.start_us, row.version, row.slice, row.rows, layout, weights)
+
+
+def oldest_begin(connection: Connection, model: str, *, width_s: int) -> int | None:
+    """Begin of the champion's oldest stored window of at most ``width_s``."""
+    own = _PROFILE.c.model == model, _PROFILE.c.span_s <= width_s, _PROFILE.c.slot.in_(ProfileRange().slots)
+    oldest: int | None = connection.scalar(select(func.min(_PROFILE.c.start_us)).where(*own))
+    return oldest
 
 
 def count_windows(connection: Connection, model: str, wanted: ProfileRange) -> int:

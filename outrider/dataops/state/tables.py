@@ -344,9 +344,9 @@ class Incident(SQLModel, table=True):
     slice: str
     kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
     """``flags``: they became many; ``silence``: what came stopped; ``performance``: the loss has risen, as
-    labels say; ``live_test``: its failure rate is proven to be above its tolerance; ``event_time``: records
-    from the future; ``clock``: the service's own was set (of no model); ``version_mismatch``: records state
-    another version than the champion's."""
+    labels say; ``drift``: a column shifted; ``live_test``: its failure rate is proven to be above its
+    tolerance; ``event_time``: records from the future; ``clock``: the service's own was set (of no model);
+    ``version_mismatch``: records state another version than the champion's."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int
@@ -577,6 +577,18 @@ class ProfileLayoutRow(SQLModel, table=True):
     source: str
     rows: int
     layout: str
+
+
+class DriftState(SQLModel, table=True):
+    """State of the watch over a model's columns, and its reference."""
+
+    __tablename__ = "drift_state"
+    model: str = Field(primary_key=True)
+    width_s: int
+    """Of the windows."""
+    streams: str
+    """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Outbox(SQLModel, table=True):

@@ -237,7 +237,7 @@ def _span(text: str, before_us: int) -> tuple[int, int]:
     try:
         if not is_span:
             return max(before_us - step_us(text), -_FAR_US), before_us
-        begin, end = _time_us(one), _time_us(two)
+        begin, end = time_us(one), time_us(two)
     except ValueError:
         expected = "dataset, a time such as 24h or 7d, or SINCE..UNTIL in ISO 8601 with a zone"
         raise ValueError(f"reference: {expected} expected, got {text!r}") from None
@@ -246,7 +246,8 @@ def _span(text: str, before_us: int) -> tuple[int, int]:
     return begin, end
 
 
-def _time_us(text: str) -> int:
+def time_us(text: str) -> int:
+    """Microseconds of a time in ISO 8601 with a zone."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(text)

@@ -32,6 +32,7 @@ NEXT_STEPS: Mapping[str, str] = {
 }
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 CHAMPION = "champion"
+LEVELS = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,16 @@ def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
 def _verdict(rows: Sequence[IncidentRow], *, has_records: bool) -> tuple[Verdict, IncidentRow | None]:
     alive = [row for row in rows if row.status == "open"]
     if alive:
-        worst = min(alive, key=lambda row: (row.level != "critical", row.opened_us))
+        worst = min(alive, key=_rank)
         return ("critical" if worst.level == "critical" else "warning"), worst
     if rows:
-        return "known", min(rows, key=lambda row: (row.level != "critical", row.opened_us))
+        return "known", min(rows, key=_rank)
     return ("well" if has_records else "waiting"), None
+
+
+def _rank(row: IncidentRow) -> tuple[int, int]:
+    """Tickets, of level ``info``, behind what pages."""
+    return LEVELS.index(row.level), row.opened_us
 
 
 def _order(line: FleetLine) -> tuple[int, int, str]:

@@ -183,6 +183,10 @@ class FlagSettings(Section):
     loss_points: float = Field(default=0.01, ge=0, lt=1, description="rise of the loss that is no news")
     baseline_s: float = Field(default=86_400.0, ge=600, description="time in which a share is usual")
     quiet_s: float = Field(default=900.0, gt=0, description="silence or usual share that ends an incident")
+    drift_window_s: Literal[60, 3600] = Field(default=3600, description="window that drift is decided by")
+    drift_reference: Literal["traffic", "dataset"] = Field(
+        default="traffic", description="what inputs are held against"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from outrider.dataops.ledger.stored_profiles import newest_end, profiled_slices
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.drift import DATASET, DEFAULT, DriftReader, DriftRequest
+from outrider.monitor.queries.drift import DATASET, DEFAULT, DriftReader, DriftRequest, time_us
 from outrider.monitor.queries.series.span import step_us
 
 from .drift_page import charts_of
@@ -32,16 +32,25 @@ class ModelDriftPage:
     _frame: PageFrame
 
     def show(
-        self, request: Request, model: str, last: str = "1h", reference: str = DEFAULT, slice: str = ""
+        self,
+        request: Request,
+        model: str,
+        last: str = "1h",
+        reference: str = DEFAULT,
+        slice: str = "",
+        since: str = "",
+        until: str = "",
     ) -> Response:
-        """Drift of the last records from their reference."""
+        """Drift of the last records, or of a span, from a reference."""
         with self._engine.connect() as connection:
             end, slices = newest_end(connection, model), profiled_slices(connection, model)
         found, told = None, "" if end is not None else "No profile is stored yet."
         try:
-            since = None if end is None else max(0, end - step_us(last))
-            if since is not None:
-                wanted = DriftRequest(model, since, end, reference, slice=slice or None)
+            if end is not None:
+                begin = max(0, end - step_us(last))
+                if since and until:
+                    begin, end = time_us(since), time_us(until)
+                wanted = DriftRequest(model, begin, end, reference, slice=slice or None)
                 found = self._reader.read(wanted)
         except (ProblemError, ValueError) as error:
             told = str(error)

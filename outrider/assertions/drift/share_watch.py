@@ -1,0 +1,208 @@
+"""Sequential watch over shares of windows, against a reference."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.detection import ShiftDetector, select_alarms
+from outrider.assertions.detection.dispersion import FEWEST_WINDOWS, Dispersion
+
+from .shares import ColumnShare
+from .windows import FEWEST
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+_BINARY = np.array([0.0, 1.0])
+_RICHEST = 1e30
+"""Of a stored fortune, in single precision."""
+_NO_NEWS = 0.5
+"""Part of the least difference that the bets take for no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRule:
+    """Chance of any false alarm over all streams, within so many windows."""
+
+    alpha: float
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedShares:
+    """Watched streams: shares of columns, of all records or of slices.
+
+    Attributes
+    ----------
+    least
+        Difference that counts as drift, shape (streams,).
+    group
+        Number of the column and slice where a stream speaks of the column's values, below 0 elsewhere, and of
+        ``column`` in any case.
+    weight
+        Part of alpha, before those that cannot be judged are left out, shape (streams,).
+    """
+
+    least: Floats
+    group: NDArray[np.int64]
+    column: NDArray[np.int64]
+    weight: Floats
+
+    @classmethod
+    def of(cls, shares: Sequence[ColumnShare], *, slices: int = 0) -> "WatchedShares":
+        """Streams of shares: of all records, then of each slice.
+
+        Half of alpha is for all records, half for slices.
+        """
+        parts = slices + 1
+        places = {name: at for at, name in enumerate(dict.fromkeys(share.column for share in shares))}
+        own = np.array([places[share.column] for share in shares], dtype=np.int64)
+        column = np.concatenate([own + len(places) * part for part in range(parts)])
+        is_shape = np.tile([share.is_of_shape for share in shares], parts)
+        weight = np.repeat([1.0, *[1.0 / slices] * slices] if slices else [1.0], len(shares))
+        least = np.tile([share.least for share in shares], parts)
+        return cls(least, np.where(is_shape, column, -1), column, weight)
+
+
+class ShareWatch:
+    """Sequential test of shares against a reference, window by window.
+
+    **Null**: shares of windows differ from the mean of their reference, which is known from its windows only,
+    as those of the reference differ among themselves, and by half of ``least`` at most. **Guarantee**: one
+    ever alarms within ``horizon`` windows with a probability of at most alpha (see :class:`Dispersion` for
+    what is exact in it). Streams whose reference has under 20 windows or 30 observations that count are
+    not judged.
+
+    Parameters
+    ----------
+    hits, seen
+        Of the reference's windows in order of time, shape (streams, windows).
+    mean
+        Hits and observations of another reference, (streams,) each, against which windows are held instead;
+        its observations count as those of the windows do. Streams without any keep the windows' own.
+
+    References
+    ----------
+    Shin, Ramdas and Rinaldo, "E-detectors", NEJSDS 2024; Wang and Ramdas, "False discovery rate control with
+    e-values", JRSS B 2022.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> seen = np.full((1, 24), 500.0)
+    >>> streams = WatchedShares(np.array([0.05]), np.array([0]), np.array([0]), np.ones(1))
+    >>> watch = ShareWatch(
+    ...     rng.binomial(500, 0.2, (1, 24)).astype(float), seen, streams, WatchRule(0.01, 168)
+    ... )
+    >>> [bool(watch.look(np.array([hits]), np.array([500.0]))[0]) for hits in (104.0, 96.0, 160.0, 164.0)]
+    [False, False, False, True]
+    """
+
+    def __init__(
+        self,
+        hits: Floats,
+        seen: Floats,
+        streams: WatchedShares,
+        rule: WatchRule,
+        *,
+        mean: tuple[Floats, Floats] | None = None,
+    ) -> None:
+        needed = float(np.log(max(len(hits), 1) / rule.alpha) + np.log(rule.horizon))
+        self.dispersion = Dispersion.of(hits, seen, needed=needed, group=streams.group, column=streams.column)
+        own = [side.sum(axis=1) for side in self.dispersion.effective(hits, seen)]
+        if mean is not None:
+            is_known = mean[1] > 0
+            own = [
+                np.where(is_known, side / self.dispersion.ratio, old)
+                for side, old in zip(mean, own, strict=True)
+            ]
+        self._begin(np.stack(own), streams, rule)
+
+    def _begin(self, reference: Floats, streams: WatchedShares, rule: WatchRule) -> None:
+        self.rule, self.streams, self.windows = rule, streams, 0
+        self.reference = reference
+        """Hits and observations of the reference that count, shape (2, streams)."""
+        self.judged = (self.dispersion.windows >= FEWEST_WINDOWS) & (reference[1] >= FEWEST)
+        hits, seen = reference[:, self.judged]
+        weight = streams.weight[self.judged]
+        self._share = weight / max(float(weight.sum()), 1e-300)
+        self._detector = None
+        if self.judged.any():
+            self._detector = ShiftDetector(
+                np.stack([seen - hits, hits], axis=-1)[:, None, :],
+                _BINARY,
+                horizon=rule.horizon,
+                strength=1.0 - float(np.log(rule.alpha * self._share.min())),
+                floor=_NO_NEWS * streams.least[self.judged],
+            )
+
+    def look(self, hits: Floats, seen: Floats, *, standing: Bools | None = None) -> Bools:
+        """Streams that alarm behind one more window, shape (streams,).
+
+        Parameters
+        ----------
+        hits, seen
+            Of the window, shape (streams,); a stream without observations keeps its fortunes.
+        standing
+            Streams that have alarmed already and need no other, shape (streams,).
+        """
+        found = np.zeros(len(self.judged), dtype=np.bool_)
+        if self._detector is None:
+            return found
+        if self.windows >= self.rule.horizon:
+            self._detector.restart()
+            self.windows = 0
+        self.windows += 1
+        won, own = (side[self.judged] for side in self.dispersion.effective(hits, seen))
+        evidence = self._detector.update(np.stack([own - won, won], axis=-1))
+        if standing is not None:
+            evidence = np.where(standing[self.judged], -np.inf, evidence)
+        found[self.judged] = select_alarms(evidence, alpha=self.rule.alpha, share=self._share)
+        return found
+
+    def has_risen(self) -> Bools:
+        """Direction that the evidence of each stream speaks for, shape (streams,)."""
+        found = np.zeros(len(self.judged), dtype=np.bool_)
+        if self._detector is not None:
+            found[self.judged] = self._detector.sides() == "up"
+        return found
+
+    def restart(self, streams: Bools) -> None:
+        """Begin anew, of the streams of a mask of shape (streams,)."""
+        if self._detector is not None:
+            self._detector.restart(streams[self.judged])
+
+    def to_bytes(self) -> bytes:
+        """State without ``streams`` and ``rule``."""
+        known = np.stack(
+            [*self.reference, self.dispersion.ratio, self.dispersion.most, self.dispersion.windows]
+        )
+        fortunes = np.zeros(0) if self._detector is None else np.minimum(self._detector.fortunes, _RICHEST)
+        head = json.dumps([self.windows, len(self.judged)]).encode()
+        parts = [
+            len(head).to_bytes(4, "little"),
+            head,
+            known.tobytes(),
+            fortunes.astype(np.float32).tobytes(),
+        ]
+        return zlib.compress(b"".join(parts), 4)
+
+    @classmethod
+    def from_bytes(cls, payload: bytes, streams: WatchedShares, rule: WatchRule) -> Self:
+        """Watch whose state :meth:`to_bytes` wrote."""
+        held = zlib.decompress(payload)
+        size = int.from_bytes(held[:4], "little")
+        windows, count = json.loads(held[4 : 4 + size])
+        end = 4 + size + 5 * 8 * count
+        known = np.frombuffer(held[4 + size : end]).reshape(5, count)
+        found = cls.__new__(cls)
+        found.dispersion = Dispersion(known[2], known[3], known[4].astype(np.int64))
+        found._begin(known[:2], streams, rule)
+        found.windows = windows
+        if found._detector is not None:
+            found._detector.fortunes = np.frombuffer(held[end:], dtype=np.float32).astype(np.float64)
+        return found

@@ -17,7 +17,7 @@ from outrider.assertions.detection.rises import floor_of, largest_ratio
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
-from .minute_counts import ALL, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 
 Floats = NDArray[np.float64]
 Stream = tuple[str, str]
@@ -113,6 +113,23 @@ class Usual:
             hits[gone] = seen[gone] = 0.0
         return hits, seen
 
+    def since_it_came(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
+        """Minutes of a stream, of all records before its version came.
+
+        So a version that is worse from its first record on is held against the others. One whose share a
+        person has taken for normal is held against its own.
+        """
+        hits, seen = self.of(counts, key)
+        is_own = key[1].startswith(OF_VERSION)
+        first = int(np.argmax(counts.of("", key[1])[1] > 0)) if is_own else 0
+        if not first or self.since.get(key, 0) > counts.start_us + first * MINUTE_US:
+            return hits, seen
+        before = self.of(counts, (key[0], ALL))
+        return (
+            np.concatenate([before[0][:first], hits[first:]]),
+            np.concatenate([before[1][:first], seen[first:]]),
+        )
+
 
 EVERYTHING = Usual()
 
@@ -134,13 +151,13 @@ def rate_alarms(
     standing
         Streams with an open incident, which need no other.
     """
-    parts = counts.slices()
+    parts, versions = counts.slices(), counts.versions()
     begin, earliest = _window(counts, rule)
-    streams = [(name, part) for name in assertions for part in (ALL, *parts)]
+    streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
     if not streams:
         return []
-    share = np.array([_alpha_share(part, len(assertions), len(parts)) for _, part in streams])
-    rows = {key: usual.of(counts, key) for key in streams}
+    share = np.array([_alpha_share(part, parts, versions) / len(assertions) for _, part in streams])
+    rows = {key: usual.since_it_came(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
     looked = [at for at, key in enumerate(streams) if key not in standing and rows[key][0][-_LATEST:].any()]
     if looked:
@@ -287,11 +304,13 @@ def _share(sums: tuple[float, float]) -> FlaggedShare:
     return FlaggedShare(int(sums[0]), int(sums[1]))
 
 
-def _alpha_share(part: str, assertions: int, slices: int) -> float:
-    """Half of alpha is for all records, the other half for slices."""
-    if not slices:
-        return 1.0 / assertions
-    return 0.5 / assertions if part == ALL else 0.5 / (assertions * slices)
+def _alpha_share(part: str, slices: Sequence[str], versions: Sequence[str]) -> float:
+    """Half of alpha is for all records, the other half for slices and versions."""
+    others = [kind for kind in (slices, versions) if kind]
+    if part == ALL:
+        return 0.5 if others else 1.0
+    own = versions if part.startswith(OF_VERSION) else slices
+    return 0.5 / (len(others) * len(own))
 
 
 def _alarm(counts: MinuteCounts, key: Stream, rows: tuple[Floats, Floats], evidence: float) -> RateAlarm:

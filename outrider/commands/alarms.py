@@ -47,6 +47,7 @@ def alarms(
 
 def _row(each: dict[str, Any]) -> dict[str, Any]:
     where = "" if each["slice"] is None else f" on {each['slice'] or 'no slice'}"
+    where += "" if each["version"] is None else f" of version {each['version']}"
     told = each["text"] if each["incident"] is None else f"{each['incident']}: {each['text']}"
     return {
         "stream": f"{each['kind'].replace('_', ' ')}: {each['name']}{where}",

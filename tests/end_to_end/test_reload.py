@@ -184,6 +184,8 @@ def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(s
     found = {row[0] for row in service.query("SELECT id FROM record WHERE model = 'toy'")}
     assert set(acknowledged) <= found
     assert len(acknowledged) > 100
+    told = service.client.get("/v1/models/toy/series", params={"measure": "records"}).json()["events"]
+    assert "reload" in {event["kind"] for event in told}
 
 
 def test_every_line_of_the_log_is_json_and_names_its_process(service: Service) -> None:

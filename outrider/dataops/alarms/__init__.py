@@ -7,6 +7,7 @@ time: `critical_incidents`, `share_incidents`, `live_incidents`, `clock_incident
 `assertion_silence`, `version_mismatch`, `performance`, `drift_incidents` (`drift_watch` decides about
 `drift_streams`, `drift_causes` ranks); `incident_writer` writes for them. `minute_counts` and
 `version_losses` read the counts, `watched_streams` what is usual, `rate_alarms` and `loss_alarms` decide with
-a stated chance of a false alarm, `explanation` and `loss_evidence` say since when, where and what next,
-`incident_words` how one says it. `stored_incidents` lists incidents and takes what people do about them.
+a stated chance of a false alarm, `version_causes` which version it is, `explanation` and `loss_evidence` say
+since when, where and what next, `incident_words` how one says it. `stored_incidents` lists incidents and
+takes what people do about them; `model_events` lists what else has changed.
 """

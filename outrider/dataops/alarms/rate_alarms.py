@@ -18,7 +18,7 @@ from outrider.assertions.detection.rises import floor_of, largest_ratio
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
-from .minute_counts import ALL, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 
 Floats = NDArray[np.float64]
 Stream = tuple[str, str]
@@ -62,7 +62,7 @@ class AlarmRule:
 
     @property
     def widths(self) -> list[int]:
-        """Minutes of the stretches between which shares may differ: of a day, 15, 60 and 240."""
+        """Minutes of stretches whose shares may differ: 15, 60 and 240."""
         return [max(1, self.step // 24), max(1, self.step // 6), max(1, self.step * 2 // 3)]
 
 
@@ -157,6 +157,23 @@ class Usual:
             hits[gone] = seen[gone] = 0.0
         return hits, seen
 
+    def since_it_came(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
+        """Minutes of a stream, of all records before its version came.
+
+        So a version that is worse from its first record on is held against the others. One whose share a
+        person has taken for normal is held against its own.
+        """
+        hits, seen = self.of(counts, key)
+        is_own = key[1].startswith(OF_VERSION)
+        first = int(np.argmax(counts.of("", key[1])[1] > 0)) if is_own else 0
+        if not first or self.since.get(key, 0) > counts.start_us + first * MINUTE_US:
+            return hits, seen
+        before = self.of(counts, (key[0], ALL))
+        return (
+            np.concatenate([before[0][:first], hits[first:]]),
+            np.concatenate([before[1][:first], seen[first:]]),
+        )
+
 
 EVERYTHING = Usual()
 
@@ -187,7 +204,9 @@ def rate_alarms(
     share = np.array([look.alpha for look in looks]) / rule.alpha
     alarms = select_alarms(evidence, alpha=rule.alpha, share=share)
     found = [looks[at] for at in np.flatnonzero(alarms).tolist()]
-    return [_alarm(counts, look.stream, usual.of(counts, look.stream), look.evidence) for look in found]
+    return [
+        _alarm(counts, look.stream, usual.since_it_came(counts, look.stream), look.evidence) for look in found
+    ]
 
 
 def stream_looks(
@@ -210,10 +229,10 @@ def stream_looks(
     least
         Logarithm of the evidence that is of interest: where a cheap bound lies below it, -inf is returned.
     """
-    parts = counts.slices()
+    parts, versions = counts.slices(), counts.versions()
     begin, earliest = _window(counts, rule)
-    streams = [(name, part) for name in assertions for part in (ALL, *parts)]
-    rows = {key: usual.of(counts, key) for key in streams}
+    streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
+    rows = {key: usual.since_it_came(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
     looked = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
     if looked:
@@ -239,7 +258,7 @@ def stream_looks(
     return [
         StreamLook(
             *key,
-            rule.alpha * _alpha_share(key[1], len(assertions), len(parts)),
+            rule.alpha * _alpha_share(key[1], parts, versions) / len(assertions),
             float(evidence[at]),
             _share(_sums(rows[key], slice(begin, -_LATEST))),
             _share(_sums(rows[key], slice(-_LATEST, None))),
@@ -395,11 +414,13 @@ def _share(sums: tuple[float, float]) -> FlaggedShare:
     return FlaggedShare(int(sums[0]), int(sums[1]))
 
 
-def _alpha_share(part: str, assertions: int, slices: int) -> float:
-    """Half of alpha is for all records, the other half for slices."""
-    if not slices:
-        return 1.0 / assertions
-    return 0.5 / assertions if part == ALL else 0.5 / (assertions * slices)
+def _alpha_share(part: str, slices: Sequence[str], versions: Sequence[str]) -> float:
+    """Half of alpha is for all records, the other half for slices and versions."""
+    others = [kind for kind in (slices, versions) if kind]
+    if part == ALL:
+        return 0.5 if others else 1.0
+    own = versions if part.startswith(OF_VERSION) else slices
+    return 0.5 / (len(others) * len(own))
 
 
 def _alarm(counts: MinuteCounts, key: Stream, rows: tuple[Floats, Floats], evidence: float) -> RateAlarm:

@@ -6,9 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from outrider.dataops.ledger.minutes import MINUTE_US
+
 from .explanation import cause_json, explained, sentence
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
-from .minute_counts import ALL, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import (
     MOST_CAUSES,
     Cause,
@@ -19,8 +21,8 @@ from .rate_alarms import (
     rate_alarms,
     why_over,
 )
-from .version_causes import with_versions
-from .watched_streams import FLAGS, WatchedStreams, causes_of_streams
+from .version_causes import with_versions, worse_beside
+from .watched_streams import FLAGS, WatchedStreams, causes_of_streams, stream_of
 
 FLOOD = "flood"
 """Of an earlier release: further slices together; silence ends it."""
@@ -65,16 +67,36 @@ class ShareIncidents:
                 standing.append(row)
         warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
         usual = self.watched.usual(connection, begun, since_us=self.counts.start_us)
-        open_streams = {
-            (one["assertion"], one["slice"] or ALL)
-            for row in standing
-            for one in causes_of_streams(row.details)
-        }
+        open_streams = {stream_of(one) for row in standing for one in row.details.get("explained_by", ())}
         open_streams |= {(name, ALL) for name, _ in open_streams}
         found = rate_alarms(self.counts, warnings, self.writer.rule, usual=usual, standing=open_streams)
-        if found:
-            first = min(found, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
-            self._open_causes(connection, found, first, warnings, standing, usual, now_us)
+        plain = [alarm for alarm in found if not alarm.slice.startswith(OF_VERSION)]
+        if plain:
+            first = min(plain, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
+            self._open_causes(connection, plain, first, warnings, standing, usual, now_us)
+        else:
+            self._open_versions(connection, found, standing, len(warnings), now_us)
+
+    def _open_versions(
+        self,
+        connection: Connection,
+        found: Sequence[RateAlarm],
+        standing: Sequence[Row[Any]],
+        assertions: int,
+        now_us: int,
+    ) -> None:
+        """One incident for each version that is worse than those beside it."""
+        told = [one for row in standing for one in row.details.get("explained_by", ())]
+        known = {(name, one.get(name)) for one in told for name in ("assertion", "version")}
+        streams = assertions * max(1, len(self.counts.versions()))
+        causes_of: dict[str, list[tuple[Cause, RateAlarm]]] = {}
+        for alarm in found:
+            cause = worse_beside(connection, self.counts, alarm, self.writer.rule, streams=streams)
+            if cause is not None and not {("version", cause.version), ("assertion", cause.assertion)} & known:
+                causes_of.setdefault(cause.version, []).append((cause, alarm))
+        for pairs in causes_of.values():
+            pairs.sort(key=lambda pair: -pair[0].weight)
+            self._write(connection, pairs[0][1], [cause for cause, _ in pairs], now_us)
 
     def _open_causes(
         self,
@@ -123,8 +145,21 @@ class ShareIncidents:
         usual: Usual,
         now_us: int,
     ) -> None:
-        writer, first = self.writer, told[0]
-        ranked = with_versions(connection, self.counts, alarm, told, writer.rule, usual=usual)
+        ranked = with_versions(connection, self.counts, alarm, told, self.writer.rule, usual=usual)
+        part = "" if told[0].slice == ALL else told[0].slice
+        self._write(connection, alarm, ranked, now_us, part=part, flags=sum(one.now.hits for one in told))
+
+    def _write(
+        self,
+        connection: Connection,
+        alarm: RateAlarm,
+        ranked: Sequence[Cause],
+        now_us: int,
+        *,
+        part: str = "",
+        flags: int | None = None,
+    ) -> None:
+        writer, first = self.writer, ranked[0]
         details = explained(connection, writer.model, alarm, ranked, writer.rule, version=writer.version)
         ids = details["records"]
         made = writer.new(
@@ -132,8 +167,8 @@ class ShareIncidents:
             FLAGS,
             "warning",
             now_us,
-            part="" if first.slice == ALL else first.slice,
-            flags=sum(one.now.hits for one in told),
+            part=part,
+            flags=first.now.hits if flags is None else flags,
             record=ids[0] if ids else "",
             note=sentence(details),
             details=details,
@@ -155,13 +190,17 @@ class ShareIncidents:
             return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
         if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
             return ""
-        judging = [one for one in causes_of_streams(row.details) if levels.get(one["assertion"]) == "warning"]
+        streams = causes_of_streams(row.details) or row.details["explained_by"]
+        judging = [one for one in streams if levels.get(one["assertion"]) == "warning"]
         if not judging:
             return f"{row.assertion} is no assertion of level warning any more"
         first = judging[0]
         if begun.get(first["assertion"], 0) > now_us - self.writer.rule.quiet_s * 1e6:
             return ""  # suspended: what does not judge says nothing
-        stream = first["assertion"], first["slice"] or ALL
+        stream = stream_of(first)
+        quiet = max(1, int(self.writer.rule.quiet_s * 1e6) // MINUTE_US)
+        if stream[1].startswith(OF_VERSION) and not self.counts.of("", stream[1])[1][-quiet:].any():
+            return f"version {first['version']} answers no more"
         before, now = (first[when]["share"] for when in ("before", "now"))
         most = max(before, first["before"]["high"])
         return why_over(self.counts, stream, before, now, self.writer.rule, most=most, since_us=row.opened_us)

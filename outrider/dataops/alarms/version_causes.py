@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 from outrider.assertions.detection.rises import largest_ratio
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
-from .minute_counts import ALL, CHAMPION, MinuteCounts
+from .minute_counts import ALL, CHAMPION, OF_VERSION, MinuteCounts
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare, RateAlarm, Usual
 
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
@@ -96,3 +96,63 @@ def _ratio(before: FlaggedShare, now: FlaggedShare) -> float:
 
 def _share(side: Sides) -> FlaggedShare:
     return FlaggedShare(int(side[0]), int(side[1]))
+
+
+def worse_beside(
+    connection: Connection, counts: MinuteCounts, alarm: RateAlarm, rule: AlarmRule, *, streams: int
+) -> Cause | None:
+    """Version of an alarm as a cause, where worse than others.
+
+    Others are held against it with its own mix of slices: a version that answers a harder mix is no worse.
+    None where no other answers: then all records are the cause.
+
+    Parameters
+    ----------
+    streams
+        Versions and assertions that are looked at together.
+
+    References
+    ----------
+    Direct standardization: Rothman, Greenland and Lash, "Modern Epidemiology", 2008, chapter 15.
+    """
+    version = alarm.slice.removeprefix(OF_VERSION)
+    own, others = _by_slice(connection, counts, alarm, version)
+    if not own[:, 1].sum() or not others[:, 1].sum():
+        return None
+    mean, entities = _standardized(own, others)
+    now = own.sum(axis=0)
+    weight = float(largest_ratio(np.array(mean * entities), np.array(entities), now[0], now[1]))
+    if weight < -math.log(rule.alpha) + math.log(streams):
+        return None
+    return Cause(alarm.assertion, ALL, _share(others.sum(axis=0)), _share(now), weight, version)
+
+
+def _by_slice(
+    connection: Connection, counts: MinuteCounts, alarm: RateAlarm, version: str
+) -> tuple[Sides, Sides]:
+    """Hits and entities since an onset by slice, of a version and of the others, shape (slices, 2)."""
+    found: dict[str, Sides] = {}
+    for at, table in enumerate((_FLAGS, _RECORDS)):
+        own: list[Any] = [
+            table.c.model == counts.model, table.c.minute_us >= alarm.first_us,
+            table.c.minute_us < counts.stop_us,
+        ]  # fmt: skip
+        if table is _FLAGS:
+            own += [table.c.slot == CHAMPION, table.c.assertion == alarm.assertion]
+        query = select(table.c.slice, table.c.version, func.sum(table.c.entities)).where(*own)
+        for part, stated, entities in connection.execute(query.group_by(table.c.slice, table.c.version)):
+            found.setdefault(part, np.zeros((2, 2)))[int(stated != version), at] += entities
+    sides = np.array(list(found.values())).reshape(-1, 2, 2)
+    sides[:, :, 0] = np.minimum(sides[:, :, 0], sides[:, :, 1])
+    return sides[:, 0], sides[:, 1]
+
+
+def _standardized(own: Sides, others: Sides) -> tuple[float, float]:
+    """Share of the others with the mix of a version, and the entities that leave it its variance."""
+    weight = own[:, 1] / own[:, 1].sum()
+    share = others[:, 0].sum() / others[:, 1].sum()
+    total = others[:, 1]
+    each = (others[:, 0] + OWN_ENOUGH * share) / (total + OWN_ENOUGH)
+    mean = float((weight * each).sum())
+    variance = float((weight**2 * each * (1.0 - each) / (total + OWN_ENOUGH)).sum())
+    return mean, min(float(total.sum()), mean * (1.0 - mean) / max(variance, 1e-12))

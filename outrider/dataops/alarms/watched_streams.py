@@ -11,7 +11,7 @@ from outrider.dataops.ledger.minutes import MINUTE_US, minutes_of
 from outrider.dataops.state.tables import AssertionRow, Incident, table_of
 
 from .explanation import us_of
-from .minute_counts import ALL
+from .minute_counts import ALL, OF_VERSION
 from .rate_alarms import Stream, Usual
 from .stored_incidents import PERSON
 
@@ -62,8 +62,8 @@ class WatchedStreams:
         own = _INCIDENT.c.model == self.model, _INCIDENT.c.kind == FLAGS, _INCIDENT.c.level == "warning"
         ended = _INCIDENT.c.resolved_us > since_us
         for row in connection.execute(select(_INCIDENT).where(*own, ended)):
-            for one in causes_of_streams(row.details):
-                for stream in {(one["assertion"], one["slice"] or ALL), (one["assertion"], ALL)}:
+            for one in row.details.get("explained_by", ()):
+                for stream in {stream_of(one), (one["assertion"], ALL)}:
                     if row.details.get("ended_by") == PERSON:
                         since[stream] = max(since.get(stream, 0), row.resolved_us)
                     else:
@@ -72,6 +72,12 @@ class WatchedStreams:
         return Usual(begun, since, left_out)
 
 
+def stream_of(cause: Mapping[str, Any]) -> Stream:
+    """Stream of a stored cause."""
+    version = cause.get("version", "")
+    return cause["assertion"], OF_VERSION + version if version else cause["slice"] or ALL
+
+
 def causes_of_streams(details: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Causes that are streams: assertions and slices, whatever the version."""
+    """Causes that are assertions and slices, whatever the version."""
     return [one for one in details.get("explained_by", ()) if not one.get("version")]

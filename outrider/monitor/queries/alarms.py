@@ -16,7 +16,7 @@ from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_words import incident_sentence
 from outrider.dataops.alarms.live_incidents import LIVE
-from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import (
     FlaggedShare,
     StreamLook,
@@ -70,7 +70,7 @@ class WatchedStream:
 
     Attributes
     ----------
-    slice
+    slice, version
         None for all records.
     before, now
         The reference up to an hour ago, and the last hour.
@@ -89,6 +89,7 @@ class WatchedStream:
     kind: str
     name: str
     slice: str | None = None
+    version: str | None = None
     level: str
     status: StreamStatus = "watched"
     before: StreamShare | None = None
@@ -232,7 +233,7 @@ def odds_text(odds: float | None) -> str:
 
 def _flag_streams(found: _Looks) -> Iterator[WatchedStream]:
     for look, smallest in zip(found.looks, found.smallest.tolist(), strict=True):
-        is_blind = math.isnan(smallest)
+        is_blind, is_version = math.isnan(smallest), look.slice.startswith(OF_VERSION)
         evidence, needed = _odds(look.evidence), math.exp(look.needed)
         told = f"evidence {odds_text(evidence)} of {odds_text(needed)} needed"
         if not is_blind:
@@ -240,7 +241,8 @@ def _flag_streams(found: _Looks) -> Iterator[WatchedStream]:
         yield WatchedStream(
             kind=FLAGS,
             name=look.assertion,
-            slice=None if look.slice == ALL else look.slice,
+            slice=None if look.slice == ALL or is_version else look.slice,
+            version=look.slice.removeprefix(OF_VERSION) if is_version else None,
             level="warning",
             status="too_few" if is_blind else "watched",
             before=_share(look.before),
@@ -300,15 +302,18 @@ def _rested(row: WatchedStream) -> WatchedStream:
 
 def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentRow]) -> list[WatchedStream]:
     """Streams with the incident that stands about each, and a row of its own for each other incident."""
-    found = {(row.kind, row.name, row.slice): row for row in rows}
+    found = {(row.kind, row.name, row.slice, row.version): row for row in rows}
     for incident in sorted(incidents, key=lambda one: one.status not in ALIVE):
-        causes = [one for one in incident.details.get("explained_by") or () if not one.get("version")]
-        about = {(cause.get("assertion"), cause.get("slice") or None) for cause in causes}
-        about |= {(name, None) for name, _ in about}  # what stands about a slice speaks for all records too
-        about.add((incident.assertion, incident.slice or None))
-        keys = [(incident.kind, name, part) for name, part in about if (incident.kind, name, part) in found]
+        causes = incident.details.get("explained_by") or ()
+        about = {
+            (cause.get("assertion"), cause.get("slice") or None, cause.get("version") or None)
+            for cause in causes
+        }
+        about |= {(name, None, None) for name, *_ in about}  # a slice speaks for all records too
+        about.add((incident.assertion, incident.slice or None, None))
+        keys = [(incident.kind, *one) for one in about if (incident.kind, *one) in found]
         if not keys:
-            key = incident.kind, incident.assertion, incident.slice or None
+            key = incident.kind, incident.assertion, incident.slice or None, None
             found[key] = WatchedStream(kind=key[0], name=key[1], slice=key[2], level=incident.level)
             keys = [key]
         for key in keys:
@@ -336,14 +341,23 @@ def _sentence(streams: Sequence[WatchedStream], standing: int, *, is_judged: boo
     near = next((row for row in streams if row.status == "watched" and row.nearness > 0.0), None)
     if near is not None:
         where = "" if near.slice is None else f" on {near.slice or 'records of no slice'}"
+        where += "" if near.version is None else f" of version {near.version}"
         told += f"; nearest to an alarm: {near.name}{where}"
     return told
 
 
-def _order(row: WatchedStream) -> tuple[bool, float, int, str, str, str]:
+def _order(row: WatchedStream) -> tuple[bool, float, int, str, str, str, str]:
     rank = STATUSES.index(row.status)
     stands = row.status in ("standing", "muted")
-    return not stands, rank if stands else -row.nearness, rank, row.kind, row.name, row.slice or ""
+    return (
+        not stands,
+        rank if stands else -row.nearness,
+        rank,
+        row.kind,
+        row.name,
+        row.slice or "",
+        row.version or "",
+    )
 
 
 def _share(share: FlaggedShare) -> StreamShare | None:

@@ -114,7 +114,7 @@ class GroupGaps(TypedDict):
 
 
 def rarest_answer(connection: Connection, model: str, attribute: str, asked: SeriesRequest) -> str:
-    """Rarest class of a range, the last day by default: what is selected is mostly the exception.
+    """Rarest class of a range, by default of the last day.
 
     Empty without any.
     """

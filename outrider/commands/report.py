@@ -71,9 +71,10 @@ def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for gap in each["gaps"]:
             if gap["value"] is not None:
                 metric, shown = gap["metric"], [gap[name] for name in ("value", "low", "high")]
+                told = f"by {each['by']} (answer {each['positive']}, version {each['version'] or '?'})"
                 yield (
-                    f"{metric} of {each['positive']} by {each['by']}, version {each['version'] or '?'}: gap "
-                    f"{figure_text(f'{metric}_gap', *shown)}, {gap['highest']} over {gap['lowest']}"
+                    f"{told}: {metric} gap {figure_text(f'{metric}_gap', *shown)}, "
+                    f"{gap['highest']} over {gap['lowest']}"
                 )
 
 

@@ -104,7 +104,7 @@ def _fill(engine: Engine, probs: np.ndarray, labels: list[str | None], names: Cl
         effects.class_names = names
         for at in range(half, len(probs), 2):
             row = ("m", f"r{at}", half + 1, at, START_US, 0, "1", None, "a", CLASSES[said[at]], 1.0, False)
-            append(effects.records, (*row, None, scores[at]))
+            append(effects.records, (*row, 5_000, scores[at]))
         with write(engine) as connection:
             ledger.apply(connection, effects)
     _label(engine, {f"r{at}": label for at, label in enumerate(labels)}, names, seq=3)
@@ -147,6 +147,18 @@ def test_labels_that_come_change_and_go_leave_the_area_of_those_that_stand(engin
     assert found["auroc_weighted"][0] == pytest.approx(weighted, abs=0.01)
     counts = query(engine, "SELECT sum(records) n, min(records) low FROM score_count")
     assert (counts[0].n, counts[0].low > 0) == (4 * 290, True)
+
+
+def test_a_range_with_two_of_many_classes_has_one_figure(engine: Engine) -> None:
+    probs, truth = drawn(2000, seed=8, sharp=3.0)
+    own = np.flatnonzero((truth < 2) & (probs.argmax(axis=1) < 2))[:300]
+    confident = ClassNames(declared=CLASSES)
+    _fill(engine, probs[own], [CLASSES[one] for one in truth[own].tolist()], confident)
+    span = SeriesSpan(START_US, START_US + MINUTE_US, MINUTE_US)
+    with engine.connect() as connection:
+        found = read_performance(connection, SeriesCut("m"), span).figures
+    assert len({row.key for row in found}) == len(found)
+    assert {"auroc", "auroc_weighted"} <= {row.key.statistic for row in found}
 
 
 def test_chosen_labels_are_weighed_back(engine: Engine) -> None:

@@ -105,6 +105,14 @@ def test_slips_are_told(client: Client, query: str, status: int, detail: str) ->
     assert detail in answer.json()["detail"]
 
 
+def test_a_declared_grouping_without_records_is_no_fault(sample: Sample, tmp_path: Path) -> None:
+    settings = Settings(base=tmp_path, models={MODEL: ModelSettings(group_by=("sex",))})
+    router = fairness_routes(sample.engine, settings, LocalObjects(tmp_path / "objects"))
+    answer = Client(build_app(fault=lambda: None, routers=[router])).get(f"/v1/fairness?model={MODEL}&by=sex")
+    assert answer.status_code == 200
+    assert (answer.json()["records"], answer.json()["version"]) == (0, None)
+
+
 def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
     """A policy asked for most records of one kind and few of another: plain shares would be far off."""
     sample = build(tmp_path, blocks=4)
@@ -176,7 +184,7 @@ def test_the_report_of_a_model_has_the_gaps_of_its_groups(
     file = tmp_path / "report.html"
     said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)], env={"COLUMNS": "200"})
     assert said.exit_code == 0, said.output
-    assert f"selection_rate of {own['positive']} by device, version 1: gap" in said.output
+    assert f"by device (answer {own['positive']}, version 1): selection_rate gap" in said.output
     assert "Groups by device" in file.read_text(encoding="utf-8")
 
 

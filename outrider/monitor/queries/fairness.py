@@ -114,7 +114,7 @@ class GroupGaps(TypedDict):
 
 
 def rarest_answer(connection: Connection, model: str, attribute: str, asked: SeriesRequest) -> str:
-    """Rarest class of a range, the last day by default: what is selected is mostly the exception.
+    """Rarest class of a range, by default of the last day.
 
     Empty without any.
     """
@@ -155,19 +155,25 @@ def stored_figures(
     positive: str,
     asked: SeriesRequest,
     version: str | None = None,
+    declared: Sequence[str] = (),
 ) -> tuple[GroupFigures, SeriesReport]:
     """Figures of one judged version in a range, and series of all.
+
+    Parameters
+    ----------
+    declared
+        Groupings of the configuration, which may have no records yet.
 
     Raises
     ------
     KeyError
-        If no record was counted by ``by``, or a column is named twice.
+        If ``by`` is not declared and no record was counted by it, or a column is named twice.
     ValueError
         If ``positive`` is no class of these records; or as in
         :func:`~outrider.monitor.queries.series.answer.series_json`.
     """
     _check_names(by)
-    wanted = GroupCut(model, attribute_of(by), positive, version)
+    wanted = GroupCut(model, attribute_of(by), positive, version, declared)
     found, report = groups_json(connection, wanted, asked)
     metrics = () if found.metrics is None else (found.metrics,)
     figures = GroupFigures(

@@ -53,16 +53,17 @@ def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore) ->
         dataset: str | None = None,
     ) -> FairnessReport:
         """Metrics by group: over time, by judged version, or of a dataset version (``NAME@VERSION``)."""
-        target, over_time = known_model(settings, model).target, None
+        configured, over_time = known_model(settings, model), None
         asked = series_request(since, until, step, versus)
         try:
             with engine.connect() as connection:
                 if dataset is None:
                     found, over_time = stored_figures(
-                        connection, model=model, by=by, positive=positive, asked=asked, version=version
-                    )
+                        connection, model=model, by=by, positive=positive, asked=asked, version=version,
+                        declared=configured.group_by,
+                    )  # fmt: skip
                 else:
-                    found = _of_dataset(connection, objects, dataset, model, by, positive, target)
+                    found = _of_dataset(connection, objects, dataset, model, by, positive, configured.target)
         except KeyError as error:
             raise ProblemError(problem(422, str(error.args[0]), field="by")) from error
         except ValueError as error:

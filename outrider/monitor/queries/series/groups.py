@@ -41,6 +41,8 @@ class GroupCut:
     positive: str
     version: str | None = None
     """Series of this judged version alone."""
+    declared: Sequence[str] = ()
+    """Attributes that are counted once there are records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def read_groups(
     Raises
     ------
     KeyError
-        If no record was counted by this attribute.
+        If this attribute is not declared, and no record was ever counted by it.
     ValueError
         If ``positive`` is no class of the records in the range.
     """
@@ -149,7 +151,7 @@ def read_groups(
 
 def _attribute(connection: Connection, wanted: GroupCut) -> str:
     """Attribute as it is declared, whatever the order of its columns."""
-    known = grouped_by(connection, wanted.model)
+    known = sorted({*grouped_by(connection, wanted.model), *wanted.declared})
     columns = sorted(columns_of(wanted.attribute))
     for attribute in known:
         if sorted(columns_of(attribute)) == columns:

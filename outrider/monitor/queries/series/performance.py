@@ -139,8 +139,10 @@ def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan
         is_chosen = asked > 0 and asked >= max(LEAST_ASKED, LEAST_ASKED_SHARE * labels)
         of, places = (chosen, weighted[part]) if is_chosen else (counted, own.get(part))
         if places is not None:
-            figures += _series(of, part, places, span)
-            figures += _class_series(chosen.scored if is_chosen else scored, part, span, is_chosen=is_chosen)
+            by_class = _class_series(chosen.scored if is_chosen else scored, part, span, is_chosen=is_chosen)
+            named = {row.key.statistic for row in by_class}
+            figures += [row for row in _series(of, part, places, span) if row.key.statistic not in named]
+            figures += by_class
     return Performance(_labelled(connection, wanted, span, counted), figures, False)
 
 

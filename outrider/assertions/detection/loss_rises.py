@@ -75,7 +75,8 @@ def onset_shares(begun_s: Floats, numbers: Integers, *, horizon_s: float) -> Flo
     Returns
     -------
     ndarray
-        Shape (blocks,); 0.0 for the first block, which has nothing before it.
+        Shape (blocks,); 0.0 for the first block, which has nothing before it. Where blocks are missing, the
+        next one has a share by its number alone.
 
     Examples
     --------
@@ -83,6 +84,7 @@ def onset_shares(begun_s: Floats, numbers: Integers, *, horizon_s: float) -> Flo
     [0.0, 0.287, 0.113]
     """
     by_time = np.clip(np.diff(begun_s, prepend=begun_s[:1]) / horizon_s, 0.0, 1.0)
+    by_time[1:][np.diff(numbers) != 1] = 0.0  # the block before is not there: its time is not known
     place = np.maximum(numbers, 1) + 1.0
     by_number = np.minimum(1.0 / (_PRIOR * place * np.log(place) ** 2), 1.0)
     share = 0.5 * by_time + 0.5 * by_number

@@ -30,6 +30,13 @@ def test_shares_of_a_horizon_have_a_sum_of_at_most_one_however_blocks_come() -> 
         assert 0.0 < share.sum() <= 1.0
 
 
+def test_missing_blocks_add_nothing_to_the_shares_of_the_others() -> None:
+    begun, numbers = np.arange(600.0), np.arange(600)
+    whole = onset_shares(begun, numbers, horizon_s=600.0)
+    kept = (numbers < 5) | (numbers >= 400)
+    assert np.all(onset_shares(begun[kept], numbers[kept], horizon_s=600.0) <= whole[kept])
+
+
 @pytest.mark.parametrize("usual", [0.01, 0.05, 0.2, 0.5])
 def test_a_steady_loss_seldom_alarms_though_it_is_looked_at_after_every_block(usual: float) -> None:
     rng = np.random.default_rng(1)

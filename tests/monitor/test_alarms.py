@@ -15,6 +15,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.errors import NotFound
 from outrider.monitor.api.traffic.alarms import alarm_routes
+from outrider.monitor.queries import alarms
 from outrider.monitor.queries.alarms import AlarmReader, AlarmReport
 from outrider.monitor.queries.series.answer import SeriesRequest, series_json
 from outrider.monitor.queries.series.counts import SeriesCut
@@ -187,6 +188,17 @@ def test_the_route_answers_by_its_type_and_knows_its_models(engine: Engine, read
     assert get(app, "/v1/models/other/alarms").status_code == 404
     with pytest.raises(NotFound, match="outrider fleet"):
         reader.read("other", now_us=NOW_US)
+
+
+def test_what_is_kept_is_bounded_and_changes_nothing(
+    engine: Engine, reader: AlarmReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(engine, "x")
+    count(engine, "north", 20, 1, late=4)
+    kept = [reader.read(MODEL, now_us=NOW_US + at * MINUTE_US) for at in range(3)]
+    monkeypatch.setattr(alarms, "MOST_ROWS", 0)
+    assert [reader.read(MODEL, now_us=NOW_US + at * MINUTE_US) for at in range(3)] == kept
+    assert kept[0] != kept[2]
 
 
 def test_the_series_of_a_page_counts_entities_as_the_decision_does(

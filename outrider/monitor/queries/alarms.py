@@ -47,6 +47,8 @@ LEAST_ODDS = 0.01
 """Evidence that is told at all: nearness begins there."""
 AGAIN_US = 3_600_000_000
 """Time whose counts are read again: windows may flag earlier minutes."""
+MOST_ROWS = 2_000
+"""Assertions x slices whose minutes are kept, of all models: 17 kB each."""
 MOST_FINE = 100
 """Streams of which evidence under 1 : 1 is worth its time."""
 _LARGEST = 1e300
@@ -174,7 +176,8 @@ class AlarmReader:
     def _looks(self, connection: Connection, model: str, now_us: int) -> "_Looks":
         """Looks behind the last complete minute, by the rule that opens incidents."""
         watched = WatchedStreams(model)
-        counts = self._counts.setdefault(model, MinuteCounts(model, 6 * self._rule.step))
+        counts = self._counts.pop(model, None) or MinuteCounts(model, 6 * self._rule.step)
+        self._counts[model] = counts  # the last one used
         begun = watched.begun(connection, now_us)
         usual = watched.usual(connection, begun, since_us=minute_of(now_us) - counts.minutes * MINUTE_US)
         levels = watched.levels(connection)
@@ -187,6 +190,8 @@ class AlarmReader:
             least = math.log(LEAST_ODDS) if is_fine else 0.0
             looks = stream_looks(counts, warnings, self._rule, usual=usual, least=least)
             known = self._known[model] = _Looks(key, looks, smallest_shares(looks, self._rule))
+        while sum(len(one.rows) for one in self._counts.values()) > MOST_ROWS:
+            self._counts.pop(next(iter(self._counts)))
         return known
 
     def _others(self, connection: Connection, model: str, now_us: int) -> Iterator[WatchedStream]:

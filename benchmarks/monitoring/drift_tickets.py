@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.assertions.drift import ShareWatch, WatchedShares, WatchRule
+from outrider.assertions.drift import ShareStreams, ShareWatch, WatchRule
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.alarms import stored_incidents
@@ -88,7 +88,7 @@ def ever_alarms(counts: Floats) -> bool:
     hits = np.einsum("ktc,cj->kjt", counts, ABOVE).reshape(COLUMNS * ABOVE.shape[1], -1)
     seen = np.repeat(counts.sum(axis=-1), ABOVE.shape[1], axis=0)
     column = np.repeat(np.arange(COLUMNS), ABOVE.shape[1])
-    streams = WatchedShares(np.full(len(hits), 0.05), column, column, np.ones(len(hits)))
+    streams = ShareStreams(np.full(len(hits), 0.05), column, column, np.ones(len(hits)))
     for known, until in ((DAY, WEEK), (WEEK, 2 * WEEK)):
         watch = ShareWatch(hits[:, :known], seen[:, :known], streams, WatchRule(ALPHA / 2, WEEK))
         if any(watch.look(hits[:, at], seen[:, at]).any() for at in range(known, until)):

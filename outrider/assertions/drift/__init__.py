@@ -21,7 +21,7 @@ from .evidence import holm
 from .profiled import profile_drift
 from .report import drift_report
 from .result import ColumnDrift, DriftReport
-from .share_watch import ShareWatch, WatchedShares, WatchRule
+from .share_watch import ShareStreams, ShareWatch, WatchRule
 from .shares import ShareCounter, column_shares
 
 __all__ = [
@@ -30,9 +30,9 @@ __all__ = [
     "DriftReport",
     "EnergyDistance",
     "ShareCounter",
+    "ShareStreams",
     "ShareWatch",
     "WatchRule",
-    "WatchedShares",
     "chi_square",
     "column_shares",
     "drift_report",

@@ -33,7 +33,7 @@ class WatchRule:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedShares:
+class ShareStreams:
     """Watched streams: shares of columns, of all records or of slices.
 
     Attributes
@@ -53,7 +53,7 @@ class WatchedShares:
     weight: Floats
 
     @classmethod
-    def of(cls, shares: Sequence[ColumnShare], *, slices: int = 0) -> "WatchedShares":
+    def of(cls, shares: Sequence[ColumnShare], *, slices: int = 0) -> "ShareStreams":
         """Streams of shares: of all records, then of each slice.
 
         Half of alpha is for all records, half for slices.
@@ -94,7 +94,7 @@ class ShareWatch:
     --------
     >>> rng = np.random.default_rng(0)
     >>> seen = np.full((1, 24), 500.0)
-    >>> streams = WatchedShares(np.array([0.05]), np.array([0]), np.array([0]), np.ones(1))
+    >>> streams = ShareStreams(np.array([0.05]), np.array([0]), np.array([0]), np.ones(1))
     >>> watch = ShareWatch(
     ...     rng.binomial(500, 0.2, (1, 24)).astype(float), seen, streams, WatchRule(0.01, 168)
     ... )
@@ -106,7 +106,7 @@ class ShareWatch:
         self,
         hits: Floats,
         seen: Floats,
-        streams: WatchedShares,
+        streams: ShareStreams,
         rule: WatchRule,
         *,
         mean: tuple[Floats, Floats] | None = None,
@@ -122,7 +122,7 @@ class ShareWatch:
             ]
         self._begin(np.stack(own), streams, rule)
 
-    def _begin(self, reference: Floats, streams: WatchedShares, rule: WatchRule) -> None:
+    def _begin(self, reference: Floats, streams: ShareStreams, rule: WatchRule) -> None:
         self.rule, self.streams, self.windows = rule, streams, 0
         self.reference = reference
         """Hits and observations of the reference that count, shape (2, streams)."""
@@ -192,7 +192,7 @@ class ShareWatch:
         return zlib.compress(b"".join(parts), 4)
 
     @classmethod
-    def from_bytes(cls, payload: bytes, streams: WatchedShares, rule: WatchRule) -> Self:
+    def from_bytes(cls, payload: bytes, streams: ShareStreams, rule: WatchRule) -> Self:
         """Watch whose state :meth:`to_bytes` wrote."""
         held = zlib.decompress(payload)
         size = int.from_bytes(held[:4], "little")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.drift.share_watch import WatchedShares
+from outrider.assertions.drift.share_watch import ShareStreams
 from outrider.assertions.drift.shares import ColumnShare, ShareCounter, column_shares
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.dataops.ledger.stored_profiles import ProfileRange, WindowWeights, read_weights
@@ -57,9 +57,9 @@ class DriftStreams:
         wanted = set(columns)
         return [at for at in range(self.size) if self.share(at).column in wanted]
 
-    def watched(self) -> WatchedShares:
+    def watched(self) -> ShareStreams:
         """Streams as a watch takes them."""
-        return WatchedShares.of(self.shares, slices=len(self.slices) - 1)
+        return ShareStreams.of(self.shares, slices=len(self.slices) - 1)
 
     def count(
         self, found: Iterable[WindowWeights], begin_us: int, width_us: int, windows: int

@@ -18,7 +18,8 @@ from outrider.dataops.ledger.minutes import MINUTE_US
 from outrider.dataops.ledger.stored_profiles import ProfileRange, newest_layout, oldest_begin, read_weights
 from outrider.dataops.state.improvement_tables import ChampionChange
 from outrider.dataops.state.rows import replace_rows
-from outrider.dataops.state.tables import DriftState, table_of
+from outrider.dataops.state.series_tables import DriftState
+from outrider.dataops.state.tables import table_of
 
 from .drift_streams import DriftStreams, Floats, StreamCounts, read_streams
 from .rate_alarms import AlarmRule

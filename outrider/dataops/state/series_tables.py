@@ -1,5 +1,6 @@
-"""Tables of counts over time: measures, outcomes, minutes of blocks."""
+"""Tables of counts over time: measures, outcomes, minutes of blocks, drift."""
 
+from sqlalchemy import Column, LargeBinary
 from sqlmodel import Field, SQLModel
 
 
@@ -163,3 +164,15 @@ class FirstSeen(SQLModel, table=True):
     kind: str = Field(primary_key=True)
     name: str = Field(primary_key=True)
     at_us: int
+
+
+class DriftState(SQLModel, table=True):
+    """State of the watch over a model's columns, and its reference."""
+
+    __tablename__ = "drift_state"
+    model: str = Field(primary_key=True)
+    width_s: int
+    """Of the windows."""
+    streams: str
+    """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
+    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

@@ -579,18 +579,6 @@ class ProfileLayoutRow(SQLModel, table=True):
     layout: str
 
 
-class DriftState(SQLModel, table=True):
-    """State of the watch over a model's columns, and its reference."""
-
-    __tablename__ = "drift_state"
-    model: str = Field(primary_key=True)
-    width_s: int
-    """Of the windows."""
-    streams: str
-    """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
-    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-
-
 class Outbox(SQLModel, table=True):
     """Event to be delivered at least once. ``id`` is the ``webhook-id`` of every attempt."""
 

@@ -6,12 +6,12 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from outrider.assertions import Batch
-from outrider.assertions.drift import ShareCounter, ShareWatch, WatchedShares, WatchRule, column_shares
+from outrider.assertions.drift import ShareCounter, ShareStreams, ShareWatch, WatchRule, column_shares
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.assertions.profiling.profile import stored_weights
 
 WEEK = 168
-STREAMS = WatchedShares(np.full(10, 0.05), np.repeat([0, 1], 5), np.repeat([0, 1], 5), np.ones(10))
+STREAMS = ShareStreams(np.full(10, 0.05), np.repeat([0, 1], 5), np.repeat([0, 1], 5), np.ones(10))
 
 
 def records(rng: np.random.Generator, rows: int, *, names: str = "abcdefghijkl") -> pd.DataFrame:

@@ -88,7 +88,10 @@ def records(connection: Connection, model: str, cause: Cause) -> list[str]:
 def event_near(
     connection: Connection, model: str, alarm: RateAlarm, *, left_out: Collection[str] = ()
 ) -> ModelEvent | None:
-    """Event next to an onset, from a day before its interval to the interval's end."""
+    """Event next to an onset.
+
+    From a day before its interval to the interval's end.
+    """
     return nearest_event(
         connection,
         model,

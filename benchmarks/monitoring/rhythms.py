@@ -1,7 +1,7 @@
 """Alarms of shares that are not constant: a rhythm by the hour of day, spells of few entities, and faults.
 
 Every ten minutes the service's own decision is asked about one assertion. Of the first day it knows no rhythm
-yet, so alarms of that day are told apart.
+yet, and onsets are looked for a day back: alarms of the first two days are told apart.
 """
 
 import numpy as np
@@ -57,7 +57,7 @@ def spells(share: float, rng: np.random.Generator) -> Floats:
 def first_alarm(hits: Floats, seen: Floats, begin: int, end: int) -> int | None:
     """Minute of the first alarm."""
     for minute in range(begin, end + 1, STEP):
-        counts = MinuteCounts("m", 6 * RULE.step, (minute - 6 * RULE.step) * MINUTE_US)
+        counts = MinuteCounts("m", RULE.minutes, (minute - RULE.minutes) * MINUTE_US)
         known = min(minute, counts.minutes)
         for name, side in (("", seen), ("fires", hits)):
             row = np.zeros(counts.minutes)
@@ -79,24 +79,24 @@ def with_fault(hits: Floats, seen: Floats, onset: int, rng: np.random.Generator)
 
 
 def main() -> None:
-    """Print false alarms of the first day and behind it, and the delay of a fault."""
+    """Print false alarms of the first two days and behind them, and the delay of a fault."""
     for number, (kind, words) in enumerate(KINDS.items()):
         rng = np.random.default_rng([47, number])
         first, later, delays = 0, 0, []
         for _ in range(MODELS):
             hits, seen = traffic(kind, rng)
-            first += first_alarm(hits, seen, 60, DAY) is not None
-            later += first_alarm(hits, seen, DAY + STEP, len(hits)) is not None
-            onset = int(rng.integers(2 * DAY, 3 * DAY))
+            first += first_alarm(hits, seen, 60, 2 * DAY) is not None
+            later += first_alarm(hits, seen, 2 * DAY + STEP, len(hits)) is not None
+            onset = int(rng.integers(3 * DAY, 4 * DAY))
             told = first_alarm(with_fault(hits, seen, onset, rng), seen, onset + 1, onset + DAY // 2)
             delays.append(DAY // 2 if told is None else told - onset)
         data = f"{MODELS} models of {words}, {DAYS} days, seed 47"
         name = f"monitoring.rhythms.{kind}"
         Figure.of_share(
-            f"{name}.first", first, MODELS, "models that alarm on their first day", data=data
+            f"{name}.first", first, MODELS, "models that alarm in their first two days", data=data
         ).show()
         Figure.of_share(
-            f"{name}.later", later, MODELS, "models that alarm in four days behind it", data=data
+            f"{name}.later", later, MODELS, "models that alarm in three days behind these", data=data
         ).show()
         Figure(
             f"{name}.delay", float(np.median(delays)), f"minutes, median; odds x {ODDS:g}", "none", 0.0,

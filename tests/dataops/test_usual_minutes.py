@@ -174,10 +174,10 @@ def test_a_slice_that_appears_is_compared_with_the_others_until_it_is_like_them(
 
 
 def mixed(rng: np.random.Generator, minutes: int, *, odds: float = 1.0) -> MinuteCounts:
-    """Two slices of 1 % and 8 % whose volumes go up and down by day, one against the other."""
-    day = np.sin(2 * np.pi * np.arange(minutes) / 1_440)
+    """Two slices of 1 % and 15 %, of which the first has lost most of its volume two hours ago."""
+    day = np.where(np.arange(minutes) < minutes - 120, 0.8, -1.0)
     counts = MinuteCounts("m", minutes, 0)
-    for part, share, sign in (("eu", 0.01, 1), ("us", 0.08, -1)):
+    for part, share, sign in (("eu", 0.01, 1), ("us", 0.15, -1)):
         seen = rng.poisson(20 * (1 + 0.9 * sign * day))
         rate = np.where(np.arange(minutes) < minutes - 60, share, share * odds)
         counts.rows["", part] = seen.astype(float)

@@ -96,7 +96,14 @@ class Spread:
 
     def row(self, stream: int) -> Self:
         """Spread of one stream."""
-        return replace(self, **{one: getattr(self, one)[stream : stream + 1] for one in self.__slots__})
+        return self._cut(slice(stream, stream + 1), slice(None))
+
+    def since(self, block: int) -> Self:
+        """Spread of the onsets behind a block, for rates that are counted from it on."""
+        return self._cut(slice(None), slice(block, None))
+
+    def _cut(self, streams: slice, onsets: slice) -> Self:
+        return replace(self, **{one: getattr(self, one)[streams, onsets] for one in self.__slots__})
 
 
 def _stretches(side: Floats, width: int) -> Floats:

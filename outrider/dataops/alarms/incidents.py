@@ -98,7 +98,7 @@ class IncidentBook:
         steps: Callable[[], Sequence[Step]] = lambda: (),
     ) -> None:
         self._writer = writer = IncidentWriter(model, rule, targets, version)
-        self._counts = MinuteCounts(model, 6 * rule.step)
+        self._counts = MinuteCounts(model, rule.minutes)
         self._live = LiveTestIncidents(writer, live or {})
         self._clock = ServiceClockIncidents(writer, steps)
         self._event_time = EventTimeIncidents(writer)

@@ -61,6 +61,11 @@ class AlarmRule:
         return max(1, round(self.baseline_s * 1e6 / MINUTE_US / 4))
 
     @property
+    def minutes(self) -> int:
+        """Minutes of counts: two baselines before the latest onset, and that one's own day."""
+        return 10 * self.step
+
+    @property
     def widths(self) -> list[int]:
         """Minutes of stretches whose shares may differ: 15, 60 and 240."""
         return [max(1, self.step // 24), max(1, self.step // 6), max(1, self.step * 2 // 3)]
@@ -237,7 +242,8 @@ def stream_looks(
     looked = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
     if looked:
         hits, seen = (np.stack([rows[streams[at]][side][begin:] for at in looked]) for side in (0, 1))
-        spread = Spread.of(hits, seen, rule.widths, peak=rule.widths[-2])
+        whole = [np.stack([rows[streams[at]][side] for at in looked]) for side in (0, 1)]
+        spread = Spread.of(whole[0], whole[1], rule.widths, peak=rule.widths[-2]).since(begin)
         evidence[looked] = rising(
             hits,
             seen,

@@ -176,7 +176,7 @@ class AlarmReader:
     def _looks(self, connection: Connection, model: str, now_us: int) -> "_Looks":
         """Looks behind the last complete minute, by the rule that opens incidents."""
         watched = WatchedStreams(model)
-        counts = self._counts.pop(model, None) or MinuteCounts(model, 6 * self._rule.step)
+        counts = self._counts.pop(model, None) or MinuteCounts(model, self._rule.minutes)
         self._counts[model] = counts  # the last one used
         begun = watched.begun(connection, now_us)
         usual = watched.usual(connection, begun, since_us=minute_of(now_us) - counts.minutes * MINUTE_US)

@@ -79,6 +79,18 @@ def test_a_canary_that_is_worse_is_named_and_over_once_it_is_gone(engine: Engine
     assert [one.status for one in rows] == ["resolved"]
 
 
+@pytest.mark.parametrize(("entities", "share"), [(40, 0.9), (10, 0.5)])
+def test_two_canaries_that_are_worse_are_an_incident_each(
+    engine: Engine, entities: int, share: float
+) -> None:
+    def at(minute: int) -> Minute:
+        worse = dict.fromkeys(("2", "3"), (entities, share)) if minute >= 90 else {}
+        return {"1": (20 * entities, 0.05)} | worse
+
+    rows = Counted(engine).minutes(130, at)
+    assert sorted(row.details["explained_by"][0]["version"] for row in rows) == ["2", "3"]
+
+
 def test_a_version_that_all_records_moved_to_is_named(engine: Engine) -> None:
     (row,) = Counted(engine).minutes(140, lambda at: {"2": (100, 0.3)} if at >= 90 else {"1": (100, 0.05)})
     assert row.details["explained_by"][0]["version"] == "2"

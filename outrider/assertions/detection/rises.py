@@ -200,6 +200,9 @@ def rising(
     overall, local, highest = (
         one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
     )
+    # The highest rate would be higher beside the known ones, as the mean is.
+    drawn = _rates(*past) / np.maximum(_rates(before[:, ends], total[:, ends]), 1e-300)
+    highest = np.minimum(highest * np.maximum(drawn, 1.0), 1.0)
     peak = [past[1] * highest, past[1] * (highest > 0.0)]
     beside_mean = _mixed([side / overall for side in (*past, *behind)], horizon, needed, odds)
     beside_peak = _mixed([side / local for side in (*peak, *behind)], horizon, needed, odds)

@@ -35,7 +35,7 @@ class RecordKeys:
 
 
 def buckets_of(values: Floats) -> Integers:
-    """Bucket of each value, infinite ones as large as MOST; negative values have negative ones.
+    """Bucket of each value, by its sign; larger ones count as ``MOST``.
 
     Examples
     --------

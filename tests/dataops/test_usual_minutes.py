@@ -173,11 +173,15 @@ def test_a_slice_that_appears_is_compared_with_the_others_until_it_is_like_them(
     assert [row.status for row in traffic.incidents()] == ["resolved"]
 
 
-def mixed(rng: np.random.Generator, minutes: int, *, odds: float = 1.0) -> MinuteCounts:
-    """Two slices of 1 % and 15 %, of which the first has lost most of its volume two hours ago."""
-    day = np.where(np.arange(minutes) < minutes - 120, 0.8, -1.0)
+def mixed(
+    rng: np.random.Generator, minutes: int, *, odds: float = 1.0, is_sudden: bool = False
+) -> MinuteCounts:
+    """Two slices of 1 % and 8 % whose volumes go up and down by day, or change once."""
+    day = np.sin(2 * np.pi * np.arange(minutes) / 1_440)
+    if is_sudden:
+        day = np.where(np.arange(minutes) < minutes - 90, 1.0, -1.0)
     counts = MinuteCounts("m", minutes, 0)
-    for part, share, sign in (("eu", 0.01, 1), ("us", 0.15, -1)):
+    for part, share, sign in (("eu", 0.01, 1), ("us", 0.08, -1)):
         seen = rng.poisson(20 * (1 + 0.9 * sign * day))
         rate = np.where(np.arange(minutes) < minutes - 60, share, share * odds)
         counts.rows["", part] = seen.astype(float)
@@ -187,15 +191,15 @@ def mixed(rng: np.random.Generator, minutes: int, *, odds: float = 1.0) -> Minut
     return counts
 
 
-def test_volumes_of_slices_that_move_are_no_rise_of_all_records() -> None:
+@pytest.mark.parametrize("is_sudden", [False, True])
+def test_volumes_of_slices_that_move_are_no_rise_of_all_records(is_sudden: bool) -> None:
     rule = AlarmRule()
     for seed in range(5):
-        counts = mixed(np.random.default_rng(seed), 1_080)
+        counts = mixed(np.random.default_rng(seed), 1_080, is_sudden=is_sudden)
         assert rate_alarms(counts, ["x"], rule, standing=set()) == []
-        plain = mixed(np.random.default_rng(seed), 1_080)
-        for key in [key for key in plain.rows if key[1] != ALL]:
-            del plain.rows[key]  # without slices it would be one
-        assert len(rate_alarms(plain, ["x"], rule, standing=set())) == 1
+        for key in [key for key in counts.rows if key[1] != ALL]:
+            del counts.rows[key]  # without slices a sudden one would be one
+        assert len(rate_alarms(counts, ["x"], rule, standing=set())) == is_sudden
 
 
 def test_a_rise_beside_volumes_that_move_is_found() -> None:

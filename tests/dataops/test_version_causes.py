@@ -79,6 +79,34 @@ def test_a_canary_that_is_worse_is_named_and_over_once_it_is_gone(engine: Engine
     assert [one.status for one in rows] == ["resolved"]
 
 
+@pytest.mark.parametrize(("entities", "share"), [(40, 0.9), (10, 0.5)])
+def test_two_canaries_that_are_worse_are_an_incident_each(
+    engine: Engine, entities: int, share: float
+) -> None:
+    def at(minute: int) -> Minute:
+        worse = dict.fromkeys(("2", "3"), (entities, share)) if minute >= 90 else {}
+        return {"1": (20 * entities, 0.05)} | worse
+
+    rows = Counted(engine).minutes(130, at)
+    assert sorted(row.details["explained_by"][0]["version"] for row in rows) == ["2", "3"]
+
+
+@pytest.mark.parametrize("ended_by", ["rule", "person"])
+def test_what_was_told_of_all_records_is_not_told_of_a_version_again(engine: Engine, ended_by: str) -> None:
+    counted = Counted(engine)
+
+    def at(minute: int) -> Minute:
+        share = 0.5 if 90 <= minute < 115 else 0.05
+        return {"2" if 100 <= minute < 115 else "1": (100, share)}
+
+    (row,) = counted.minutes(118, at)
+    if ended_by == "person":
+        with write(engine) as connection:
+            stored_incidents.resolve(connection, row.id, now_us=counted.now_us, why="mended")
+    rows = counted.minutes(40, lambda _: {"1": (100, 0.05)})
+    assert [(one.id, one.status) for one in rows] == [(row.id, "resolved")]
+
+
 def test_a_version_that_all_records_moved_to_is_named(engine: Engine) -> None:
     (row,) = Counted(engine).minutes(140, lambda at: {"2": (100, 0.3)} if at >= 90 else {"1": (100, 0.05)})
     assert row.details["explained_by"][0]["version"] == "2"

@@ -71,7 +71,7 @@ class IncidentWriter:
         details: Mapping[str, Any] | None = None,
     ) -> IncidentRow:
         """Incident that begins now, for :meth:`open`."""
-        text = "\0".join((self.model, assertion, part, str(now_us)))
+        text = "\0".join((self.model, assertion, part, str(now_us), kind, note))
         identity = f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}"
         return IncidentRow(
             id=identity, model=self.model, assertion=assertion, slice=part, kind=kind, status="open",

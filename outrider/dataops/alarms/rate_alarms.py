@@ -154,10 +154,15 @@ class Usual:
     """Minutes of earlier incidents, which are no usual ones."""
 
     def of(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
-        """Hits and entities seen, 0.0 in minutes left out, shape (minutes,) each."""
+        """Hits and entities seen, 0.0 in minutes left out, shape (minutes,) each.
+
+        What was told of all records was told of their versions.
+        """
         hits, seen = (side.copy() for side in counts.of(*key))
-        since_us = max(self.since.get(key, 0), self.begun.get(key[0], 0))
-        for first, last in ((0, since_us), *self.left_out.get(key, ())):
+        told = [key, (key[0], ALL)] if key[1].startswith(OF_VERSION) else [key]
+        since_us = max(self.begun.get(key[0], 0), *(self.since.get(one, 0) for one in told))
+        left_out = [minutes for one in told for minutes in self.left_out.get(one, ())]
+        for first, last in ((0, since_us), *left_out):
             gone = slice(counts.index(first), counts.index(last))
             hits[gone] = seen[gone] = 0.0
         return hits, seen

@@ -87,12 +87,13 @@ class ShareIncidents:
     ) -> None:
         """One incident for each version that is worse than those beside it."""
         told = [one for row in standing for one in row.details.get("explained_by", ())]
-        known = {(name, one.get(name)) for one in told for name in ("assertion", "version")}
+        versions = {one.get("version") for one in told}
+        plain = {one["assertion"] for one in told if not one.get("version")}
         streams = assertions * max(1, len(self.counts.versions()))
         causes_of: dict[str, list[tuple[Cause, RateAlarm]]] = {}
         for alarm in found:
             cause = worse_beside(connection, self.counts, alarm, self.writer.rule, streams=streams)
-            if cause is not None and not {("version", cause.version), ("assertion", cause.assertion)} & known:
+            if cause is not None and cause.version not in versions and cause.assertion not in plain:
                 causes_of.setdefault(cause.version, []).append((cause, alarm))
         for pairs in causes_of.values():
             pairs.sort(key=lambda pair: -pair[0].weight)

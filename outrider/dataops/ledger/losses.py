@@ -17,7 +17,7 @@ from outrider.assertions.bets import weight_classes
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 
-from .measures import MOST, buckets_of
+from .measures import buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
@@ -185,7 +185,7 @@ def _store(
     replace_rows(connection, LossBlock, [block.row(*key) for block in filled])
     error = np.abs([one.error for one in taken])
     wrong = np.where([one.hit for one in taken], 0, WRONG)
-    bucket = np.where(np.isnan(error), wrong, buckets_of(np.nan_to_num(error, posinf=MOST)))
+    bucket = np.where(np.isnan(error), wrong, buckets_of(np.nan_to_num(error)))
     weight = weight_classes(np.array([one.weight / chances.get(one.id, 1.0) for one in taken]))
     cells = Counter(zip(numbers, [one.slice for one in taken], weight.tolist(), bucket.tolist(), strict=True))
     add_to_rows(connection, LossCount, [(*key, *cell, records) for cell, records in cells.items()])

@@ -35,14 +35,16 @@ class RecordKeys:
 
 
 def buckets_of(values: Floats) -> Integers:
-    """Bucket of each finite value; negative values have negative ones.
+    """Bucket of each value, by its sign; larger ones count as ``MOST``.
 
     Examples
     --------
     >>> buckets_of(np.array([0.0, 1.0, -1.0, 1.01])).tolist()
     [0, 240, -240, 240]
+    >>> buckets_of(np.array([1.7e308, np.inf])).tolist() == buckets_of(np.array([MOST] * 2)).tolist()
+    True
     """
-    size = np.abs(values)
+    size = np.minimum(np.abs(values), MOST)
     known = size >= LEAST
     found = 1 + np.floor(8 * np.log2(np.where(known, size, LEAST) / LEAST))
     return np.where(known, np.copysign(found, values), 0).astype(np.int64)

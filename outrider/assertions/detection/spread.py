@@ -99,7 +99,7 @@ class Spread:
         return self._cut(slice(stream, stream + 1), slice(None))
 
     def since(self, block: int) -> Self:
-        """Spread of the onsets behind a block, for rates that are counted from it on."""
+        """Spread of the onsets behind a block."""
         return self._cut(slice(None), slice(block, None))
 
     def _cut(self, streams: slice, onsets: slice) -> Self:

@@ -62,7 +62,7 @@ class AlarmRule:
 
     @property
     def minutes(self) -> int:
-        """Minutes of counts: two baselines before the latest onset, and that one's own day."""
+        """Minutes of counts: two and a half baselines."""
         return 10 * self.step
 
     @property

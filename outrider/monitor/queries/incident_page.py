@@ -195,7 +195,7 @@ def cause_line(cause: Mapping[str, Any]) -> CauseLine:
         values[0] if values[0] is not None else plain[0],
         values[1] if values[1] is not None else plain[1],
         (_ends(known[0]), _ends(known[1])),
-        (known[0].get("seen"), known[1].get("seen")),
+        (_count(known[0]), _count(known[1])),
         is_share,
         str(told),
     )
@@ -203,6 +203,12 @@ def cause_line(cause: Mapping[str, Any]) -> CauseLine:
 
 def _figure(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(side: Mapping[str, Any]) -> int | None:
+    """Observations of a side, of which dispersion may have left a fraction."""
+    seen = _figure(side.get("seen"))
+    return None if seen is None else round(seen)
 
 
 def _ends(side: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -24,6 +24,7 @@ MOST_STREAMS, MOST_TOLD, MOST_FOUND = 200, 50, 1_000
 _TOLD = frozenset({
     "onset", "before", "now", "explained_by", "event", "records", "action", "page", "runbook", "guarantee",
     "history", "sentence", "ended_by", "version", "subject_page", "stream", "also", "confused", "silent",
+    "severity",
 })  # fmt: skip
 """Details that have a place of their own on the page; the others are listed as they are."""
 

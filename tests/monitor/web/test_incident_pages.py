@@ -68,7 +68,9 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
         {"assertion": "inputs.age", "level": "info", "flags": 0,
          "details": {"sentence": "inputs.age has moved up", "before": 31.0, "now": {"value": 43.5},
                      "explained_by": [{"column": "inputs.age", "before": 31.0, "now": 43.5},
-                                      {"column": "inputs.pay", "sentence": "nulls", **SHARES}]}},
+                                      {"column": "inputs.pay", "sentence": "nulls", **SHARES,
+                                       "now": {"share": 0.31, "seen": 1135.21}},
+                                      ], "severity": "ticket", "reference": {"dataset": ""}}},
         "inputs.age has moved up",
     ),
     "performance": (
@@ -137,6 +139,13 @@ def test_incidents_of_one_time_name_each_other(app: FastAPI) -> None:
     assert re.search(r'<a href="/incidents/i_[^"]+">[^<]+ since', beside)
     assert 'href="/incidents/i_flags"' not in beside
     assert "Beside it" not in get(app, "/incidents/i_clock").text
+
+
+def test_drift_is_a_ticket_of_whole_entities(app: FastAPI) -> None:
+    html = get(app, "/incidents/i_drift").text
+    assert "a ticket: nobody is paged" in html
+    assert ("of 1,135<" in html, "1,135.2" in html, "reference.dataset" in html) == (True, False, False)
+    assert "a ticket" not in get(app, "/incidents/i_flags").text
 
 
 def test_details_are_words(app: FastAPI) -> None:

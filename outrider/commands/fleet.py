@@ -6,7 +6,7 @@ from .api import connect
 from .output import Config, Json, as_json, table
 
 VERDICTS = {
-    "critical": "critical", "warning": "warning", "known": "known", "well": "well",
+    "critical": "critical", "warning": "warning", "ticket": "ticket", "known": "known", "well": "well",
     "waiting": "no records yet",
 }  # fmt: skip
 

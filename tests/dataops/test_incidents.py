@@ -332,6 +332,19 @@ def test_an_acknowledged_incident_goes_on_and_is_resolved_by_silence(traffic: Tr
     assert told == [("acknowledged", "ada", "Ada looks"), ("resolved", "", "quiet for 300 s")]
 
 
+def test_a_note_is_added_to_why_an_incident_opened(traffic: Traffic) -> None:
+    traffic.minute(1, level="critical")
+    with write(traffic.engine) as connection:
+        connection.execute(text("UPDATE incident SET note = '1 % before'"))
+        incident = traffic.incidents()[0].id
+        stored_incidents.acknowledge(connection, incident, now_us=traffic.now_us, note="Ada looks")
+        stored_incidents.acknowledge(connection, incident, now_us=traffic.now_us)
+        stored_incidents.mute(
+            connection, incident, until_us=traffic.now_us + 1, now_us=traffic.now_us, note="known"
+        )
+    assert traffic.incidents()[0].note == "1 % before; Ada looks; known"
+
+
 def test_muted_stays_silent_until_its_time_and_is_told_anew_after_it(traffic: Traffic) -> None:
     traffic.minute(1, level="critical")
     muted_until = traffic.now_us + 3_600_000_000

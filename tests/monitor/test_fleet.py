@@ -102,6 +102,18 @@ def test_slices_that_explain_an_incident_of_all_records_are_named(
         assert [line.whom for line in read_fleet(connection, ["a"], now_us=NOW_US)] == [expected]
 
 
+def test_open_drift_is_a_ticket_and_stands_behind_what_pages(engine: Engine) -> None:
+    add(
+        engine,
+        incident("a", NOW_US - 20, level="info", kind="drift"),
+        incident("b", NOW_US - 30, level="info", kind="drift"),
+        incident("b", NOW_US - 10),
+    )
+    with engine.connect() as connection:
+        lines = read_fleet(connection, ["a", "b"], now_us=NOW_US)
+    assert [(line.model, line.verdict) for line in lines] == [("b", "warning"), ("a", "ticket")]
+
+
 def test_an_acknowledged_incident_is_known(engine: Engine) -> None:
     row = incident("a", NOW_US - 10)
     add(engine, row)

@@ -11,11 +11,12 @@ from outrider.dataops.flags.registered_assertions import note_judged
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.minutes import minute_of
+from outrider.dataops.ledger.minutes import DAY_US, minute_of
 from outrider.dataops.state.tables import AssertionRow, Strike, table_of
 
-from .explanation import iso, page
+from .explanation import event_json, iso, page
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
+from .model_events import ModelEvent, nearest_event
 from .silence import SILENT
 
 ASSERTION = "assertion"
@@ -79,14 +80,15 @@ class SilentAssertion:
             f"blocks, {self.fault}"
         )
 
-    def details(self, model: str) -> dict[str, Any]:
+    def details(self, model: str, event: ModelEvent | None) -> dict[str, Any]:
         """Details of an incident as JSON."""
         first = iso(self.first_us)
         return {
             "silent": ASSERTION,
             "onset": {"first": iso(self.judged_us), "likeliest": first, "last": first},
             "before": {"share": 1.0}, "now": {"share": 0.0, "seen": self.failures},
-            "explained_by": [], "reason": self.fault, "column": self.column, "event": None, "records": [],
+            "explained_by": [], "reason": self.fault, "column": self.column,
+            "event": event_json(event), "records": [],
             "action": "mend_assertion" if self.column is None else "check_sender",
             "page": page(model, self.name), "guarantee": None,
         }  # fmt: skip
@@ -120,9 +122,16 @@ class AssertionSilenceIncidents:
             if one.name not in standing:
                 made = self.writer.new(
                     one.name, SILENT, "warning", now_us, flags=one.failures, note=one.sentence,
-                    details=one.details(self.writer.model),
+                    details=one.details(self.writer.model, self._event(connection, one)),
                 )  # fmt: skip
                 self.writer.open(connection, made)
+
+    def _event(self, connection: Connection, one: SilentAssertion) -> ModelEvent | None:
+        """Event between a day before the last verdict and the first failure, the nearest to that."""
+        since_us = one.judged_us - DAY_US
+        return nearest_event(
+            connection, self.writer.model, since_us=since_us, until_us=one.first_us, onset_us=one.first_us
+        )
 
     def _judged(self, connection: Connection, now_us: int) -> dict[str, int]:
         """Last verdict of each assertion that is to judge, whatever its revision; 0 for none yet."""

@@ -64,6 +64,8 @@ def guarantee_words(row: IncidentRow) -> str:
             f"While nothing changes, a model opens any such incident within {days:g} days with a chance of "
             f"at most {100 * guarantee['alpha']:g} %, however often it is looked at."
         )
+    if row.details.get("silent") == "assertion":
+        return "Failures are counted; nothing is estimated."
     if row.level == "critical" and row.kind == "flags":
         return "A critical assertion is a rule: its first flag opens an incident, and nothing is estimated."
     return _SURE.get(row.kind, "No guarantee is stored with it.")

@@ -76,12 +76,11 @@ def resolve(
     found = get(connection, incident)
     if found.status == "resolved":
         return
-    note = f"{found.note}; {why}" if found.note else why
     details = _with_step(found, "resolved", now_us, who, why) | {"ended_by": by}
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="resolved", resolved_us=now_us, note=note, details=details)
+        .values(status="resolved", resolved_us=now_us, note=_noted(found, why), details=details)
     )
     told: dict[str, object] = {
         "id": found.id,
@@ -100,7 +99,7 @@ def acknowledge(connection: Connection, incident: str, *, now_us: int, note: str
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="acknowledged", muted_until_us=0, note=note or found.note, details=details)
+        .values(status="acknowledged", muted_until_us=0, note=_noted(found, note), details=details)
     )
 
 
@@ -118,7 +117,7 @@ def mute(
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
-        .values(status="muted", muted_until_us=until_us, note=note or found.note, details=details)
+        .values(status="muted", muted_until_us=until_us, note=_noted(found, note), details=details)
     )
 
 
@@ -170,6 +169,11 @@ def open_alarms(connection: Connection) -> list[tuple[str, str, str, str]]:
     columns = _INCIDENT.c.model, _INCIDENT.c.kind, _INCIDENT.c.level, _INCIDENT.c.assertion
     query = select(*columns).where(_INCIDENT.c.status.in_(("open", "acknowledged"))).distinct()
     return [(row.model, row.kind, row.level, row.assertion) for row in connection.execute(query)]
+
+
+def _noted(found: IncidentRow, more: str) -> str:
+    """Note of an incident, which says why it opened, and what is added to it."""
+    return "; ".join(part for part in (found.note, more) if part)
 
 
 def _with_step(

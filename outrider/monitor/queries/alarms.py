@@ -43,6 +43,8 @@ STATUSES: tuple[StreamStatus, ...] = ("standing", "muted", "watched", "suspended
 ALIVE = ("open", "acknowledged")
 """Status of incidents that stand; what is muted is known."""
 MOST_INCIDENTS = 1_000
+NEAR = 0.005
+"""Nearness that is told, for it is shown as one per cent at least."""
 LEAST_ODDS = 0.01
 """Evidence that is told at all: nearness begins there."""
 AGAIN_US = 3_600_000_000
@@ -343,7 +345,7 @@ def _sentence(streams: Sequence[WatchedStream], standing: int, *, is_judged: boo
     told += f"; {able} of {len(streams)} streams could be judged"
     if statuses["too_few"]:
         told += f", {statuses['too_few']} had too few records"
-    near = next((row for row in streams if row.status == "watched" and row.nearness > 0.0), None)
+    near = next((row for row in streams if row.status == "watched" and row.nearness >= NEAR), None)
     if near is not None:
         where = "" if near.slice is None else f" on {near.slice or 'records of no slice'}"
         where += "" if near.version is None else f" of version {near.version}"

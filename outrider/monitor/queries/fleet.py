@@ -18,8 +18,8 @@ from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 from .series.counts import last_minute
 
-Verdict: TypeAlias = Literal["critical", "warning", "known", "well", "waiting"]
-ORDER: tuple[Verdict, ...] = ("critical", "warning", "known", "well", "waiting")
+Verdict: TypeAlias = Literal["critical", "warning", "ticket", "known", "well", "waiting"]
+ORDER: tuple[Verdict, ...] = ("critical", "warning", "ticket", "known", "well", "waiting")
 HOURS = 24
 MOST_INCIDENTS = 1_000
 NEXT_STEPS: Mapping[str, str] = {
@@ -32,7 +32,8 @@ NEXT_STEPS: Mapping[str, str] = {
 }
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 CHAMPION = "champion"
-LEVELS = ("critical", "warning", "info")
+LEVELS: Mapping[str, Verdict] = {"critical": "critical", "warning": "warning", "info": "ticket"}
+"""Verdict of an open incident by its level, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class FleetLine:
     Attributes
     ----------
     verdict
-        ``critical`` or ``warning``: the worst open incident; ``known``: all incidents are acknowledged or
-        muted; ``waiting``: no record yet.
+        ``critical``, ``warning`` or ``ticket`` (of level ``info``): the worst open incident; ``known``: all
+        incidents are acknowledged or muted; ``waiting``: no record yet.
     incident
         The one behind the verdict, the oldest of the worst; None where all is well.
     current
@@ -143,7 +144,7 @@ def _verdict(rows: Sequence[IncidentRow], *, has_records: bool) -> tuple[Verdict
     alive = [row for row in rows if row.status == "open"]
     if alive:
         worst = min(alive, key=_rank)
-        return ("critical" if worst.level == "critical" else "warning"), worst
+        return LEVELS[worst.level], worst
     if rows:
         return "known", min(rows, key=_rank)
     return ("well" if has_records else "waiting"), None
@@ -151,7 +152,7 @@ def _verdict(rows: Sequence[IncidentRow], *, has_records: bool) -> tuple[Verdict
 
 def _rank(row: IncidentRow) -> tuple[int, int]:
     """Tickets, of level ``info``, behind what pages."""
-    return LEVELS.index(row.level), row.opened_us
+    return ORDER.index(LEVELS[row.level]), row.opened_us
 
 
 def _order(line: FleetLine) -> tuple[int, int, str]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, select
 from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_words import for_whom, guarantee_words, incident_sentence
-from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, get
+from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, get, list_incidents
 from outrider.dataops.ledger.minutes import MINUTE_US
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
@@ -26,6 +26,7 @@ MOST_RECORDS = 5
 LEAST_BEFORE_US = 600_000_000
 """Time before an onset that a chart shows, whatever was counted."""
 MOST_CHART_US = 14 * 24 * HOUR_US
+MOST_INCIDENTS, MOST_BESIDE = 1_000, 6
 _MEASURES: Mapping[str, str] = {
     "flags": "flagged", "flood": "flagged", "live_test": "live_tests", "performance": "performance",
 }  # fmt: skip
@@ -86,6 +87,8 @@ class IncidentView:
         Share of the last hour, or since a later onset; None of other kinds than flags, and without records.
     records, gone
         Records that show it, and ids of those that are not stored any more.
+    beside
+        Other incidents whose onset lies within an hour, nearest first, each with its sentence.
     former
         Version that the champion replaced; None where there is none.
     has_page
@@ -105,6 +108,7 @@ class IncidentView:
     records: tuple[RecordView, ...]
     gone: tuple[str, ...]
     history: tuple[IncidentStep, ...]
+    beside: tuple[tuple[IncidentRow, str], ...]
     former: str | None
     has_page: bool
 
@@ -121,6 +125,7 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
         row = get(connection, incident)
         chart = _chart(connection, row, now_us)
         newest = _newest(connection, row, now_us)
+        beside = _beside(connection, row)
         champion = registry.champion(connection, row.model)
         has_page = _is_active(connection, row)
     ids = list(dict.fromkeys(row.details.get("records") or [row.first_record] * bool(row.first_record)))
@@ -139,6 +144,7 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
         records=tuple(view for view in found.values() if view is not None),
         gone=tuple(id_ for id_, view in found.items() if view is None),
         history=tuple(_history(row)),
+        beside=tuple((other, incident_sentence(other)) for other in beside),
         former=None if champion is None else champion.replaced,
         has_page=has_page,
     )
@@ -151,6 +157,20 @@ def onset_of(row: IncidentRow) -> tuple[int, int] | None:
         return None
     first, last = (int(datetime.fromisoformat(onset[end]).timestamp() * 1e6) for end in ("first", "last"))
     return first, last
+
+
+def _beside(connection: Connection, row: IncidentRow) -> list[IncidentRow]:
+    """Other incidents of the model that began about the same time: one cause may be behind all."""
+    if not row.model:
+        return []
+    first, last = onset_of(row) or (row.opened_us, row.opened_us)
+    near = []
+    for other in list_incidents(connection, model=row.model, limit=MOST_INCIDENTS):
+        begun, ended = onset_of(other) or (other.opened_us, other.opened_us)
+        apart = max(begun - last, first - ended, 0)
+        if other.id != row.id and apart <= HOUR_US:
+            near.append((apart, other.opened_us, other.id, other))
+    return [other for *_, other in sorted(near, key=lambda one: one[:3])[:MOST_BESIDE]]
 
 
 def cause_line(cause: Mapping[str, Any]) -> CauseLine:
@@ -175,7 +195,7 @@ def cause_line(cause: Mapping[str, Any]) -> CauseLine:
         values[0] if values[0] is not None else plain[0],
         values[1] if values[1] is not None else plain[1],
         (_ends(known[0]), _ends(known[1])),
-        (known[0].get("seen"), known[1].get("seen")),
+        (_count(known[0]), _count(known[1])),
         is_share,
         str(told),
     )
@@ -183,6 +203,12 @@ def cause_line(cause: Mapping[str, Any]) -> CauseLine:
 
 def _figure(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _count(side: Mapping[str, Any]) -> int | None:
+    """Observations of a side, of which dispersion may have left a fraction."""
+    seen = _figure(side.get("seen"))
+    return None if seen is None else round(seen)
 
 
 def _ends(side: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -23,7 +23,8 @@ from .incident_chart import incident_charts
 MOST_STREAMS, MOST_TOLD, MOST_FOUND = 200, 50, 1_000
 _TOLD = frozenset({
     "onset", "before", "now", "explained_by", "event", "records", "action", "page", "runbook", "guarantee",
-    "history", "sentence", "ended_by", "version", "subject_page", "stream",
+    "history", "sentence", "ended_by", "version", "subject_page", "stream", "also", "confused", "silent",
+    "severity",
 })  # fmt: skip
 """Details that have a place of their own on the page; the others are listed as they are."""
 
@@ -79,7 +80,9 @@ class IncidentPages:
             "charts": incident_charts(view),
             "cards": [self._cards.record(record, about) for record in view.records],
             "widest": max([max(c.before or 0.0, c.now or 0.0) for c in view.causes], default=0.0) or 1.0,
-            "more": {name: value for name, value in row.details.items() if name not in _TOLD},
+            "more": {
+                name: value for name, value in row.details.items() if name not in _TOLD and value is not None
+            },
         }
         if row.model in self._frame.models():
             return self._frame.page(request, "incident.html", row.model, "/alarms", context)

@@ -14,6 +14,7 @@ from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
 from outrider.dataops.datasets.leak_moves import report_words
 from outrider.monitor.http.error_page import HEADERS
+from outrider.monitor.queries.fleet import NEXT_STEPS
 from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
@@ -57,6 +58,7 @@ class Pages:
             "flat": lambda value: list(flatten(value)),
             "iso": iso,
             "lasting": lasting,
+            "next_step": lambda action: NEXT_STEPS.get(action, action),
             "path": segment,
             "second": second,
             "percent": percent,

@@ -68,12 +68,16 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
         {"assertion": "inputs.age", "level": "info", "flags": 0,
          "details": {"sentence": "inputs.age has moved up", "before": 31.0, "now": {"value": 43.5},
                      "explained_by": [{"column": "inputs.age", "before": 31.0, "now": 43.5},
-                                      {"column": "inputs.pay", "sentence": "nulls", **SHARES}]}},
+                                      {"column": "inputs.pay", "sentence": "nulls", **SHARES,
+                                       "now": {"share": 0.31, "seen": 1135.21}},
+                                      ], "severity": "ticket", "reference": {"dataset": ""}}},
         "inputs.age has moved up",
     ),
     "performance": (
         {"assertion": "accuracy",
-         "details": {"sentence": "version 1 is wrong more often", **SHARES,
+         "details": {"sentence": "version 1 is wrong more often", **SHARES, "error_bound": None,
+                     "former": None,
+                     "confused": [{"predicted": "cat", "label": "dog", "before": 0.01, "now": 0.09}],
                      "explained_by": [{"assertion": "loss", "slice": "till-1", **SHARES},
                                       {"version": "__other__", **SHARES}]}},
         "version 1 is wrong more often",
@@ -127,6 +131,29 @@ def test_every_kind_has_a_page_that_begins_with_one_sentence(app: FastAPI, kind:
     assert 'value="acknowledge"' in html
     assert ("Over time" in html) == (kind != "clock")
     assert html.count("<label") == 0 or "aria-label" in html
+
+
+def test_incidents_of_one_time_name_each_other(app: FastAPI) -> None:
+    html = get(app, "/incidents/i_flags").text
+    (beside,) = re.findall(r"<h2>Beside it</h2>.*?</section>", html, re.DOTALL)
+    assert re.search(r'<a href="/incidents/i_[^"]+">[^<]+ since', beside)
+    assert 'href="/incidents/i_flags"' not in beside
+    assert "Beside it" not in get(app, "/incidents/i_clock").text
+
+
+def test_drift_is_a_ticket_of_whole_entities(app: FastAPI) -> None:
+    html = get(app, "/incidents/i_drift").text
+    assert "a ticket: nobody is paged" in html
+    assert ("of 1,135<" in html, "1,135.2" in html, "reference.dataset" in html) == (True, False, False)
+    assert "a ticket" not in get(app, "/incidents/i_flags").text
+
+
+def test_details_are_words(app: FastAPI) -> None:
+    html = get(app, "/incidents/i_performance").text
+    assert re.search(r"cat that is dog, 1\.0\s% before, 9\.0\s% since\.", html)
+    assert "9 wrong answers in all" in html
+    assert not re.search(r"None<|confused\[", html)
+    assert "Proposed: label some of its records." in get(app, f"/m/{MODEL}/alarms").text
 
 
 def test_the_chart_shades_the_onset_and_marks_the_opening(app: FastAPI) -> None:

@@ -17,6 +17,8 @@ _PEAK = 0.25
 """Part of the evidence that is against the highest rate of a rhythm."""
 _MOST_ONSETS = 200
 """Onsets of one stream whose evidence is computed, the likeliest: leaving some out loses power only."""
+_FAR = 40.0
+"""Onsets whose bound lies so far below the highest one add nothing that counts."""
 
 
 def floor_of(rate: Floats, odds: float) -> Floats:
@@ -218,7 +220,8 @@ def _mixed(sides: Sequence[Floats], horizon: int, needed: float, odds: float) ->
     top = bound.max(axis=1)
     whole = top + np.log(np.exp(bound - top[:, None]).sum(axis=1)) - np.log(horizon)
     for stream in np.flatnonzero(whole >= needed).tolist():
-        likely = np.argsort(-bound[stream], kind="stable")[:_MOST_ONSETS]
+        near = np.flatnonzero(bound[stream] >= top[stream] - _FAR)
+        likely = near[np.argsort(-bound[stream, near], kind="stable")[:_MOST_ONSETS]]
         evidence = rise_evidence(*(side[stream, likely] for side in sides), odds=odds)
         found[stream] = np.logaddexp.reduce(evidence) - np.log(horizon)
     return found

@@ -72,7 +72,7 @@ def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names:
                 weight,
                 version is None,
             )
-            append(effects.records, ("m", f"r{key}", *place, confidence, None, group_of(key)))
+            append(effects.records, ("m", f"r{key}", *place, confidence, None, None, group_of(key)))
         elif kind == "label":
             (value,) = rest
             body = "{}" if value is None else '{"label": 0}'

@@ -211,16 +211,34 @@ def rising(
     return np.asarray(np.logaddexp(beside_mean + np.log(1 - _PEAK), beside_peak + np.log(_PEAK)))
 
 
+def might_rise(
+    hits: Floats, seen: Floats, *, horizon: int, needed: float, earliest: int = 1
+) -> NDArray[np.bool_]:
+    """Mask of the streams that :func:`rising` may return ``needed`` of, by a cheap bound.
+
+    Whatever spread or known counts a stream is held against, shape (streams,).
+    """
+    before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
+    ends = slice(earliest - 1, -1)
+    past = before[:, ends], total[:, ends]
+    bound = largest_ratio(*past, before[:, -1:] - past[0], total[:, -1:] - past[1])
+    return np.asarray(_whole(bound, horizon) >= needed)
+
+
+def _whole(bound: Floats, horizon: int) -> Floats:
+    """Bound of the evidence of all onsets together, shape (streams,)."""
+    if bound.shape[1] == 0:
+        return np.full(len(bound), -np.inf)
+    top = bound.max(axis=1)
+    return np.asarray(top + np.log(np.exp(bound - top[:, None]).sum(axis=1)) - np.log(horizon))
+
+
 def _mixed(sides: Sequence[Floats], horizon: int, needed: float, odds: float) -> Floats:
     """Evidence mixed over onsets, shape (streams,); sides as of :func:`rise_evidence`, (streams, onsets)."""
     bound = largest_ratio(*sides)
     found = np.full(len(bound), -np.inf)
-    if bound.shape[1] == 0:
-        return found
-    top = bound.max(axis=1)
-    whole = top + np.log(np.exp(bound - top[:, None]).sum(axis=1)) - np.log(horizon)
-    for stream in np.flatnonzero(whole >= needed).tolist():
-        near = np.flatnonzero(bound[stream] >= top[stream] - _FAR)
+    for stream in np.flatnonzero(_whole(bound, horizon) >= needed).tolist():
+        near = np.flatnonzero(bound[stream] >= bound[stream].max() - _FAR)
         likely = near[np.argsort(-bound[stream, near], kind="stable")[:_MOST_ONSETS]]
         evidence = rise_evidence(*(side[stream, likely] for side in sides), odds=odds)
         found[stream] = np.logaddexp.reduce(evidence) - np.log(horizon)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import Spread, onset_interval, rising, select_alarms, smallest_rise
-from outrider.assertions.detection.rises import floor_of, largest_ratio
+from outrider.assertions.detection.rises import floor_of, largest_ratio, might_rise
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
@@ -244,25 +244,28 @@ def stream_looks(
     streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
     rows = {key: usual.since_it_came(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
-    looked = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
-    if looked:
-        hits, seen = (np.stack([rows[streams[at]][side][begin:] for at in looked]) for side in (0, 1))
-        whole = [np.stack([rows[streams[at]][side] for at in looked]) for side in (0, 1)]
+    recent = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
+    horizon = _WINDOWS * rule.horizon
+    for start in range(0, len(recent), _AT_ONCE):
+        part_of = recent[start : start + _AT_ONCE]
+        whole = [np.stack([rows[streams[at]][side] for at in part_of]) for side in (0, 1)]
+        may = might_rise(
+            whole[0][:, begin:], whole[1][:, begin:], horizon=horizon, needed=least, earliest=earliest
+        )
+        looked = [at for at, one in zip(part_of, may.tolist(), strict=True) if one]
+        if not looked:
+            continue
+        whole = [side[may] for side in whole]
         spread = Spread.of(whole[0], whole[1], rule.widths, peak=rule.widths[-2]).since(begin)
+        hits, seen = (side[:, begin:] for side in whole)
         evidence[looked] = rising(
-            hits,
-            seen,
-            horizon=_WINDOWS * rule.horizon,
-            needed=least,
-            odds=rule.odds,
-            earliest=earliest,
-            spread=spread,
+            hits, seen, horizon=horizon, needed=least, odds=rule.odds, earliest=earliest, spread=spread
         )
         for row, at in enumerate(looked):
             if parts and streams[at][1] == ALL and evidence[at] > 0.0:
                 known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
                 held = rising(
-                    hits[row : row + 1], seen[row : row + 1], known=known, horizon=_WINDOWS * rule.horizon,
+                    hits[row : row + 1], seen[row : row + 1], known=known, horizon=horizon,
                     needed=least, odds=rule.odds, earliest=earliest, spread=spread.row(row),
                 )  # fmt: skip
                 evidence[at] = min(evidence[at], held[0])
@@ -300,6 +303,8 @@ _LIKELY = 0.8
 """Coverage whose upper limit holds with 90 %."""
 _ENOUGH = 10
 """Entities without which a share says nothing."""
+_AT_ONCE = 64
+"""Streams whose spread is held in memory together."""
 _LATEST = 60
 """A stream without a flag in as many minutes is not rising."""
 _WINDOWS = 4

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import Spread, rising
+from outrider.assertions.detection.rises import might_rise
 
 Floats = NDArray[np.float64]
 WIDTHS = (2, 5)
@@ -80,3 +81,17 @@ def test_steady_shares_lose_no_evidence_worth_speaking_of() -> None:
     plain = rising(hits, seen, horizon=10_080, needed=0.0, odds=1.5)
     held = rising(hits, seen, horizon=10_080, needed=0.0, odds=1.5, spread=spread)
     assert np.median(held / plain) > 0.6
+
+
+@given(st.integers(0, 1000), st.floats(0.05, 0.4), st.floats(0.5, 8.0))
+@settings(max_examples=25, deadline=None)
+def test_no_stream_that_the_bound_leaves_out_has_the_evidence(seed: int, after: float, needed: float) -> None:
+    rng = np.random.default_rng(seed)
+    shares = np.full(300, 0.05)
+    shares[-rng.integers(1, 60) :] = after
+    seen = rng.poisson(rng.uniform(0.5, 30), (8, 300)).astype(np.float64)
+    hits = rng.binomial(seen.astype(np.int64), shares).astype(np.float64)
+    spread = Spread.of(hits, seen, WIDTHS, peak=2)
+    held = rising(hits, seen, horizon=1_000, needed=needed, odds=1.5, spread=spread)
+    left_out = ~might_rise(hits, seen, horizon=1_000, needed=needed)
+    assert (held[left_out] < needed).all()

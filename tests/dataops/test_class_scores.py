@@ -104,7 +104,7 @@ def _fill(engine: Engine, probs: np.ndarray, labels: list[str | None], names: Cl
         effects.class_names = names
         for at in range(half, len(probs), 2):
             row = ("m", f"r{at}", half + 1, at, START_US, 0, "1", None, "a", CLASSES[said[at]], 1.0, False)
-            append(effects.records, (*row, 5_000, scores[at]))
+            append(effects.records, (*row, 5_000, None, scores[at]))
         with write(engine) as connection:
             ledger.apply(connection, effects)
     _label(engine, {f"r{at}": label for at, label in enumerate(labels)}, names, seq=3)

@@ -134,7 +134,7 @@ def test_two_usual_days_open_nothing_and_a_shift_opens_a_ticket_that_says_what_a
     assert first["change"].startswith("median 4")
     assert details["before"]["share"] < details["now"]["share"]
     assert details["action"] == "retrain"
-    assert details["page"].startswith("/m/m/drift?since=")
+    assert details["subject_page"].startswith("/m/m/drift?since=")
     assert {one["assertion"] for one in details["explained_by"]} == {"inputs.age"}
     (told,) = hours.told("incident.opened")
     assert (told["severity"], told["level"]) == ("ticket", "info")

@@ -214,7 +214,7 @@ def rising(
 def might_rise(
     hits: Floats, seen: Floats, *, horizon: int, needed: float, earliest: int = 1
 ) -> NDArray[np.bool_]:
-    """Mask of the streams that :func:`rising` may return ``needed`` of, by a cheap bound.
+    """Mask of the streams that a cheap bound does not exclude.
 
     Whatever spread or known counts a stream is held against, shape (streams,).
     """

@@ -213,7 +213,7 @@ def test_incidents_are_acknowledged_muted_and_resolved_by_buttons(own: Sample, b
     for said in (
         "2.0\u202f% of 200 before, 31.0\u202f% of 200 since",
         "rolled back 1",
-        "Proposed: roll back",
+        "Proposed: roll the champion back",
     ):
         assert said in text, said
     for page, button, now in (

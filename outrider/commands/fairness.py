@@ -20,7 +20,8 @@ COLUMNS = {
 def fairness(
     model: ModelArgument = None,
     by: Annotated[
-        list[str] | None, typer.Option(help="Column that names the group, such as sex; several intersect.")
+        list[str] | None,
+        typer.Option(help="Column that names the group; several intersect. Default: the first of group_by."),
     ] = None,
     positive: Annotated[str, typer.Option(help="The answer that is a selection.")] = "1",
     version: Annotated[str | None, typer.Option(help="Of this judged version; default the newest.")] = None,
@@ -33,8 +34,6 @@ def fairness(
     json: Json = False,
 ) -> None:
     """Show selection rates, error rates and accuracy by group, with their gaps."""
-    if not by:
-        raise typer.BadParameter("name a column that tells the groups apart, such as --by sex")
     api = connect(config)
     name = one_model(api, model)
     asked = {"version": version, "since": time_of(since), "until": until, "step": step, "versus": versus}

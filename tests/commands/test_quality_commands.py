@@ -19,6 +19,7 @@ from outrider.commands.durations import seconds
 from outrider.dataops.access.store import AccessStore
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
+from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.data import data_routes
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.traffic.alarms import alarm_routes
@@ -43,9 +44,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("service")
     sample = build(folder, blocks=22)
     storage = StorageSettings(folder=str(folder))
-    settings = Settings(base=folder, storage=storage, models={MODEL: ModelSettings(slice_by="device")})
+    model = ModelSettings(slice_by="device", group_by=["attrs.device"])
+    settings = Settings(base=folder, storage=storage, models={MODEL: model})
     routers = [
         read_routes(sample.engine, sample.journal, models=(MODEL,)),
+        agreement_routes(sample.engine, settings),
         alarm_routes(AlarmReader(sample.engine, settings)),
         data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
         fairness_routes(sample.engine, settings, LocalObjects(folder / "objects")),
@@ -252,8 +255,17 @@ def test_series_are_frames_in_a_notebook(url: str) -> None:
     assert service.series(MODEL, measure=["latency"]).empty
 
 
-def test_groups_need_a_column() -> None:
-    assert CliRunner().invoke(app, ["fairness", MODEL]).exit_code == 2
+def test_groups_are_those_of_the_first_declared_grouping_by_default() -> None:
+    assert run("fairness", MODEL, "--positive", "8") == run(
+        "fairness", MODEL, "--by", "device", "--positive", "8"
+    )
+
+
+def test_the_report_has_the_gaps_of_groups(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    text = shown("report", MODEL, "--html", str(file))
+    assert re.search(r"by device \(answer \S+, version 1\): selection_rate gap", text)
+    assert "Groups by device" in file.read_text(encoding="utf-8")
 
 
 def test_profile_shows_columns_of_live_records() -> None:

@@ -101,6 +101,13 @@ class Hours:
             insert_profiles(connection, "m", rows)
             self.book.settle(connection, now_us=self.now_us + 60_000_000)
 
+    def promote(self) -> None:
+        change = {
+            "model": "m", "version": "2", "action": "promoted", "by": "", "reason": "", "at_us": self.now_us,
+        }  # fmt: skip
+        with write(self.engine) as connection:
+            connection.execute(insert(table_of(ChampionChange)), [change])
+
     def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
             found = stored_incidents.list_incidents(connection)
@@ -218,16 +225,7 @@ def test_what_a_person_resolves_is_the_new_normal(hours: Hours) -> None:
 def test_a_promotion_ends_tickets_and_begins_another_reference(hours: Hours) -> None:
     hours.pass_by(26)
     hours.pass_by(4, older)
-    with write(hours.engine) as connection:
-        change = {
-            "model": "m",
-            "version": "2",
-            "action": "promoted",
-            "by": "",
-            "reason": "",
-            "at_us": hours.now_us,
-        }
-        connection.execute(insert(table_of(ChampionChange)), [change])
+    hours.promote()
     hours.pass_by(28, older)
     (found,) = hours.incidents()
     assert found.status == "resolved"
@@ -239,16 +237,7 @@ def test_behind_a_promotion_inputs_are_held_against_the_former_reference_for_a_d
         return frame.assign(score=frame.score / 2)
 
     hours.pass_by(26)
-    with write(hours.engine) as connection:
-        change = {
-            "model": "m",
-            "version": "2",
-            "action": "promoted",
-            "by": "",
-            "reason": "",
-            "at_us": hours.now_us,
-        }
-        connection.execute(insert(table_of(ChampionChange)), [change])
+    hours.promote()
     hours.pass_by(26, lower)
     assert hours.incidents() == []  # outputs of another version
     hours.pass_by(3)
@@ -256,10 +245,9 @@ def test_behind_a_promotion_inputs_are_held_against_the_former_reference_for_a_d
     hours.book = IncidentBook("m", AlarmRule(), TARGETS)
     with write(hours.engine) as connection:
         stored_incidents.resolve(connection, hours.incidents()[0].id, now_us=hours.now_us, why="seen")
-        connection.execute(insert(table_of(ChampionChange)), [change | {"at_us": hours.now_us}])
+    hours.promote()
     hours.pass_by(26)
-    with write(hours.engine) as connection:
-        connection.execute(insert(table_of(ChampionChange)), [change | {"at_us": hours.now_us}])
+    hours.promote()
     hours.pass_by(3, older)
     assert [row.assertion for row in hours.incidents()] == ["outputs.score", "inputs.age"]
 

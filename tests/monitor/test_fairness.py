@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, select
-from typer.testing import CliRunner
 
 from outrider.assertions import Batch
-from outrider.cli import app as outrider
-from outrider.commands import report as report_command
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
@@ -163,29 +160,16 @@ def test_a_dataset_version_with_answers_has_figures_and_one_without_says_what_to
     }
 
 
-class Service:
-    """Answers a command as the service would."""
-
-    def __init__(self, report: Any) -> None:
-        self._report = report
-
-    def get(self, path: str, **query: Any) -> Any:
-        return {"models": [{"model": MODEL}]} if path == "/v1/models" else self._report
-
-
-def test_the_report_of_a_model_has_the_gaps_of_its_groups(
-    sample: Sample, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = report_json(sample.engine, MODEL, now_us=now_us())
-    (own,) = report["groups"]
+def test_the_report_of_a_model_has_the_gaps_of_its_groups(sample: Sample, client: Client) -> None:
+    (own,) = report_json(sample.engine, MODEL, now_us=now_us())["groups"]
     asked = f"/v1/fairness?model={MODEL}&by=device&positive={own['positive']}"
     assert own["gaps"] == client.get(asked).json()["gaps"]
-    monkeypatch.setattr(report_command, "connect", lambda _: Service(report))
-    file = tmp_path / "report.html"
-    said = CliRunner().invoke(outrider, ["report", MODEL, "--html", str(file)], env={"COLUMNS": "200"})
-    assert said.exit_code == 0, said.output
-    assert f"by device (answer {own['positive']}, version 1): selection_rate gap" in said.output
-    assert "Groups by device" in file.read_text(encoding="utf-8")
+
+
+def test_groups_without_a_column_or_a_declared_one_say_what_is_expected(client: Client) -> None:
+    answer = client.get(f"/v1/fairness?model={MODEL}")
+    assert answer.status_code == 422
+    assert "`group_by`" in answer.json()["detail"]
 
 
 def _page(sample: Sample, query: str) -> str:

@@ -1,5 +1,6 @@
 """``GET /v1/fairness``: group metrics over time, or of a dataset version."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -8,6 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_version
+from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
 from outrider.monitor.http.common import known_model
@@ -43,7 +45,7 @@ def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore) ->
 
     def fairness(
         model: str,
-        by: Annotated[list[str], Query(min_length=1)],
+        by: Annotated[list[str] | None, Query()] = None,
         positive: str = "1",
         version: str | None = None,
         since: AwareDatetime | None = None,
@@ -52,8 +54,12 @@ def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore) ->
         versus: Versus | None = None,
         dataset: str | None = None,
     ) -> FairnessReport:
-        """Metrics by group: over time, by judged version, or of a dataset version (``NAME@VERSION``)."""
+        """Metrics by group: over time, by judged version, or of a dataset version (``NAME@VERSION``).
+
+        Without ``by``, of the first of ``group_by``.
+        """
         configured, over_time = known_model(settings, model), None
+        by = by or _declared(model, configured.group_by)
         asked = series_request(since, until, step, versus)
         try:
             with engine.connect() as connection:
@@ -82,6 +88,14 @@ def fairness_routes(engine: Engine, settings: Settings, objects: ObjectStore) ->
     router = APIRouter(prefix="/v1", tags=["read"])
     router.add_api_route("/fairness", fairness, methods=["GET"], response_model=Declared[FairnessReport])
     return router
+
+
+def _declared(model: str, group_by: Sequence[str]) -> list[str]:
+    """Columns of the first declared grouping."""
+    if not group_by:
+        told = f"a column that tells the groups apart is expected: `group_by` of {model} names none"
+        raise ProblemError(problem(422, told, field="by"))
+    return columns_of(attribute_of(group_by[0]))
 
 
 def _of_dataset(

@@ -86,7 +86,7 @@ class IncidentWriter:
             details["subject_page"] = row.details["page"]
         values = asdict(row) | {"details": details}
         connection.execute(insert(_INCIDENT), [values])
-        names = ("id", "model", "assertion", "slice", "level", "first_record")
+        names = ("id", "model", "kind", "assertion", "slice", "level", "first_record")
         told = {name: values[name] for name in names} | details
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 

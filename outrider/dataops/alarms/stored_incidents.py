@@ -85,6 +85,7 @@ def resolve(
     told: dict[str, object] = {
         "id": found.id,
         "model": found.model,
+        "kind": found.kind,
         "assertion": found.assertion,
         "slice": found.slice,
     }

@@ -160,7 +160,8 @@ def _bounds(rows: Sequence[SeriesFacts], *, is_zoomed: bool) -> Bounds:
     if is_zoomed:
         room = max(0.02, 0.15 * (high - low))
         return math.floor(max(0.0, low - room) * 50) / 50, math.ceil(min(1.0, high + room) * 50) / 50
-    return min(0.0, low), high * 1.1 if high > 0 else 1.0
+    room = 1.0 if 1.0 / 1.1 < high <= 1.0 else high * 1.1  # a share is no more than all
+    return min(0.0, low), room if high > 0 else 1.0
 
 
 def _parts(values: Sequence[float | None], bounds: Bounds) -> list[str]:

@@ -222,3 +222,31 @@ def test_labelled_records_are_judged_by_type_and_not_at_all_for_numbers(
     assert len(found.records) == 2
     judged = {record.id: record.wrong for record in found.judged}
     assert judged == ({} if wrong is None else dict(zip(names, wrong, strict=True)))
+
+
+def test_a_record_that_states_no_version_counts_for_the_champion_of_its_time(tmp_path: Path) -> None:
+    engine = migrated(tmp_path / "state.db")
+    shared: dict[str, object] = {"model": "m", "ts_us": 0, "row": 0, "digest": 0, "predicted": "0"}
+    stated = {"r1": (1, None), "r2": (5, None), "r3": (5, "9")}
+    label = {
+        "model": "m",
+        "row": 0,
+        "source": "human",
+        "value": "0",
+        "label": "{}",
+        "ts_us": 0,
+        "received_us": 1,
+    }
+    with write(engine) as connection:
+        borders = [{"model": "m", "seq": 0, "version": "1"}, {"model": "m", "seq": 3, "version": "2"}]
+        connection.execute(insert(tables.ChampionBorder), borders)
+        for place, (name, (seq, version)) in enumerate(stated.items()):
+            connection.execute(
+                insert(tables.Record), [{**shared, "id": name, "seq": seq, "version": version}]
+            )
+            connection.execute(
+                insert(improvement_tables.Label), [{**label, "seq": 10 + place, "record_id": name}]
+            )
+        found = quality.labelled_records(connection, "m").records
+    assert {one.id: one.version for one in found} == {"r1": "1", "r2": "2", "r3": "9"}
+    engine.dispose()

@@ -28,6 +28,7 @@ from outrider.assertions.quality import (
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.withdrawn import decides
+from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
@@ -106,6 +107,7 @@ class LabelledRecord:
     """The prediction is not the label."""
     slice: str | None
     version: str | None
+    """Judged: production's, else the champion's of that time; None where there was none."""
     seq: int
     ts_us: int
     received_us: int
@@ -178,6 +180,7 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
     ).all()
     beyond = select(literal(1)).where(_LABEL.c.model == model).offset(RECENT_LABELS).limit(1)
     asked = request_weights(connection, model)
+    borders = read_borders(connection, model)
     answers = [read_typed(row.predicted) for row in rows]
     right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
     return Labelled(
@@ -186,7 +189,7 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
                 id=row.id,
                 wrong=not is_right,
                 slice=row.slice,
-                version=row.version,
+                version=version_at(borders, row.seq) if row.version is None else row.version,
                 seq=row.seq,
                 ts_us=row.ts_us,
                 received_us=row.received_us,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select
 
 from outrider.dataops.state.tables import ChampionBorder, table_of
 
@@ -11,9 +11,14 @@ _BORDER = table_of(ChampionBorder)
 
 def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
     """Behind which block which version became champion, in order."""
-    query = select(_BORDER.c.seq, _BORDER.c.version).where(_BORDER.c.model == model).order_by(_BORDER.c.seq)
     with engine.connect() as connection:
-        return [(row.seq, row.version) for row in connection.execute(query)]
+        return read_borders(connection, model)
+
+
+def read_borders(connection: Connection, model: str) -> list[tuple[int, str]]:
+    """As :func:`champion_borders`, in a transaction."""
+    query = select(_BORDER.c.seq, _BORDER.c.version).where(_BORDER.c.model == model).order_by(_BORDER.c.seq)
+    return [(row.seq, row.version) for row in connection.execute(query)]
 
 
 def version_at(borders: Sequence[tuple[int, str]], seq: int) -> str | None:

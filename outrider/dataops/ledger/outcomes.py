@@ -16,7 +16,7 @@ from outrider.assertions.typed_text import plain_text, read_typed
 from outrider.dataops.state.rows import Row, add_to_rows
 from outrider.dataops.state.series_tables import GroupCount, MeasureCount, OutcomeCount, ScoreCount
 
-from .champions import version_at
+from .champions import read_borders, version_at
 from .class_scores import score_rows
 from .groups import GroupNames, label_rows
 from .losses import FirstOutcome, count_losses
@@ -264,8 +264,7 @@ def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledR
 
     The replica's is the champion's of that time; empty where there was none.
     """
-    query = "SELECT seq, version FROM champion_border WHERE model = ? ORDER BY seq"
-    borders = [(row.seq, row.version) for row in connection.exec_driver_sql(query, (model,))]
+    borders = read_borders(connection, model)
     return [
         OTHERS
         if row.is_unnamed

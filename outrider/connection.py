@@ -373,7 +373,7 @@ class Connection:
         self,
         model: str | None = None,
         *,
-        by: str | Sequence[str],
+        by: str | Sequence[str] | None = None,
         positive: str = "1",
         version: str | None = None,
         since: str | None = None,
@@ -385,7 +385,7 @@ class Connection:
         Parameters
         ----------
         by
-            A grouping of ``group_by``: its column, or its columns.
+            A grouping of ``group_by``: its column, or its columns; the first by default.
         positive
             The answer that is a selection.
 
@@ -396,8 +396,9 @@ class Connection:
             ``selection_rate_gap``, ``selection_rate_ratio`` … of all. ``attrs`` has ``groups`` and ``gaps``
             of the whole range, of ``version``.
         """
+        columns = [by] if isinstance(by, str) else by
         found = self._api.get(
-            "/v1/fairness", model=api.one_model(self._api, model), by=[by] if isinstance(by, str) else [*by],
+            "/v1/fairness", model=api.one_model(self._api, model), by=columns,
             positive=positive, version=version, since=since, until=until, step=step,
         )  # fmt: skip
         frame = _series_frame(found["over_time"])

@@ -217,6 +217,7 @@ def test_groups_are_shown_with_intervals_and_gaps() -> None:
 def test_groups_are_frames_in_a_notebook(url: str) -> None:
     frame = outrider.connect(url, "key").fairness(MODEL, by="device", positive="8")
     assert {"selection_rate", "selection_rate_gap", "selection_rate_ratio", "tpr"} <= {*frame["statistic"]}
+    assert frame.equals(outrider.connect(url, "key").fairness(MODEL, positive="8"))
     own = frame[(frame["statistic"] == "selection_rate") & (frame["name"] == "device=till-1")]
     assert own["records"].sum() == frame.attrs["groups"][0]["records"]
 

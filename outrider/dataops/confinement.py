@@ -119,7 +119,8 @@ def clean_command(module: str, arguments: Sequence[str] = ()) -> list[str]:
 def bound_memory(most: int) -> None:
     """Fail allocations beyond so many bytes of data.
 
-    A machine short of memory ends this process first.     Data are counted, not addresses: mapped weights and what CUDA reserves do not count.
+    A machine short of memory ends this process first. Data are counted, not addresses: mapped weights
+    and what CUDA reserves do not count.
     """
     import resource
 

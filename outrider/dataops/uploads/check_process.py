@@ -1,4 +1,4 @@
-"""Check of an uploaded ONNX file or model folder, in a confined process.
+"""Check of an uploaded file or model folder, in a confined process.
 
 ``python -m outrider.dataops.uploads.check_process`` reads a request as JSON, confines itself, opens the files
 as the service will, and writes what they declare as JSON. What a library computed or says stays in the

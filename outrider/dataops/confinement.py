@@ -31,7 +31,7 @@ _TCP, _SCOPES = 0b11, 0b11
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READ = _READ_FILE | _READ_DIR | _EXECUTE
 _SYSTEM = (
-    "/usr", "/lib", "/lib64", "/opt/nvidia", "/etc/ld.so.cache", "/etc/localtime", "/proc/self",
+    "/usr", "/lib", "/lib64", "/nix/store", "/opt/nvidia", "/etc/ld.so.cache", "/etc/localtime", "/proc/self",
     "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu",
     "/sys/devices/system/node", "/dev/zero", "/dev/urandom", "/dev/random",
 )  # fmt: skip
@@ -97,6 +97,7 @@ def libraries() -> list[Path]:
         f"{sys.base_prefix}/lib",
         f"{sys.prefix}/pyvenv.cfg",
     ]
+    found += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     for name in _PACKAGES:
         with contextlib.suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(name)

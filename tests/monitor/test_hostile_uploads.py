@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,20 @@ def test_tokenizer_that_names_a_file_elsewhere_is_refused(
 def assert_no_secret(answer: httpx.Response) -> None:
     for secret in ("SECR", "[83", "69, 67"):
         assert secret not in answer.text
+
+
+def test_upload_is_checked_once_at_a_time(world: World, files: dict[str, bytes]) -> None:
+    begun = world.begin(files, "hf", inputs=["text"], classes=["no", "yes"]).json()
+    for file in begun["files"]:
+        assert world.put(file["url"], files[file["name"]]).status_code == 200
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(
+            pool.map(lambda _: world.ask("POST", begun["complete"], world.owner, json={}), range(6))
+        )
+    assert {answer.text for answer in answers if answer.status_code != 429} == {
+        next(answer.text for answer in answers if answer.status_code == 201)
+    }
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
 
 
 # ---- the process itself --------------------------------------------------------------------------------

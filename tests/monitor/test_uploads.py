@@ -275,6 +275,7 @@ def test_what_is_no_safetensors_file_is_refused(world: World, data: bytes) -> No
         ("hf", ["config.json", "pytorch_model.bin"], "a pickle or code is never read"),
         ("hf", ["config.json", "modeling.py"], "a pickle or code is never read"),
         ("hf", ["tokenizer.json"], "config.json expected"),
+        ("hf", ["config.json", "adapter_config.json"], "upload an adapter as kind adapter"),
         ("adapter", ["adapter_config.json"], "adapter_model.safetensors expected"),
         ("onnx", ["a.pt"], "a pickle or code is never read"),
         ("endpoint", [], "an address expected"),

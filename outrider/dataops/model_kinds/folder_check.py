@@ -65,6 +65,7 @@ _LABELS = re.compile(
     r"|.*token(s|s_decoder)?|label2id|id2label"
 ).fullmatch
 """Members whose texts nothing opens."""
+_PLACE = re.compile(r"(^|:)[/\\~]|(^|[/\\])\.\.([/\\]|$)|^file:").search
 _CONFIGS = ("config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")
 
 
@@ -104,7 +105,7 @@ def _foreign(config: dict[str, Any]) -> str:
 def _leads_elsewhere(member: str, value: str) -> bool:
     if member.endswith(("_file", "_files", "attn_implementation")):
         return "/" in value or "\\" in value
-    return value.startswith(("/", "\\", "~", "file:")) or ".." in re.split(r"[/\\]", value)
+    return _PLACE(value) is not None
 
 
 def option_problem(given: Iterable[str], task: str) -> str:

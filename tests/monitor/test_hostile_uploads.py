@@ -242,7 +242,8 @@ def test_model_folder_that_fills_memory_beyond_its_weights_is_refused(
 
 @pytest.mark.parametrize("member", [
     {"vocab": KEY_BYTES}, {"merges": "x"}, {"init_inputs": [KEY_BYTES]}, {"extra": {"deep": ["/etc/passwd"]}},
-    {"fast_tokenizer_files": ["../../tokenizer.4.0.json"]}, {"normalizer_file": "a/b"}, {"backbone": "local-dir:/x"}, {"x": "a/../../key"},
+    {"fast_tokenizer_files": ["../../tokenizer.4.0.json"]}, {"normalizer_file": "a/b"},
+    {"backbone": "local-dir:/x"}, {"x": "a/../../key"},
 ])  # fmt: skip
 def test_tokenizer_that_names_a_file_elsewhere_is_refused(
     world: World, files: dict[str, bytes], member: dict[str, Any]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from outrider.addresses import AddressGuard
+
 if TYPE_CHECKING:
     import httpx
 
@@ -79,15 +81,17 @@ class HttpClient:
     ----------
     url
         Decides the proxy, which is the environment's: none for this machine itself.
-    has_proxy
-        False to go round proxies in any case.
+    guard
+        Checks the address of every connection, which then goes round proxies; None where the operator named
+        the address.
     """
 
-    def __init__(self, url: str, *, has_proxy: bool = True) -> None:
+    def __init__(self, url: str, *, guard: AddressGuard | None = None) -> None:
         import httpx
 
         parts = urlsplit(url)
-        proxy = _proxy(parts.scheme, parts.netloc) if has_proxy and not is_local(url) else None
+        proxy = _proxy(parts.scheme, parts.netloc) if guard is None and not is_local(url) else None
+        self._guard = guard
         is_plain = parts.scheme == "http" and proxy is None
         self._client = httpx.Client(
             # The operating system's certificates; reading them takes longer than an exchange.
@@ -110,7 +114,6 @@ class HttpClient:
         is_whole: bool = True,
         max_bytes: int | None = None,
         follows: bool = False,
-        address: str | None = None,
         sink: BinaryIO | None = None,
     ) -> HttpAnswer:
         """Ask once; an answer of any status.
@@ -124,9 +127,8 @@ class HttpClient:
         max_bytes
             Longest body; what lies behind is not read.
         follows
-            Whether redirects are followed, without the key where they lead to another server.
-        address
-            Of the host, in place of what its name is resolved to.
+            Whether redirects are followed, without the key where they lead to another server; never by a
+            client with a guard, which would not see where they lead.
         sink
             File that takes the body of a 2xx answer as it comes; the answer's own is empty then.
 
@@ -134,21 +136,28 @@ class HttpClient:
         ------
         TimeoutError
             If the answer is not complete in time.
+        PermissionError
+            If the guard does not allow the address.
         OSError
             If none came.
         """
         import httpx
 
+        if follows and self._guard is not None:
+            raise ValueError("follows: False expected of a client with a guard")
         until = time.monotonic() + deadline_s if is_whole else math.inf
         timeouts = Deadline(until) if is_whole else httpx.Timeout(deadline_s).as_dict()
         extensions: dict[str, object] = {"timeout": timeouts}
         given = httpx.Headers(dict(headers or {}), encoding="latin-1")
         try:
             target = httpx.URL(url)
-            if address is not None:
+            if self._guard is not None:
+                host = target.raw_host.decode("ascii")
+                port = target.port or (443 if target.scheme == "https" else 80)
                 given["host"] = target.netloc.decode("ascii")
-                extensions["sni_hostname"] = target.raw_host.decode("ascii")
-                target = target.copy_with(host=address)
+                extensions["sni_hostname"] = host
+                # To the address that was checked: resolving again could give another one.
+                target = target.copy_with(host=self._guard.resolve(host, port))
             request = self._client.build_request(
                 method, target, content=content, headers=given, extensions=extensions
             )

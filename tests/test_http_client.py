@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from outrider.addresses import ANYWHERE, AddressGuard
 from outrider.http_client import HttpClient, is_local
 
 
@@ -74,10 +75,21 @@ def test_redirect_is_an_answer_unless_followed(url: str) -> None:
     assert client.exchange("GET", f"{url}/moved", deadline_s=20, follows=True).status == 200
 
 
-def test_connects_to_the_given_address_in_the_name_of_the_host(url: str) -> None:
+def test_guarded_client_connects_to_the_checked_address_in_the_name_of_the_host(url: str) -> None:
     named = url.replace("127.0.0.1", "hook.example")
-    answer = HttpClient(named, has_proxy=False).exchange("GET", named, deadline_s=20, address="127.0.0.1")
+    told = iter(["127.0.0.1", "127.0.0.2"])  # the name leads elsewhere once it was checked
+    client = HttpClient(named, guard=AddressGuard(("127.0.0.1",), look_up=lambda _host, _port: [next(told)]))
+    answer = client.exchange("GET", named, deadline_s=20)
     assert answer.body.split()[1].decode() == named.removeprefix("http://")
+    with pytest.raises(PermissionError, match=r"hook\.example is 127\.0\.0\.2"):
+        client.exchange("GET", named, deadline_s=20)  # though the connection to the first is kept
+
+
+def test_guarded_client_follows_no_redirect(url: str) -> None:
+    client = HttpClient(url, guard=AddressGuard(ANYWHERE))
+    assert client.exchange("GET", f"{url}/moved", deadline_s=20).status == 302
+    with pytest.raises(ValueError, match="follows: False expected"):
+        client.exchange("GET", f"{url}/moved", deadline_s=20, follows=True)
 
 
 def test_proxy_of_the_environment_is_asked_but_for_this_machine(

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "outrider"
 FLOORS = {
+    "addresses": 0,
     "errors": 0,
     "http_client": 0,
     "user_code": 0,

@@ -38,7 +38,10 @@ def post(
         raise HttpStatusError(answer)
     if answer.is_cut:
         raise ValueError(f"more than {max_bytes} bytes came")
-    found = json.loads(answer.body)
+    try:
+        found = json.loads(answer.body)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply came") from None
     if not isinstance(found, dict):
         raise ValueError("a JSON object expected")
     return found

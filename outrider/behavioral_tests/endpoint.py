@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.addresses import AddressGuard
 from outrider.assertions import Batch, Predictor
 from outrider.errors import ServerError
 from outrider.http_client import HttpClient
@@ -21,7 +22,12 @@ MAX_ANSWER_BYTES = 67_108_864
 
 
 def endpoint(
-    url: str, *, timeout_s: float = 30.0, block_rows: int = 256, key_env: str = "OUTRIDER_MODEL_KEY"
+    url: str,
+    *,
+    timeout_s: float = 30.0,
+    block_rows: int = 256,
+    key_env: str | None = "OUTRIDER_MODEL_KEY",
+    guard: AddressGuard | None = None,
 ) -> Predictor:
     """Predictor that posts to ``url``.
 
@@ -34,7 +40,9 @@ def endpoint(
     block_rows
         Instances in one request.
     key_env
-        Environment variable whose value is sent as bearer token when set.
+        Environment variable whose value is sent as bearer token when set; None sends none.
+    guard
+        Checks the address of every connection; None where the operator named the address.
 
     Raises
     ------
@@ -43,7 +51,7 @@ def endpoint(
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-    client = HttpClient(url)
+    client = HttpClient(url, guard=guard)
 
     def predict(batch: Batch) -> Mapping[str, NDArray[Any]]:
         entries: list[Mapping[str, Any]] = []
@@ -57,10 +65,10 @@ def endpoint(
 
 
 def _post(
-    client: HttpClient, url: str, batch: Batch, timeout_s: float, key_env: str
+    client: HttpClient, url: str, batch: Batch, timeout_s: float, key_env: str | None
 ) -> list[Mapping[str, Any]]:
     instances = [record.get("inputs", {}) for record in batch.to_records()]
-    key = os.environ.get(key_env)
+    key = os.environ.get(key_env) if key_env else None
     try:
         answer = client.post_json(
             url, {"instances": instances}, key=key, deadline_s=timeout_s, max_bytes=MAX_ANSWER_BYTES

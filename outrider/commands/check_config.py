@@ -27,6 +27,7 @@ from .model_checks import (
     registered_problems,
     source_problems,
     training_problems,
+    upload_problems,
 )
 from .output import Config, Json, as_json, table
 from .trigger_checks import trigger_problems, trigger_warnings
@@ -193,6 +194,7 @@ def _missing(settings: "Settings", name: str, model: "ModelSettings") -> Iterato
         yield from (f"judges.{judged}.{problem}" for problem in _judge_problems(settings, judge))
     yield from source_problems(settings, model)
     yield from training_problems(settings, model)
+    yield from upload_problems(model)
     yield from base_problem(settings, name, model.adapted_from)
     for version, challenger in model.challengers.items():
         yield from (

@@ -213,6 +213,14 @@ def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
         yield f"endpoint: {error}"
 
 
+def upload_problems(model: "ModelSettings") -> Iterator[str]:
+    """Options that no uploaded endpoint knows."""
+    from outrider.dataops.model_kinds.endpoint import UPLOAD_OPTIONS
+
+    for name in sorted(model.uploads.options.keys() - set(UPLOAD_OPTIONS)):
+        yield f"uploads.options.{name}: uploaded endpoints know {', '.join(UPLOAD_OPTIONS)}"
+
+
 def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
     """Missing files of training, and methods that do not fit."""
     given = model.retrain

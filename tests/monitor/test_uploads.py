@@ -317,19 +317,6 @@ def test_bounds_of_files_and_of_uploads(world: World) -> None:
     assert world.begin({"net.safetensors": linear(1.0)}).status_code == 201  # the others have expired
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2/models/m", "http://169.254.169.254/x", "ftp://a/b"])
-def test_an_endpoint_of_a_private_network_is_refused(world: World, url: str) -> None:
-    refused = world.begin({}, "endpoint", url=url)
-    assert refused.status_code == 422, refused.text
-
-
-def test_an_endpoint_is_registered_by_its_address(world: World) -> None:
-    done = world.send({}, "endpoint", url="http://1.1.1.1/v2/models/m")
-    assert done.status_code == 201, done.text
-    source = json.loads(world.version(done.json()["version"]).source or "")
-    assert (source["kind"], source["reference"]) == ("endpoint", "http://1.1.1.1/v2/models/m")
-
-
 def test_a_job_goes_on_with_the_version_of_its_token(world: World) -> None:
     job, token = world.waiting_job()
     task = world.ask("GET", f"/v1/retrains/{job}/task", token).json()

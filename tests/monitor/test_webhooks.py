@@ -21,7 +21,6 @@ from outrider.monitor.trainer.webhooks import (
     deliver,
     deliver_until,
     endpoints,
-    resolve,
     send,
 )
 from tests.databases import migrated
@@ -146,40 +145,17 @@ def test_an_address_that_never_answers_holds_up_itself_alone(engine: Engine, rec
     assert tried < 5, "the address that says nothing has had its own turns alone"
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1",
-        "localhost",
-        "10.0.0.1",
-        "169.254.169.254",
-        "::1",
-        "::ffff:127.0.0.1",
-        "0.0.0.0",
-        "100.64.0.1",
-    ],
-)
-def test_private_addresses_are_refused_unless_allowed(host: str) -> None:
-    with pytest.raises(Refused, match="not a public address"):
-        resolve(host, 80, allow_private=False)
-    assert resolve(host, 80, allow_private=True)
-
-
-def test_a_public_address_passes() -> None:
-    assert resolve("8.8.8.8", 443, allow_private=False) == "8.8.8.8"
-
-
 def test_nothing_is_sent_to_a_private_address(receiver: Receiver) -> None:
-    with pytest.raises(Refused, match="allow_private"):
+    with pytest.raises(PermissionError, match="allow_private"):
         send(Endpoint(receiver.url, (), SECRET, allow_private=False), "msg_1", "{}", now=datetime.now(UTC))
     assert receiver.received == []
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://example.com/", "http:///x", "http://user@example.com/", "file:///etc/passwd"]
+    "url", ["ftp://example.com/", "http:///x", "http://:word@example.com/", "file:///etc/passwd"]
 )
 def test_odd_addresses_are_refused(url: str) -> None:
-    with pytest.raises(Refused, match="http or https"):
+    with pytest.raises(Refused, match="http:// or https://"):
         send(Endpoint(url, (), None, allow_private=True), "msg_1", "{}", now=datetime.now(UTC))
 
 

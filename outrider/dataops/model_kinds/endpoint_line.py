@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from outrider.addresses import AddressGuard
 from outrider.behavioral_tests import chat
 from outrider.errors import ConfigError, ServerError
 from outrider.http_client import HttpClient, HttpStatusError
@@ -19,22 +20,30 @@ LONGEST_REST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Connection to an address: deadline, key and breaker.
+    """Connection to an address: deadline, key, guard and breaker.
 
     After a request without an answer nobody asks again for a second, then two, up to a minute: a block that
     could not be answered is halved in search of a bad record, and must not wait for each half.
+
+    Attributes
+    ----------
+    key_env
+        Environment variable with the key; None for no key.
+    guard
+        Of an address that an upload named.
     """
 
     url: str
-    key_env: str = "OUTRIDER_MODEL_KEY"
-    deadline_s: float = 10.0
+    key_env: str | None
+    deadline_s: float
+    guard: AddressGuard | None
     breaker: Breaker = field(
         default_factory=lambda: Breaker(failures=1, first_rest_s=FIRST_REST_S, longest_rest_s=LONGEST_REST_S)
     )
     client: HttpClient = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "client", HttpClient(self.url))
+        object.__setattr__(self, "client", HttpClient(self.url, guard=self.guard))
 
     def check_rest(self) -> None:
         """Raise ServerError while the address is left alone."""
@@ -59,7 +68,7 @@ class Line:
         left_s = self.deadline_s if until is None else until - time.monotonic()
         if left_s <= 0:
             raise ServerError(f"{self.url}: no time left of {self.deadline_s:g} s")
-        key = os.environ.get(self.key_env)
+        key = os.environ.get(self.key_env) if self.key_env else None
         try:
             return chat.post(
                 self.client, self.url, body, key=key, deadline_s=left_s, max_bytes=MAX_ANSWER_BYTES

@@ -76,7 +76,7 @@ def load_model(
 
 def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
     """True for a Runner, of tensors; other models take batches."""
-    return hasattr(model, "encode") and hasattr(model, "decode")
+    return all(hasattr(model, part) for part in ("encode", "run", "decode"))
 
 
 def as_predictor(model: "Runner | Predictor") -> Predictor:

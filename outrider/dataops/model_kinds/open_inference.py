@@ -25,8 +25,8 @@ NUMBERS: Mapping[str, Any] = {
 DATATYPES = {np.dtype(kind): name for name, kind in NUMBERS.items()}
 
 
-class V2Model:
-    """A Predictor that posts blocks to ``/v2/models/NAME/infer``.
+class V2Tensors:
+    """Form of records and answers in the protocol.
 
     Options: ``tensors`` names the fields of a tensor, which are its columns along the last axis
     (``{x = ["age", "income"]}``); fields in none are tensors of their own name, shape ``[rows, 1]``.
@@ -34,10 +34,9 @@ class V2Model:
     read as ``options.scores`` says: ``probs``, the default, or ``logits``.
     """
 
-    def __init__(self, source: Source, line: Line) -> None:
+    def __init__(self, source: Source) -> None:
         options = source.options
-        self._line = line
-        self._rows = int(positive(options, "block_rows", 256))
+        self._url = source.reference
         self._tensors = _named(options, "tensors")
         self._outputs = {str(k): str(v) for k, v in dict(options.get("outputs", {})).items()}
         self._inputs = source.inputs
@@ -46,21 +45,6 @@ class V2Model:
         self._scores = options.get("scores", "probs")
         if self._scores not in ("probs", "logits"):
             raise ConfigError(f"options.scores: probs or logits expected, got {self._scores!r}")
-
-    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record, block by block."""
-        found: dict[str, NDArray[Any]] = watched(self._line, lambda: self._ask(batch))
-        return found
-
-    def _ask(self, batch: Batch) -> dict[str, NDArray[Any]]:
-        parts = []
-        for start in range(0, batch.rows, self._rows):
-            block = batch.slice(start, min(self._rows, batch.rows - start))
-            body = self._line.post({"inputs": self.encode(block)})
-            parts.append(self.decode(body, block.rows))
-        if any(part.keys() != parts[0].keys() for part in parts):
-            raise ValueError(f"{self._line.url} answers with other tensors from request to request")
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def encode(self, batch: Batch) -> list[dict[str, Any]]:
         """Tensors of the records, as JSON."""
@@ -73,7 +57,7 @@ class V2Model:
         """Answers by name, one per record; ValueError for another form."""
         tensors = body.get("outputs")
         if not isinstance(tensors, list) or not tensors:
-            raise ValueError(f"{self._line.url}: outputs expected, got {str(body)[:200]}")
+            raise ValueError(f"{self._url}: outputs expected, got {str(body)[:200]}")
         answers = {}
         for tensor in tensors:
             name, values = _read(tensor, rows)
@@ -88,6 +72,30 @@ class V2Model:
             return answers
         scores = answers.pop(found[0])
         return read_probs(scores if self._scores == "probs" else softmax(scores), self._classes) | answers
+
+
+class V2Model:
+    """A Predictor that posts blocks to ``/v2/models/NAME/infer``."""
+
+    def __init__(self, source: Source, line: Line) -> None:
+        self._form = V2Tensors(source)
+        self._line = line
+        self._rows = int(positive(source.options, "block_rows", 256))
+
+    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
+        """Answer every record, block by block."""
+        found: dict[str, NDArray[Any]] = watched(self._line, lambda: self._ask(batch))
+        return found
+
+    def _ask(self, batch: Batch) -> dict[str, NDArray[Any]]:
+        parts = []
+        for start in range(0, batch.rows, self._rows):
+            block = batch.slice(start, min(self._rows, batch.rows - start))
+            body = self._line.post({"inputs": self._form.encode(block)})
+            parts.append(self._form.decode(body, block.rows))
+        if any(part.keys() != parts[0].keys() for part in parts):
+            raise ValueError(f"{self._line.url} answers with other tensors from request to request")
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _named(options: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:
@@ -132,7 +140,7 @@ def _read(tensor: Any, rows: int) -> tuple[str, NDArray[Any]]:
         name, shape, kind, data = (tensor[key] for key in ("name", "shape", "datatype", "data"))
         flat = _flat(data)
         values = np.array(flat, dtype=NUMBERS.get(kind, object)).reshape([int(size) for size in shape])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"a tensor with name, shape, datatype and data expected, got {str(tensor)[:200]}"
         ) from error

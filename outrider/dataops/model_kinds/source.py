@@ -12,6 +12,8 @@ KeptRole = Literal["folder", "adapter", "artefacts"]
 """Use of a kept folder: Hugging Face folder, PEFT adapter, or what a function is made from."""
 Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
 """What is read of the answers of a model; see docs/shadow-models.md."""
+ALLOWED = "allowed"
+"""Option of an uploaded endpoint whose source is opened: place, networks and key_env of the configuration."""
 RECIPE_STEPS = (
     "bf16",
     "int8_weight_only",
@@ -50,12 +52,16 @@ class Source:
     """Digests of kept folders (`outrider.dataops.payloads.folders`) that take the place of ``reference``
     (folder) or ``adapter``, or that a function is made from (artefacts: ``reference`` names a callable that
     takes their folder and returns the function). Paths once the source is opened to be loaded."""
+    is_uploaded: bool = False
+    """Of an endpoint: an upload named its address. It is asked only once the source is opened, which takes
+    what is allowed, key and options from the configuration."""
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""
         given = dataclasses.asdict(self) | {"options": dict(self.options), "kept": dict(self.kept)}
-        if not self.kept:
-            del given["kept"]  # as versions were registered before
+        for name in ("kept", "is_uploaded"):
+            if not given[name]:
+                del given[name]
         return json.dumps(given, sort_keys=True)
 
     @classmethod

@@ -110,6 +110,7 @@ def checked(
         shares=(),
         recipe=(),
         kept={},
+        is_uploaded=False,
     )
     if announced.kind == "safetensors":
         return _safetensors(announced, parts, champion)
@@ -117,9 +118,9 @@ def checked(
         return _onnx(announced, parts, champion, told, stage)
     if announced.kind == "endpoint":
         assert announced.url is not None
-        is_same = known.kind == "endpoint"
-        options = dict(known.options) if is_same else {}
-        return CheckedUpload(replace(told, kind="endpoint", reference=announced.url, options=options))
+        # Nothing of the champion's endpoint goes there: key and options are the configuration's at each load.
+        endpoint = replace(told, kind="endpoint", reference=announced.url, options={}, is_uploaded=True)
+        return CheckedUpload(endpoint)
     for file in announced.files:
         os.link(parts[file.name], stage / file.name)
         if file.name.endswith(".safetensors"):

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.endpoint_line import Line
-from outrider.dataops.model_kinds.open_inference import V2Model
+from outrider.dataops.model_kinds.open_inference import V2Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError
@@ -39,15 +38,15 @@ class V2Records:
     """Records as tensors of the Open Inference Protocol."""
 
     def __init__(self, url: str) -> None:
-        self._model = V2Model(Source("endpoint", url, task="other"), Line(url))
+        self._form = V2Tensors(Source("endpoint", url, task="other"))
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
         """Body for some records."""
-        return {"inputs": self._model.encode(batch)}
+        return {"inputs": self._form.encode(batch)}
 
     def decode(self, body: Mapping[str, Any], rows: int, /) -> Mapping[str, NDArray[Any]]:
         """Answers by name of the tensor."""
-        return self._model.decode(body, rows)
+        return self._form.decode(body, rows)
 
 
 class V1Records:

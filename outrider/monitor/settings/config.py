@@ -68,6 +68,22 @@ class Settings(BaseSettings):
                     raise ValueError(f"models.{model}.intake.request_models: {name!r} is {whose}")
         return self
 
+    @model_validator(mode="after")
+    def _keys_of_uploads(self) -> "Settings":
+        """Refuse an uploaded endpoint's key that something else is asked with, or another endpoint."""
+        owners: dict[str, str] = {}
+        for model, own in self.models.items():
+            owners |= {name: f"models.{model}.{key}" for key, name in own.key_variables.items()}
+        for model, own in self.models.items():
+            for origin, name in own.uploads.key_envs.items():
+                place = origin.partition("://")[2]
+                if (owner := owners.setdefault(name, place)) != place:
+                    raise ValueError(
+                        f"models.{model}.uploads.key_envs: {origin}: a variable of its own expected, got "
+                        f"{name}, which is the key of {owner}"
+                    )
+        return self
+
     @property
     def data_folder(self) -> Path:
         """Absolute path of the data folder."""

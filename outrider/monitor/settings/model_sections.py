@@ -21,6 +21,7 @@ from .intake_sections import ModelIntakeSettings
 from .sections import Section
 from .training_sections import DistillSettings, LoraSettings
 from .trigger_sections import TriggerSettings
+from .upload_section import UploadSettings
 
 
 class LabelSettings(Section):
@@ -118,9 +119,6 @@ class RetrainSettings(Section):
         default="here",
         description="who trains: this service (here), your file.py:fine_tune in it, or whoever answers "
         "retrain.requested with a version (external)",
-    )
-    private_endpoints: bool = Field(
-        default=False, description="an endpoint that is registered by address may lie in a private network"
     )
     deadline_s: float = Field(
         default=86_400.0, gt=0, description="time for the process of a job, or for a version made elsewhere"
@@ -442,6 +440,7 @@ class ModelSettings(SourceSettings):
     latency: LatencySettings = LatencySettings()
     labels: LabelSettings = LabelSettings()
     retrain: RetrainSettings = RetrainSettings()
+    uploads: UploadSettings = UploadSettings()
     gate: GateSettings = GateSettings()
     watch: WatchSettings = WatchSettings()
 
@@ -495,6 +494,19 @@ class ModelSettings(SourceSettings):
                     "be fetched and kept as it lies; declare the column as string and send its text"
                 )
         return self
+
+    @property
+    def key_variables(self) -> dict[str, str]:
+        """Environment variables with keys of judges and endpoints, by setting."""
+        sections: dict[str, SourceSettings] = {"": self}
+        sections |= {f"challengers.{version}.": one for version, one in self.challengers.items()}
+        found = {
+            f"{name}options.key_env": str(one.options["key_env"])
+            for name, one in sections.items()
+            if "key_env" in one.options
+        }
+        found |= {f"judges.{name}.key_env": judge.key_env for name, judge in self.judges.items()}
+        return found | {"live.key_env": self.live.key_env}
 
     @property
     def declared_inputs(self) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+def networks_of(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Networks (CIDR), checked."""
     for text in value:
         try:
             ipaddress.ip_network(text)
@@ -39,7 +40,7 @@ class ServerSettings(Section):
     @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _networks(value)
+        return networks_of(value)
 
 
 PRESSURE_SHARE = 0.8
@@ -132,7 +133,7 @@ class IntakeSettings(Section):
     @field_validator("keyless_networks")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _networks(value)
+        return networks_of(value)
 
 
 class HostSettings(Section):

@@ -1,5 +1,6 @@
 """Sources of versions, from the configuration."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.dataops.model_kinds.content import opened_source
@@ -78,7 +79,7 @@ def stored_source(settings: Settings, found: Model) -> Source | None:
 
 
 def loadable_source(settings: Settings, found: Model) -> Source | None:
-    """Source of a registered version, its kept folders opened on this disk.
+    """Source of a registered version, opened.
 
     Raises
     ------
@@ -88,7 +89,19 @@ def loadable_source(settings: Settings, found: Model) -> Source | None:
         If an object of it is damaged.
     """
     source = stored_source(settings, found)
-    if source is None or not source.kept:
+    return None if source is None else opened(settings, found.model, source)
+
+
+def opened(settings: Settings, model: str, source: Source) -> Source:
+    """Opened source: kept folders on this disk, options of an uploaded endpoint.
+
+    An endpoint that the configuration does not allow stays closed: loading it raises, looking at it does not.
+    """
+    if source.is_uploaded and source.kind == "endpoint":
+        own = settings.models.get(model)
+        options = None if own is None else own.uploads.source_options(source.reference)
+        return source if options is None else replace(source, options=options)
+    if not source.kept:
         return source
     data = settings.data_folder
     return opened_source(source, LocalObjects(data / "objects"), data / FOLDER)

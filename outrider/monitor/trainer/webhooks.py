@@ -1,24 +1,22 @@
 """Outbox delivery, signed as Standard Webhooks, to allowed addresses."""
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 from standardwebhooks import Webhook
 
+from outrider.addresses import ANYWHERE, AddressGuard, origin_of
 from outrider.dataops import outbox
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.dataops.uploads.job_tokens import with_token
 from outrider.errors import OutriderError
 from outrider.http_client import HttpClient
-from outrider.monitor.http.public_address import is_public
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.webhook_secrets import webhook_secret
 
@@ -68,45 +66,29 @@ def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) ->
     Raises
     ------
     Refused
-        If the address is not allowed or answers anything but 2xx.
+        If it is no address of HTTP, or answers anything but 2xx.
     OSError
-        If it cannot be reached.
+        If it cannot be reached, or the address is not allowed.
     """
-    parts = urlsplit(endpoint.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise Refused(f"{endpoint.url}: an http or https address without user name expected")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = resolve(parts.hostname, port, allow_private=endpoint.allow_private)
+    try:
+        origin_of(endpoint.url)
+    except ValueError as error:
+        raise Refused(f"{endpoint.url}: {error}") from None
+    guard = AddressGuard(
+        networks=ANYWHERE if endpoint.allow_private else (),
+        remedy="; set allow_private = true for this webhook if it is meant",
+    )
     headers = {"content-type": "application/json", "webhook-id": message_id}
     headers["webhook-timestamp"] = str(int(now.timestamp()))
     if endpoint.secret is not None:
         headers["webhook-signature"] = Webhook(endpoint.secret).sign(message_id, now, payload)
-    # Connect to the address that was checked: resolving again could give another one.
-    answer = HttpClient(endpoint.url, has_proxy=False).exchange(
+    answer = HttpClient(endpoint.url, guard=guard).exchange(
         "POST", endpoint.url, content=payload.encode(), headers=headers,
-        deadline_s=TIMEOUT_S, max_bytes=READ_BYTES, address=address,
+        deadline_s=TIMEOUT_S, max_bytes=READ_BYTES,
     )  # fmt: skip
     if not answer.is_success:
         raise Refused(f"{endpoint.url} answered {answer.status} {answer.reason}")
     return answer.status
-
-
-def resolve(host: str, port: int, *, allow_private: bool) -> str:
-    """Resolve a host to one address, after checking all.
-
-    Raises
-    ------
-    Refused
-        If one of them is not public (loopback, private, link-local …) and private ones are not allowed.
-    """
-    found = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    for text in found:
-        if not allow_private and not is_public(text):
-            raise Refused(
-                f"{host} is {text}, which is not a public address; set allow_private = true for this webhook "
-                "if it is meant"
-            )
-    return found[0]
 
 
 def deliver(engine: Engine, url: str, hook: Endpoint | None) -> int:

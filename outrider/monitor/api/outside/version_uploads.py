@@ -14,8 +14,10 @@ from fastapi import Request
 from pydantic import Field
 from sqlalchemy import Connection, Engine
 
+from outrider.addresses import origin_of
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import jobs
+from outrider.dataops.model_kinds.endpoint import load_endpoint
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.folders import FOLDER
@@ -26,14 +28,14 @@ from outrider.dataops.uploads.announced import Announced, AnnouncedFile, UploadK
 from outrider.dataops.uploads.checks import ChampionFiles, check_digests, checked
 from outrider.dataops.uploads.store import Pieces, UploadRow, WrongOffset
 from outrider.dataops.uploads.wrong import WrongUpload
-from outrider.errors import NotFound
+from outrider.errors import ConfigError, NotFound
 from outrider.monitor.http.common import RequestBody, iso, known_model
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.http.public_address import private_address
 from outrider.monitor.http.visitors import Visitor, of_job
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.sources import loadable_source, source_of, stored_source
+from outrider.monitor.settings.sources import loadable_source, opened, source_of, stored_source
+from outrider.monitor.settings.upload_section import UploadSettings
 
 _WRITE_BYTES = 1_048_576
 _MOST_CHECKS = 2
@@ -85,7 +87,7 @@ class VersionUploads:
         with refusals():
             check_announced(announced, max_bytes=limits.upload_bytes)
         if announced.url is not None:
-            _check_address(announced.url, allow_private=own.retrain.private_endpoints)
+            _check_address(announced.url, own.uploads, model)
         _check_disk(settings, sum(file.bytes for file in announced.files))
         with self._engine.connect() as connection:
             _champion(connection, model)
@@ -144,6 +146,8 @@ class VersionUploads:
             check_digests(announced, parts, lambda name: self._pieces.drop_file(upload, numbers[name]))
             with self._checking(upload), _stage(self._settings) as stage:
                 content = checked(announced, parts, champion, default, stage)
+                if content.source.is_uploaded:
+                    _check_endpoint(opened(self._settings, found.model, content.source))
                 kept = registering.keep(self._objects, announced, parts, content, champion, cache)
             with write(self._engine) as connection:
                 again = store.get(connection, upload)
@@ -272,11 +276,29 @@ def _check_disk(settings: Settings, more: int = 0) -> None:
         raise ProblemError(problem(507, detail, headers={"retry-after": "60"}))
 
 
-def _check_address(url: str, *, allow_private: bool) -> None:
-    if why := private_address(url, allow_private=allow_private):
+def _check_address(url: str, allowed: UploadSettings, model: str) -> None:
+    """Refuse an address that the configuration does not allow; no request is sent."""
+    try:
+        _, place = origin_of(url)
+    except ValueError as error:
+        raise ProblemError(problem(422, f"url: {error}", field="url")) from None
+    if place not in allowed.endpoints:
         raise ProblemError(
-            problem(422, f"url: {why} (private_endpoints in [models.*.retrain] allows it)", field="url")
+            problem(
+                422,
+                f"url: {place} is not allowed: [models.{model}.uploads] endpoints in the configuration lists "
+                "the host:port that an upload may name",
+                field="url",
+            )
         )
+
+
+def _check_endpoint(source: Source) -> None:
+    """Refuse an endpoint that could not be asked, by its options alone."""
+    try:
+        load_endpoint(source)
+    except ConfigError as error:
+        raise WrongUpload(f"url: {error}") from None
 
 
 def _champion(connection: Connection, model: str) -> models.Model:
@@ -296,12 +318,12 @@ def _champion_files(
     connection: Connection, settings: Settings, objects: LocalObjects, model: str
 ) -> ChampionFiles:
     found = _champion(connection, model)
-    source, opened = stored_source(settings, found), loadable_source(settings, found)
+    source, on_disk = stored_source(settings, found), loadable_source(settings, found)
     has_weights = found.weights is not None and objects.has(found.weights)
     weights = objects.path(str(found.weights)) if has_weights else None
     folder = None
-    if opened is not None and opened.kind == "hf":
-        folder = (settings.base / opened.reference).resolve()
+    if on_disk is not None and on_disk.kind == "hf":
+        folder = (settings.base / on_disk.reference).resolve()
     return ChampionFiles(found, source, weights, folder)
 
 

@@ -17,13 +17,11 @@ from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.loaders.arrow_cache import FOLDER
 from outrider.dataops.loaders.mapped_rows import MappedRows
-from outrider.dataops.model_kinds.content import closed_source, keep_files, opened_source
+from outrider.dataops.model_kinds.content import closed_source, keep_files
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import pick_device
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
-from outrider.dataops.payloads.folders import FOLDER as FOLDERS
-from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.training.dataset_rows import dataset_rows
 from outrider.dataops.training.held_out import held_out_among
 from outrider.dataops.training.run_record import digest_of, run_record
@@ -31,6 +29,7 @@ from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
 from outrider.dataops.training.trainers import trainer_of
 from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
+from outrider.monitor.settings.sources import opened
 from outrider.monitor.trainer.context import JobContext
 
 log = logging.getLogger(__name__)
@@ -130,7 +129,7 @@ def training_task(
     return TrainingTask(
         model=model,
         champion=None if champion is None else champion.id,
-        source=_opened(context, source),
+        source=opened(context.settings, model, source),
         stored=source,
         weights=context.objects.get(str(champion.weights)) if champion is not None and has_weights else None,
         fresh=fresh,
@@ -177,14 +176,6 @@ def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) ->
         source = keep_files(context.objects, source, made.files)
     weights = None if made.weights is None else context.objects.put(made.weights)
     return KeptModel(replace(source, adapted_from=_adapted_from(source, task), shares=()), weights)
-
-
-def _opened(context: JobContext, source: Source) -> Source:
-    """Source with its kept folders on this disk."""
-    if not source.kept:
-        return source
-    data = context.settings.data_folder
-    return opened_source(source, LocalObjects(data / "objects"), data / FOLDERS)
 
 
 def _adapted_from(source: Source, task: TrainingTask) -> str | None:

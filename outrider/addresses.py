@@ -1,4 +1,4 @@
-"""Addresses that a stranger has a say in, and guarded connections to them.
+"""Addresses that strangers name, and guards of connections to them.
 
 A name is resolved at every connection and all it is resolved to is checked, so that it cannot lead elsewhere
 afterwards; `outrider.http_client.HttpClient` then connects to the checked address and follows no redirect.

@@ -9,6 +9,7 @@ import pytest
 
 from outrider.addresses import ANYWHERE, AddressGuard
 from outrider.http_client import HttpClient, is_local
+from tests.scripted_server import Reply, scripted_server
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -83,6 +84,19 @@ def test_guarded_client_connects_to_the_checked_address_in_the_name_of_the_host(
     assert answer.body.split()[1].decode() == named.removeprefix("http://")
     with pytest.raises(PermissionError, match=r"hook\.example is 127\.0\.0\.2"):
         client.exchange("GET", named, deadline_s=20)  # though the connection to the first is kept
+
+
+def test_followed_redirect_to_another_server_carries_no_key() -> None:
+    with scripted_server(lambda _: Reply(b"here")) as server:
+        moved = Reply(status=302, headers={"location": server.url})
+        with scripted_server(lambda _: moved) as first:
+            headers = {"authorization": "Bearer secret"}
+            answer = HttpClient(first.url).exchange(
+                "GET", first.url, headers=headers, deadline_s=20, follows=True
+            )
+            assert answer.body == b"here"
+            assert "authorization" in first.asked[0].headers
+        assert "authorization" not in server.asked[0].headers
 
 
 def test_guarded_client_follows_no_redirect(url: str) -> None:

@@ -224,6 +224,10 @@ inputs = ["prompt"]
 task = "generation"
 options = { deadline = 3 }
 
+[models.far.uploads]
+endpoints = ["127.0.0.1:9"]
+options = { deadline = 3 }
+
 [models.bare]
 
 [models.bare.challengers.twin]
@@ -255,6 +259,7 @@ def test_what_is_wrong_with_models_of_every_kind_is_said(project: Path) -> None:
         f"texts.challengers.file.onnx: {project / 'gone.onnx'} does not exist; outrider convert writes one",
         "texts.challengers.file.recipe: only a torch module or a Hugging Face folder takes it",
         "far.endpoint: options.deadline: http://127.0.0.1:9/v1/chat/completions knows deadline_s",
+        "far.uploads.options.deadline: uploaded endpoints know deadline_s, block_rows",
         "bare.challengers.twin.kind: architecture, folder, onnx, predictor or endpoint expected; the model",
         "bare.challengers.net.weights: the safetensors file of this version expected, or adapted_from",
     ]

@@ -1,5 +1,6 @@
 """Systems by the text of ``--production`` and ``--candidate``."""
 
+import ipaddress
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from outrider.addresses import is_public
 from outrider.errors import ConfigError
 
 from .answers import Asker
@@ -205,7 +205,7 @@ def _server(url: str, options: AskOptions, key_env: str) -> AskedServer:
 def _is_public(host: str) -> bool:
     """True for a host outside; also for a name that cannot be found from here."""
     try:
-        return is_public(host)
+        return ipaddress.ip_address(host).is_global
     except ValueError:
         pass
     if "." not in host or host.endswith(_PRIVATE):
@@ -214,4 +214,4 @@ def _is_public(host: str) -> bool:
         found = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
     except OSError:
         return True
-    return any(is_public(address) for address in found)
+    return any(ipaddress.ip_address(address.partition("%")[0]).is_global for address in found)

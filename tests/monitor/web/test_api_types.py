@@ -39,6 +39,8 @@ assertions = ["checks.py", "learned.py"]
 [models.digits.columns]
 "inputs.image" = "tensor(8, 8)"
 "inputs.note" = "string"
+[models.digits.uploads]
+endpoints = ["1.1.1.1:80"]
 [models.digits.retrain]
 enabled = true
 mode = "suggest"

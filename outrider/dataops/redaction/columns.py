@@ -19,12 +19,13 @@ from outrider.assertions.batch import PARTS, REST
 from outrider.dataops.payloads.columns import is_payload
 
 from .kinds import Kind
-from .texts import PLACEHOLDER, TextRedactor, hint_of
+from .texts import PLACEHOLDER, TextRedactor, hint_of, names_phone
 
 Kinds = Collection[Kind]
 _MARK = PLACEHOLDER.pattern.strip("()")
-_FEWEST_DIGITS = 10**7
-"""Numbers below are no value of any kind."""
+_POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
+_LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
+_BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
 class ColumnRules:
@@ -58,6 +59,10 @@ class ColumnRules:
             if len(self._known) < 10_000:  # names come from strangers
                 self._known[name] = found
         return found
+
+    def is_phone(self, name: str) -> bool:
+        """Test for a column whose bare digits are a phone number: its name says so, or a rule for it alone."""
+        return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
 
     def all_kinds(self, part: str = "") -> frozenset[Kind]:
         """Kinds of all columns of a part together."""
@@ -95,28 +100,33 @@ class ColumnRedactor:
             return _texts(column, _Rest(part, self.rules, self.key), r"(?s).", counts)
         if part not in (*PARTS, "entity") or not (kinds := self.rules.kinds(name)):
             return column
-        return redacted_column(column, kinds, self.key, counts)
+        return redacted_column(column, kinds, self.key, counts, is_phone=self.rules.is_phone(name))
 
 
-def redacted_column(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def redacted_column(
+    column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool = False
+) -> pa.Array:
     """Column of the same type without values of these kinds.
 
     The column itself where there is none. A number that is such a value becomes null: there is no placeholder
-    among numbers.
+    among numbers. ``is_phone`` where bare digits are a phone number.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(column, _Texts(kinds, key), hint_of(kinds), counts)
-    if pa.types.is_integer(kind) or ("value" in kinds and _is_number(kind)):
-        return _numbers(column, kinds, key, counts)
+        hint = f"{hint_of(kinds)}|{_BARE_DIGITS}" if is_phone else hint_of(kinds)
+        return _texts(column, _Texts(kinds, key, is_phone=is_phone), hint, counts)
+    if "value" in kinds and _is_number(kind):
+        return _nulls(column, counts)
+    if pa.types.is_integer(kind) or pa.types.is_float64(kind):
+        return _numbers(column, kinds, key, counts, is_phone=is_phone)
     if pa.types.is_dictionary(kind):
-        return redacted_column(column.dictionary_decode(), kinds, key, counts).cast(kind)
+        return redacted_column(column.dictionary_decode(), kinds, key, counts, is_phone=is_phone).cast(kind)
     if is_payload(kind):
         return _payloads(column, kinds, key, counts)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column, kinds, key, counts)
+        return _lists(column, kinds, key, counts, is_phone=is_phone)
     if pa.types.is_struct(kind):
-        return _struct(column, kinds, key, counts)
+        return _struct(column, kinds, key, counts, is_phone=is_phone)
     return column
 
 
@@ -157,13 +167,14 @@ def _marked(column: pa.Array) -> NDArray[np.bool_]:
 class _Texts:
     """Redaction of single texts of one column."""
 
-    def __init__(self, kinds: Kinds, key: bytes) -> None:
-        self._kinds = kinds
+    def __init__(self, kinds: Kinds, key: bytes, *, is_phone: bool) -> None:
+        self._kinds, self._is_phone = kinds, is_phone
         self._redactor = TextRedactor(key)
 
     def __call__(self, text: str) -> tuple[str, Counter[Kind]]:
         self._redactor.counts = Counter()
-        return self._redactor.text(text, self._kinds), self._redactor.counts
+        made = self._redactor.text(text, self._kinds, is_phone_number=self._is_phone)
+        return made, self._redactor.counts
 
 
 class _Rest:
@@ -187,7 +198,7 @@ class _Rest:
 
     def _walked(self, name: str, value: Any) -> Any:
         if kinds := self._rules.kinds(name):
-            return self._redactor.value(value, kinds)
+            return self._redactor.value(value, kinds, is_phone_number=self._rules.is_phone(name))
         if isinstance(value, dict):
             return {each: self._walked(f"{name}.{each}", inner) for each, inner in value.items()}
         return value
@@ -217,34 +228,53 @@ def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counte
     return pc.replace_with_mask(column, mask, values)
 
 
-def _numbers(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
-    if "value" in kinds:
-        if column.null_count == len(column):
-            return column
-        counts["value"] += len(column) - column.null_count
-        return pa.nulls(len(column), column.type)
-    long = pc.fill_null(pc.greater_equal(column, min(_FEWEST_DIGITS, _most(column.type))), False)
-    if not pc.any(long).as_py():
+def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:
+    if column.null_count == len(column):
+        return column
+    counts["value"] += len(column) - column.null_count
+    return pa.nulls(len(column), column.type)
+
+
+def _numbers(
+    column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool
+) -> pa.Array:
+    numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(_may_be(numbers, is_card="card" in kinds, is_phone=is_phone and "phone" in kinds))
+    if not rows.size:
         return column
     redactor = TextRedactor(key)
-    hit = [is_long and isinstance(redactor.value(value, kinds), str)
-           for is_long, value in zip(long.to_pylist(), column.to_pylist(), strict=True)]  # fmt: skip
+    hit = np.zeros(len(column), dtype=np.bool_)
+    hit[rows] = [
+        isinstance(redactor.value(number, kinds, is_phone_number=is_phone), str)
+        for number in numbers[rows].tolist()
+    ]
     counts.update(redactor.counts)
-    if not any(hit):
+    if not hit.any():
         return column
     # Made anew: under a null of the old one the number would go on standing in its bytes.
-    values = column.to_pylist()
-    return pa.array(
-        [None if is_hit else value for is_hit, value in zip(hit, values, strict=True)], column.type
-    )
+    return pa.array(np.where(hit, 0, numbers), column.type, mask=hit | column.is_null().to_numpy(False))
 
 
-def _most(kind: pa.DataType) -> int:
-    return int(np.iinfo(kind.to_pandas_dtype()).max)
+def _may_be(numbers: NDArray[Any], *, is_card: bool, is_phone: bool) -> NDArray[np.bool_]:
+    """Numbers that may be a card, by first digit and whole: no time of this century, no amount with cents."""
+    found = np.zeros(len(numbers), dtype=np.bool_)
+    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63)) if is_card or is_phone else []
+    if not len(large):
+        return found
+    own = numbers[large]
+    whole = own.astype(np.int64)
+    is_whole = whole == own
+    if is_card:
+        first = whole // _POWERS[np.searchsorted(_POWERS, whole, side="right") - 1]
+        found[large] |= is_whole & (whole >= _LEAST_CARD) & (first >= 2)
+    if is_phone:
+        found[large] |= is_whole & (whole < _MOST_PHONE)
+    return found
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind))
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_timestamp)
+    return any(test(kind) for test in tests)
 
 
 def _payloads(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
@@ -260,10 +290,10 @@ def _payloads(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind])
     return _struct_of(column, {at: pa.array(made, data.type)})
 
 
-def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool) -> pa.Array:
     make = pa.LargeListArray if pa.types.is_large_list(column.type) else pa.ListArray
     elements = column.flatten()  # of these rows alone
-    made = redacted_column(elements, kinds, key, counts)
+    made = redacted_column(elements, kinds, key, counts, is_phone=is_phone)
     if made is elements:
         return column
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
@@ -272,11 +302,12 @@ def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) ->
     return make.from_arrays(offsets, made, type=column.type, mask=mask)
 
 
-def _struct(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def _struct(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool) -> pa.Array:
     changed = {}
     for at in range(column.type.num_fields):
         field = column.field(at)
-        made = redacted_column(field, kinds, key, counts)
+        is_own = is_phone or names_phone(column.type.field(at).name)
+        made = redacted_column(field, kinds, key, counts, is_phone=is_own)
         if made is not field:
             changed[at] = made
     return _struct_of(column, changed) if changed else column

@@ -47,11 +47,15 @@ IBAN_LENGTHS = {
     for country in countries.split()
 }
 CARDS = re.compile(
-    r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|(?:6011|65\d\d|64[4-9]\d)\d{12}|3[068]\d{12}"
-    r"|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
+    r"4\d{12}(?:\d{3}){0,2}"  # Visa
+    r"|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"  # Mastercard
+    r"|3[47]\d{13}|(?:30[0-5]|309|36\d|3[89]\d)\d{11}"  # American Express, Diners Club
+    r"|35(?:2[89]|[3-8]\d)\d{12,15}"  # JCB
+    r"|(?:62\d\d|6011|64[4-9]\d|65\d\d|81[0-7]\d)\d{12,15}"  # UnionPay, Discover
+    r"|(?:50(?:18|20|38)|5893|6304|6759|676[1-3])\d{9,15}"  # Maestro
+    r"|220[0-5]\d{12,15}|(?:60\d\d|508[5-9]|8[12]\d\d)\d{12}"  # Mir, RuPay, Hipercard
+    r"|(?:50(?:19|6[0167]|78|79|9\d)|63[6-9]\d|8600|9792|9860)\d{12}(?:\d{2,3})?"  # Elo, Verve, Troy
 )
-
-
 def luhn(digits: str) -> bool:
     """Test the last digit as Luhn check digit (ISO/IEC 7812)."""
     doubled = [int(digit) * (2 if place % 2 else 1) for place, digit in enumerate(reversed(digits))]

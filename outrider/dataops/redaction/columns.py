@@ -5,8 +5,9 @@ equal ones once.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import PARTS, REST
+from outrider.assertions.columns import is_tensor
 from outrider.dataops.payloads.columns import is_payload
 
 from .kinds import Kind
@@ -25,6 +27,9 @@ Kinds = Collection[Kind]
 _MARK = PLACEHOLDER.pattern.strip("()")
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
+"""In bytes that are no text; shorter ones look like an address by chance, once in twenty images of a megabyte."""
 _BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
@@ -115,7 +120,7 @@ def redacted_column(
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         hint = f"{hint_of(kinds)}|{_BARE_DIGITS}" if is_phone else hint_of(kinds)
         return _texts(column, _Texts(kinds, key, is_phone=is_phone), hint, counts)
-    if "value" in kinds and _is_number(kind):
+    if "value" in kinds and (_is_number(kind) or is_payload(kind) or is_tensor(kind)):
         return _nulls(column, counts)
     if pa.types.is_integer(kind) or pa.types.is_float64(kind):
         return _numbers(column, kinds, key, counts, is_phone=is_phone)
@@ -188,7 +193,7 @@ class _Rest:
         counts: Counter[Kind] = Counter()
         self._redactor.counts = counts
         try:
-            members = json.loads(text)
+            members = json.loads(text, object_pairs_hook=_members)
         except (ValueError, RecursionError):
             members = None
         if not isinstance(members, dict):
@@ -199,9 +204,21 @@ class _Rest:
     def _walked(self, name: str, value: Any) -> Any:
         if kinds := self._rules.kinds(name):
             return self._redactor.value(value, kinds, is_phone_number=self._rules.is_phone(name))
-        if isinstance(value, dict):
-            return {each: self._walked(f"{name}.{each}", inner) for each, inner in value.items()}
-        return value
+        if not isinstance(value, dict):
+            return value
+        return {
+            self._redactor.text(each, self._rules.kinds(f"{name}.{each}") - {"value"}): self._walked(
+                f"{name}.{each}", inner
+            )
+            for each, inner in value.items()
+        }
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("each member once expected")
+    return members
 
 
 def _covers(said: str, name: str) -> bool:
@@ -232,7 +249,9 @@ def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:
     if column.null_count == len(column):
         return column
     counts["value"] += len(column) - column.null_count
-    return pa.nulls(len(column), column.type)
+    if not is_tensor(column.type):
+        return pa.nulls(len(column), column.type)
+    return pa.ExtensionArray.from_storage(column.type, pa.nulls(len(column), column.type.storage_type))
 
 
 def _numbers(
@@ -278,16 +297,42 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _payloads(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
-    """Payloads whose bytes are redacted as letters of one byte each: no other byte changes."""
-    at = column.type.get_field_index("bytes")
-    data = column.field(at)
+    changed: dict[int, pa.Array] = {}
     redactor = TextRedactor(key)
-    made = [None if value is None else redactor.text(value.decode("latin-1"), kinds).encode("latin-1")
-            for value in data.to_pylist()]  # fmt: skip
-    if not redactor.counts:
-        return column
+    for at, field in enumerate(column.type):
+        values = column.field(at)
+        if pa.types.is_string(field.type):
+            made = redacted_column(values, kinds, key, counts)
+        else:
+            listed = values.to_pylist()
+            found = [None if value is None else _bytes(value, redactor, kinds) for value in listed]
+            made = values if found == listed else pa.array(found, values.type)
+        if made is not values:
+            changed[at] = made
     counts.update(redactor.counts)
-    return _struct_of(column, {at: pa.array(made, data.type)})
+    return _struct_of(column, changed) if changed else column
+
+
+def _bytes(data: bytes, redactor: TextRedactor, kinds: Kinds) -> bytes:
+    """Bytes of a text redacted in its encoding; of others, what stands in them as a text of some length."""
+    for encoding in (*_wide(data), "utf-8", *(() if _CONTROL.search(data) else ("latin-1",))):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        made = redactor.text(text, kinds)
+        return data if made == text else made.encode(encoding)
+    return _PRINTED.sub(lambda run: redactor.text(run[0].decode("ascii"), kinds).encode("ascii"), data)
+
+
+def _wide(data: bytes) -> Iterator[str]:
+    """Encodings of two bytes a letter, as the mark at the beginning or the zeros of ASCII say."""
+    head = data[:200]
+    zeros = len(head) * 0.4 / 2
+    if head.startswith(b"\xff\xfe") or head[1::2].count(0) > max(zeros, 1):
+        yield "utf-16-le"
+    if head.startswith(b"\xfe\xff") or head[::2].count(0) > max(zeros, 1):
+        yield "utf-16-be"
 
 
 def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool) -> pa.Array:

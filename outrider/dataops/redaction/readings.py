@@ -36,7 +36,7 @@ _ZEROS = (
 """Digits 0 of other scripts, each followed by those up to 9."""
 HINT = (
     rf"\\[ux]{_HEX}{{2}}|%{_HEX}{{2}}|&\#|&(?:nbsp|commat|plus|hyphen);"
-    r"|\d\W*\\[nrt]\W*\d|[\x{FE52}\x{FE6B}\x{FF01}-\x{FF5E}"
+    r"|\d(?:\W*\\[nrt])+\W*\d|[\x{FE52}\x{FE6B}\x{FF01}-\x{FF5E}"
     + "".join(f"\\x{{{ord(zero):X}}}-\\x{{{ord(zero) + 9:X}}}" for zero in _ZEROS)
     + re.sub("[^-]", lambda sign: f"\\x{{{ord(sign[0]):X}}}", _UNSEEN)
     + "]"

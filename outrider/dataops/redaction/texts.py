@@ -35,7 +35,8 @@ _LITERAL = re.compile(
 """Texts and numbers of JSON, a member's value with its name."""
 _NAMED_NUMBER = re.compile(r'((?:\\)*")\s{0,8}:\s{0,8}\Z')
 _NUMBER = re.compile(r"\d[\d.eE+-]*")
-_LONG = 1000
+_LONG, _SHORTEST, _FEWEST_SIGNS = 1000, 6, 8
+"""Signs from which a text is worth a sieve; of the shortest value, and of the shortest one among numbers."""
 _DEEPEST = 64
 _DEEPEST_TEXT = 8
 """JSON within texts of JSON, so many times; deeper, and it is redacted as text."""
@@ -101,6 +102,8 @@ class TextRedactor:
             return text if not text or PLACEHOLDER.fullmatch(text) else self.placeholder("value", text)
         if is_phone_number and "phone" in kinds and is_bare_phone(text):
             return self.placeholder("phone", text)
+        if len(text) < _SHORTEST:
+            return text
         if depth == 0:
             return self._plain(text, kinds)
         whole = self._json(text, kinds, depth)
@@ -150,6 +153,8 @@ class TextRedactor:
         """Placeholder of a number that is a value of these kinds."""
         if "value" in kinds:
             return self.placeholder("value", text)
+        if len(text) < _FEWEST_SIGNS:
+            return None
         if "card" in kinds and is_card_number(text):
             return self.placeholder("card", text)
         if "phone" in kinds and is_phone_number and is_phone(text):
@@ -198,6 +203,8 @@ class TextRedactor:
 
     def _plain(self, text: str, kinds: Collection[Kind]) -> str:
         """Text with placeholders in place of what any of its readings holds."""
+        if len(text) < _SHORTEST:
+            return text
         found = [
             _Found(*reading.place(start, end), rank, -depth, kind, said[start:end])
             for depth, reading in enumerate(readings.readings(text))

@@ -65,7 +65,9 @@ NUMBERS = st.one_of(
     st.builds(printed, st.sampled_from(CARDS), st.sampled_from(SEPARATORS)),
     st.builds(by_fours, st.sampled_from(IBANS), st.sampled_from(SEPARATORS)),
     st.builds(
-        lambda phone, by: phone.replace(" ", by), st.sampled_from(PHONES[:3]), st.sampled_from(PHONE_SEPARATORS)
+        lambda phone, by: phone.replace(" ", by),
+        st.sampled_from(PHONES[:3]),
+        st.sampled_from(PHONE_SEPARATORS),
     ),
     st.sampled_from(PHONES),
 )
@@ -149,7 +151,10 @@ def redacted(text: str) -> str:
 
 @settings(max_examples=150)
 @given(
-    VALUES, st.sampled_from(JSON), st.sampled_from(JSON_ENCODINGS), st.lists(st.sampled_from(JSON), max_size=2)
+    VALUES,
+    st.sampled_from(JSON),
+    st.sampled_from(JSON_ENCODINGS),
+    st.lists(st.sampled_from(JSON), max_size=2),
 )
 def test_redaction_leaves_no_value_in_json_however_it_is_nested(
     value: str, wrap: Wrap, said: Callable[[str], str], outer: list[Wrap]
@@ -197,7 +202,7 @@ def test_a_text_without_the_hint_holds_no_value_in_any_reading(
     assert hint or TextRedactor(KEY).text(whole, ALL) == whole
 
 
-@given(st.text(alphabet=st.sampled_from(list("\\\"u0034nrt%4&#;x1a {}[]:,-.@\u200b４é")), max_size=60))
+@given(st.text(alphabet=st.sampled_from(list('\\"u0034nrt%4&#;x1a {}[]:,-.@\u200b４é')), max_size=60))
 def test_redaction_of_any_text_changes_nothing_where_it_finds_nothing(text: str) -> None:
     redactor = TextRedactor(KEY)
     made = redactor.text(text, ALL)
@@ -223,7 +228,9 @@ def test_redaction_of_any_text_changes_nothing_where_it_finds_nothing(text: str)
     ],
 )  # fmt: skip
 def test_redaction_replaces_the_value_and_no_byte_beside_it(text: str, made: str) -> None:
-    found = re.sub(r"<(\w)\w+:[0-9a-f]{16}>", lambda kind: {"c": "C", "e": "M", "p": "P"}[kind[1]], redacted(text))
+    found = re.sub(
+        r"<(\w)\w+:[0-9a-f]{16}>", lambda kind: {"c": "C", "e": "M", "p": "P"}[kind[1]], redacted(text)
+    )
     bare = re.sub(r'(?<=[\[:, ])"([CMP])"', r"\1", found)
     assert bare.replace('\\"C\\"', "\\C\\") == made
 
@@ -245,7 +252,12 @@ def test_redaction_leaves_ordinary_texts_as_they_are(text: str) -> None:
 
 
 @settings(max_examples=60)
-@given(st.floats(allow_nan=False, allow_infinity=False), st.uuids(), st.datetimes(min_value=dt.datetime(1990, 1, 1)), st.text("0123456789.-", max_size=11))
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.uuids(),
+    st.datetimes(min_value=dt.datetime(1990, 1, 1)),
+    st.text("0123456789.-", max_size=11),
+)
 @example(4.1e15, uuid.UUID(int=0), dt.datetime(2026, 11, 28), "4.11.1")
 def test_redaction_leaves_measures_times_and_ids_as_they_are(
     number: float, own: uuid.UUID, at: dt.datetime, version: str
@@ -297,7 +309,12 @@ def test_numbers_of_cards_and_phones_become_null_in_columns_of_every_type() -> N
     assert made.column("inputs.n").to_pylist() == [phone, 7, None, phone]
     assert made.column("inputs.phone").to_pylist() == [None, 7, None, None]
     assert made.column("inputs.contact").to_pylist() == [None, 1.5, None, 1e15]
-    assert [text and text[:7] for text in made.column("inputs.tel").to_pylist()] == ["<phone:", "7", None, "<phone:"]
+    assert [text and text[:7] for text in made.column("inputs.tel").to_pylist()] == [
+        "<phone:",
+        "7",
+        None,
+        "<phone:",
+    ]
     assert made.column("inputs.boxes").to_pylist() == [
         [{"mobile": None, "x": phone}], [], None, [{"mobile": 1, "x": None}],
     ]  # fmt: skip
@@ -321,7 +338,11 @@ def test_payloads_are_redacted_in_the_encoding_that_they_are_in(encoding: str) -
 def test_a_whole_value_is_null_where_no_placeholder_fits() -> None:
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 3), np.float32))
     counts: Counter[str] = Counter()
-    for column in (tensors, payload_array([Payload(b"x", "s3://b/1", "0" * 64), None]), pa.array([1.5, None])):
+    for column in (
+        tensors,
+        payload_array([Payload(b"x", "s3://b/1", "0" * 64), None]),
+        pa.array([1.5, None]),
+    ):
         made = redacted_column(column, ["value"], KEY, counts)
         assert made.type == column.type
         assert made.null_count == 2
@@ -329,13 +350,20 @@ def test_a_whole_value_is_null_where_no_placeholder_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    "rest", ['{"a": "CARD", "a": "x"}', '{"b": {"CARD": 1}}', '{"b": {"a": "CARD", "a": 1}}', 'data: {"a": "CARD"}']
+    "rest",
+    ['{"a": "CARD", "a": "x"}', '{"b": {"CARD": 1}}', '{"b": {"a": "CARD", "a": 1}}', 'data: {"a": "CARD"}'],
 )
 def test_rare_fields_with_repeated_members_and_named_by_values_hold_none(rest: str) -> None:
     table = pa.RecordBatch.from_pydict({"inputs.__rest__": [rest.replace("CARD", CARD)]})
     made, counts = ColumnRedactor(ColumnRules({"inputs.*": ["card"]}), KEY).table(table)
     assert CARD not in made.column(0)[0].as_py()
     assert counts == {"card": 1}
+
+
+@pytest.mark.parametrize("before", [0, 996, 1990, 1999, 5003])
+def test_a_card_is_found_wherever_it_stands_in_a_long_run_of_digits(before: int) -> None:
+    text = "7 " * before + "4111 1111 1111 1111" + " 7" * 1500
+    assert "1111" not in redacted(text)
 
 
 def nested_objects(n: int) -> str:
@@ -399,4 +427,4 @@ def test_redaction_of_random_bytes_finds_texts_alone() -> None:
     assert redacted_column(column, ALL, KEY, Counter()) is column
     planted = payload_array([Payload(data[:500] + b"\0by " + MAIL.encode() + b"\0" + data[500:])])
     (made,) = redacted_column(planted, ALL, KEY, Counter()).to_pylist()
-    assert re.fullmatch(rb"\0by <email:\w{16}>\0", made["bytes"][500:-len(data) + 500])
+    assert re.fullmatch(rb"\0by <email:\w{16}>\0", made["bytes"][500 : -len(data) + 500])

@@ -56,6 +56,8 @@ CARDS = re.compile(
     r"|220[0-5]\d{12,15}|(?:60\d\d|508[5-9]|8[12]\d\d)\d{12}"  # Mir, RuPay, Hipercard
     r"|(?:50(?:19|6[0167]|78|79|9\d)|63[6-9]\d|8600|9792|9860)\d{12}(?:\d{2,3})?"  # Elo, Verve, Troy
 )
+
+
 def luhn(digits: str) -> bool:
     """Test the last digit as Luhn check digit (ISO/IEC 7812)."""
     doubled = [int(digit) * (2 if place % 2 else 1) for place, digit in enumerate(reversed(digits))]

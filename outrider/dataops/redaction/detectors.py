@@ -19,7 +19,8 @@ from .readings import Span
 
 _BETWEEN = r"[ \t\r\n.\-/_+]{0,3}"
 """What may stand between two groups of one value."""
-_CARD_RUN = re.compile(rf"\d(?:{_BETWEEN}\d){{12,}}+", re.ASCII)
+_MOST_DIGITS, _LONGEST_CARD_TEXT = 2000, 80
+_CARD_RUN = re.compile(rf"\d(?:{_BETWEEN}\d){{12,{_MOST_DIGITS}}}+", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
 _POWER = re.compile(r"(?<![\w.])\d\.\d{8,18}[eE]\+?1[2-8](?!\w)", re.ASCII)
 _WHOLE = re.compile(r"\.0{1,6}(?!\w)", re.ASCII)
@@ -190,7 +191,9 @@ def _named_phones(text: str) -> Iterator[Span]:
 
 def _cards(text: str) -> Iterator[Span]:
     """Cards in runs of groups of digits: a date or a code may stand behind one."""
-    for run in _CARD_RUN.finditer(text):
+    place = 0
+    while run := _CARD_RUN.search(text, place):
+        place = run.end() if len(run[0]) < _MOST_DIGITS else run.end() - _LONGEST_CARD_TEXT
         digits = _Digits(text, *run.span())
         at = 0
         while at < len(digits.groups):
@@ -278,7 +281,11 @@ def _tokens(text: str) -> Iterator[Span]:
     yield from _apart(
         [match.span() for match in _ISSUED.finditer(text)]
         + [match.span(1) for match in _BEARER.finditer(text)]
-        + [match.span(1) for match in _ASSIGNED.finditer(text) if _LETTER.search(match[1]) and _GROUP.search(match[1])]
+        + [
+            match.span(1)
+            for match in _ASSIGNED.finditer(text)
+            if _LETTER.search(match[1]) and _GROUP.search(match[1])
+        ]
         + [match.span() for match in _RANDOM.finditer(text) if _is_random(match[0])]
     )
 

@@ -23,7 +23,9 @@ _ENTITY = re.compile(
     rf"%(?:0[9aAdD]|[2-7]{_HEX}|[cCdD]{_HEX}%{_HEX}{{2}}|[eE]{_HEX}(?:%{_HEX}{{2}}){{2}}"
     rf"|[fF]{_HEX}(?:%{_HEX}{{2}}){{3}})|&(?:\#(?:x{_HEX}{{1,6}}|\d{{1,7}});?|(?:nbsp|commat|plus|hyphen);)"
 )
-_UNSEEN = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u20e3\ufe00-\ufe0f\ufeff"
+_UNSEEN = (
+    "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u20e3\ufe00-\ufe0f\ufeff"
+)
 _UNSEEN_RUN = re.compile(f"[{_UNSEEN}]+")
 _OTHER = re.compile(r"[^\x00-\x7f](?<=[\d\s\u2010-\u2015\u2043\u2212\ufe58\ufe63\ufe6b\ufe52\uff01-\uff5e])")
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

@@ -193,9 +193,7 @@ class TextRedactor:
             return f'"{said}"{colon}{_quoted(self._secret(plain))}'
         return f'"{said}"{colon}"{self._string(value, kinds, depth, is_phone_number=names_phone(name))}"'
 
-    def _string(
-        self, raw: str, kinds: Collection[Kind], depth: int, *, is_phone_number: bool = False
-    ) -> str:
+    def _string(self, raw: str, kinds: Collection[Kind], depth: int, *, is_phone_number: bool = False) -> str:
         """String of JSON, without its quotes, as it was written where it holds no value."""
         plain = _unescaped(raw)
         made = self.text(plain, kinds, is_phone_number=is_phone_number, depth=depth)

@@ -31,8 +31,8 @@ SECRETS = [*(token for token in TOKENS if "\n" not in token), OWN_KEY, JOB_TOKEN
 # American Express is printed 4-6-5, Diners Club 4-6-4.
 PRINTED = {13: (4, 3, 3, 3), 14: (4, 6, 4), 15: (4, 6, 5), 16: (4, 4, 4, 4)}
 SEPARATORS = [
-    "", " ", "-", "\u00a0", "\u202f", "\u2009", "\u3000", "  ", " - ", ".", "\t", "/", "_", "+", "\n", "\r\n", "\u2011",
-    "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad", " \u200b", "\u2060-",
+    "", " ", "-", "\u00a0", "\u202f", "\u2009", "\u3000", "  ", " - ", ".", "\t", "/", "_", "+", "\n", "\r\n",
+    "\u2011", "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad", " \u200b", "\u2060-",
 ]  # fmt: skip
 PHONE_SEPARATORS = [" ", "-", ".", "/", "\u00a0", "\u2011", "  ", "\t", "\u200b"]
 
@@ -202,7 +202,7 @@ def test_a_text_without_the_hint_holds_no_value_in_any_reading(
     assert hint or TextRedactor(KEY).text(whole, ALL) == whole
 
 
-@given(st.text(alphabet=st.sampled_from(list('\\"u0034nrt%4&#;x1a {}[]:,-.@\u200b４é')), max_size=60))
+@given(st.text(alphabet=st.sampled_from(list('\\"u0034nrt%4&#;x1a {}[]:,-.@\u200b\uff14é')), max_size=60))
 def test_redaction_of_any_text_changes_nothing_where_it_finds_nothing(text: str) -> None:
     redactor = TextRedactor(KEY)
     made = redactor.text(text, ALL)
@@ -218,11 +218,11 @@ def test_redaction_of_any_text_changes_nothing_where_it_finds_nothing(text: str)
     ("text", "made"),
     [
         ('{"n": 4111111111111111, "a": [1.10, 1E5, 4.111111111111111e15]}', '{"n": C, "a": [1.10, 1E5, C]}'),
-        ('{"a": "x\\nann@shop.example", "f": 0.5, "a" :  4111111111111111.0}', '{"a": "x\\nM", "f": 0.5, "a" :  C}'),
+        ('{"a": "x\\nann@shop.example", "a" :  4111111111111111.0}', '{"a": "x\\nM", "a" :  C}'),
         ('x \\"card\\": 4111111111111111, "b": 4111111111111111}', 'x \\"card\\": \\C\\, "b": C}'),
         ("C:\\new\\4111111111111111 and x\\tann@shop.example", "C:\\new\\C and x\\tM"),
         ("-ann@shop.example\n_x@shop.example", "-M\nM"),
-        ('{"phone": "4989123456", "a": {"customerPhone": 4989123456.0}}', '{"phone": P, "a": {"customerPhone": P}}'),
+        ('{"phone": "4989123456", "a": {"userPhone": 4989123456.0}}', '{"phone": P, "a": {"userPhone": P}}'),
         ("tel: 4989123456; n: 4989123456", "tel: P; n: 4989123456"),
         ("a,b\n1,4111111111111111.0,x\n2,4.111111111111111e+15,y", "a,b\n1,C,x\n2,C,y"),
     ],
@@ -238,13 +238,19 @@ def test_redaction_replaces_the_value_and_no_byte_beside_it(text: str, made: str
 @pytest.mark.parametrize(
     "text",
     [
-        "order 20261123-0001 at 10:15", "0.4111111111111111", "-0.4111111111111111e-3", "6.02214076e23", "$4111111111111111",
-        "v4.11.1111-rc1 4.111.111", "550e8400-e29b-41d4-a716-446655440000", "2026-11-28T09:15:04.123456789Z",
-        "1764321304123 1764321304123456 1764321304123456789", '{"ts": 1764321304123456789, "n": 4.2e15, "m": 4200000000000000.0}',
-        "4111\t1111\t1111\t1111\t2222\t3333", "4111.1111.1111.1111.1111", "12.0.4.1 10.0.0.255:8080", "100%25 off &amp; more",
-        "telemetry: 4989123456", '{"microphone": 4989123456, "iPhone": 4989123456}', "3.14159265358979323846264338327950288",
-        "5.0  12.5  41.1  11.1  11.1", "C:\\users\\new\\table", "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        "https://example.org/search?q=caf%C3%A9+au+lait&page=2", '{"a": "caf\\u00e9 \\u2013 10\\u00a0\\u20ac"}',
+        "order 20261123-0001 at 10:15", "0.4111111111111111", "-0.4111111111111111e-3", "6.02214076e23",
+        "$4111111111111111", "v4.11.1111-rc1 4.111.111", "550e8400-e29b-41d4-a716-446655440000",
+        "2026-11-28T09:15:04.123456789Z",
+        "1764321304123 1764321304123456 1764321304123456789",
+        '{"ts": 1764321304123456789, "n": 4.2e15, "m": 4200000000000000.0}',
+        "4111\t1111\t1111\t1111\t2222\t3333",
+        "4111.1111.1111.1111.1111", "12.0.4.1 10.0.0.255:8080", "100%25 off &amp; more",
+        "telemetry: 4989123456",
+        '{"microphone": 4989123456, "iPhone": 4989123456}', "3.14159265358979323846264338327950288",
+        "5.0  12.5  41.1  11.1  11.1", "C:\\users\\new\\table",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "https://example.org/search?q=caf%C3%A9+au+lait&page=2",
+        '{"a": "caf\\u00e9 \\u2013 10\\u00a0\\u20ac"}',
     ],
 )  # fmt: skip
 def test_redaction_leaves_ordinary_texts_as_they_are(text: str) -> None:
@@ -254,20 +260,21 @@ def test_redaction_leaves_ordinary_texts_as_they_are(text: str) -> None:
 @settings(max_examples=60)
 @given(
     st.floats(allow_nan=False, allow_infinity=False),
-    st.uuids(),
-    st.datetimes(min_value=dt.datetime(1990, 1, 1)),
+    st.integers(0, 2**32).map(lambda seed: uuid.UUID(int=random.Random(seed).getrandbits(128), version=4)),
+    st.integers(600_000_000, 4_000_000_000),
     st.text("0123456789.-", max_size=11),
 )
-@example(4.1e15, uuid.UUID(int=0), dt.datetime(2026, 11, 28), "4.11.1")
+@example(4.1e15, uuid.UUID(int=0), 1_764_321_304, "4.11.1")
 def test_redaction_leaves_measures_times_and_ids_as_they_are(
-    number: float, own: uuid.UUID, at: dt.datetime, version: str
+    number: float, own: uuid.UUID, at_s: int, version: str
 ) -> None:
-    digits = repr(abs(number)).partition("e")[0].replace(".", "").strip("0")
-    measure = number if number != int(number) or len(digits) < 12 else 0.5
-    kinds = [kind for kind in ALL if kind != "phone"]
-    said = f"{measure!r} {str(own) if not re.search('[0-9]{4}-[0-9]{4}-[0-9]{4}', str(own)) else ''} {at.isoformat()} v{version}"
-    assert TextRedactor(KEY).text(said, kinds) == said
-    assert TextRedactor(KEY).text(json.dumps({"x": measure}), ALL) == json.dumps({"x": measure})
+    measure = number if number != int(number) else number % 10**10
+    at = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat()
+    said = f"{measure!r} {own} {at} {at_s * 10**6} v{version}"
+    assert TextRedactor(KEY).text(said, ["email", "card", "iban", "token"]) == said
+    assert TextRedactor(KEY).text(json.dumps({"x": measure, "t": at_s}), ALL) == json.dumps(
+        {"x": measure, "t": at_s}
+    )
 
 
 def test_a_number_is_a_card_by_issuer_length_and_luhn_alone() -> None:
@@ -396,7 +403,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "percents": lambda n: "%25" * (n // 3),
     "entities": lambda n: "&#38;#38;" * (n // 9),
     "unseen": lambda n: "4\u200b" * (n // 2),
-    "full width": lambda n: "４ " * (n // 2),
+    "full width": lambda n: "\uff14 " * (n // 2),
     "repeated members": lambda n: "{" + ",".join([f'"a":"{CARD}"'] * (n // 23)) + "}",
     "objects": nested_objects,
     "brackets": lambda n: "[" * n,

@@ -28,7 +28,6 @@ from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.worker.judged import JudgedRecords
 from outrider.monitor.worker.live_endpoint import comparable
-
 from tests.dataops.test_redaction import CARDS, IBANS
 from tests.dataops.test_redaction_readings import (
     JOB_TOKEN,
@@ -424,3 +423,28 @@ def test_a_column_that_no_record_has_names_the_nearest_that_came(tmp_path: Path)
     path.write_text(CONFIG.format(redact=f"[models.support.redact]\n{named}"), encoding="utf-8")
     said = "redact.inputs.txet: no record has this column; did you mean 'inputs.text'?"
     assert list(redaction_problems(load_settings(path), "support")) == [said]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"inputs": {MAIL: 1}},
+        {"inputs": {"text": "x", "of": {f"to {PHONE}": 1}}},
+        {"inputs": {"boxes": [{"left": 1.5, MAIL: 2}]}},
+        {"inputs": {"text": "x"}, "attrs": {CARD: "x"}},
+        {"inputs": {"text": "x", "n": {"not": "a number"}, MAIL: {"a": [1, "x"]}}},
+    ],
+)
+def test_a_field_named_by_a_value_is_refused_and_written_nowhere(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    with running(tmp_path) as target:
+        as_json(target)
+        key = {"authorization": f"Bearer {target.key}", "content-type": "application/json"}
+        body = json.dumps([{"model": "support", "id": "named"} | fields, record(9)]).encode()
+        answer = target.call("POST", "/v1/records", body, key)
+        assert answer.json()["accepted"] == 1
+        (rejection,) = answer.json()["rejected"]
+        assert "named by a value that is redacted here" in rejection["reason"]
+    assert json.loads((tmp_path / "outrider-data" / "run" / "refused.json").read_text())
+    assert holders(tmp_path) == set()

@@ -29,7 +29,7 @@ _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
-"""In bytes that are no text; shorter ones look like an address by chance, once in twenty images of a megabyte."""
+"""In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
 _BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
@@ -66,8 +66,14 @@ class ColumnRules:
         return found
 
     def is_phone(self, name: str) -> bool:
-        """Test for a column whose bare digits are a phone number: its name says so, or a rule for it alone."""
+        """Test for a column whose bare digits are a phone number, by its name or by a rule for it alone."""
         return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
+
+    def kind_in_name(self, name: str) -> Kind | None:
+        """Kind of a value that the name of a column holds; a long name may look like a token and is none."""
+        redactor = TextRedactor(b"")
+        redactor.text(name.partition(".")[2], self.kinds(name) - {"token", "value"})
+        return next(iter(redactor.counts), None)
 
     def all_kinds(self, part: str = "") -> frozenset[Kind]:
         """Kinds of all columns of a part together."""

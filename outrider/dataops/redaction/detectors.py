@@ -1,6 +1,6 @@
 """Detectors of values to redact, with their places in a text.
 
-The rules of the assertion ``personal_data`` hold (issuers, lengths, check digits), its forms do not: a value is
+The rules of the assertion ``personal_data`` hold (issuers, lengths, check digits), not its forms: a value is
 also found beside another one and in groups of any make, for what is missed is stored.
 """
 
@@ -205,7 +205,7 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 class _Digits:
-    """Groups of digits in one run, with the sums of Luhn up to every digit: a test costs the same at any length."""
+    """Groups of digits in one run, with Luhn sums up to every digit: a test of any length is one look."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self._text = text

@@ -1,6 +1,6 @@
-"""Readings of a text: as it stands, with its escapes decoded, with signs of other scripts as those of ASCII.
+r"""Readings of a text: as it stands, with its escapes decoded, with signs of other scripts as those of ASCII.
 
-A value that a reader sees may stand in other bytes: ``\\u0034111``, ``%40``, a no-break space, full-width
+A value that a reader sees may stand in other bytes: ``\u0034111``, ``%40``, a no-break space, full-width
 digits. Every reading knows which signs of the text each of its signs came from.
 """
 
@@ -63,7 +63,9 @@ class Reading:
 
     def decoded(self, pattern: re.Pattern[str], sign_of: Callable[[str], str]) -> "Reading | None":
         """Reading with one sign, or none, in place of every match; None where nothing matches."""
-        parts, news, olds = [], [], []
+        parts: list[str] = []
+        news: list[int] = []
+        olds: list[tuple[int, int, int]] = []
         at = new = 0
         for match in pattern.finditer(self.text):
             start, end = match.span()

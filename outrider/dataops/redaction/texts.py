@@ -3,8 +3,8 @@
 A placeholder is keyed: HMAC-SHA-256 of the kind and the value, cut to 64 bits. Equal values have equal ones,
 whoever has no key learns no value from them, and one that stands in a text already stays as it is.
 
-JSON is redacted literal by literal, in place: names, texts and numbers where they stand, repeated members too.
-What is no JSON is redacted as text, in each of its readings.
+JSON is redacted in place, literal by literal: names, texts and numbers, those of repeated members too. What
+is no JSON is redacted as text, in each of its readings.
 """
 
 import hmac
@@ -251,7 +251,7 @@ def _places(text: str, found: Sequence[_Found]) -> Iterator[tuple[int, int, _Fou
 
 
 def _start(text: str, values: Sequence[_Found]) -> int:
-    """First place of values that overlap, which cuts no escape: ``n`` of ``\\nann@…`` is no letter of a name."""
+    r"""First place of values that overlap, which cuts no escape: ``n`` of ``\nann@…`` is part of none."""
     whole = [value.start for value in values if not _is_in_escape(text, value.start)]
     if whole:
         return min(whole)

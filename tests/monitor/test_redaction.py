@@ -3,6 +3,9 @@
 import base64
 import json
 import logging
+import random
+import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +23,24 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.errors import ConfigError, OutriderError
 from outrider.monitor.compare.redaction import Redaction
 from outrider.monitor.compare.traffic import Traffic
+from outrider.monitor.http.keyring import new_key
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.worker.judged import JudgedRecords
 from outrider.monitor.worker.live_endpoint import comparable
+from tests.dataops.test_redaction import CARDS, IBANS
+from tests.dataops.test_redaction_readings import (
+    JOB_TOKEN,
+    JSON,
+    JSON_ENCODINGS,
+    SEPARATORS,
+    TEXT_ENCODINGS,
+    by_fours,
+    json_escaped,
+    printed,
+)
+from tests.dataops.test_redaction_readings import TEXT as TEXTS
+from tests.scan import places
 
 from .event_payloads import kserve
 from .otlp.exports import CHAT, log, logs, span, traces
@@ -182,6 +199,69 @@ def test_no_protocol_writes_what_is_redacted(tmp_path: Path, send: Callable[[Tar
         else:
             assert MAIL in mid
         assert (folder / "outrider-data" / "redaction.key").exists() is redacts
+
+
+def planted_forms() -> dict[str, str]:
+    """Texts that hold a value in other bytes than its own, by those bytes."""
+    draw, made = random.Random(11), {}
+    values = [
+        *(printed(card, by) for card in CARDS for by in draw.sample(SEPARATORS, 3)),
+        *(by_fours(iban, draw.choice(SEPARATORS)) for iban in draw.sample(IBANS, 9)),
+        "ann.planted@shop.example", "+49\u00a089\u00a07654321", new_key(), JOB_TOKEN,
+    ]  # fmt: skip
+    for value in values:
+        for wraps, encodings in ((JSON, JSON_ENCODINGS), (TEXTS, TEXT_ENCODINGS)):
+            wrap, said = draw.choice(wraps), draw.choice(encodings)
+            text = wrap(value, said)
+            for outer in draw.sample(JSON, draw.randrange(3)):
+                text = outer(text, json_escaped)
+            made[said(value)] = text
+    return made
+
+
+def test_no_file_of_the_folder_holds_a_value_in_any_form(tmp_path: Path) -> None:
+    forms = planted_forms()
+    texts = list(forms.values())
+    float_card = float(CARD)
+    with running(tmp_path) as target:
+        rows = [record(n, inputs={"text": text, "texts": [text], "boxes": [{"t": text, "card": float_card}]},
+                       outputs={"answer": text}, attrs={"a": text, "amount": float_card})
+                for n, text in enumerate(texts)]  # fmt: skip
+        post(target, "/v1/records", rows)
+        post(
+            target,
+            "/v1/records?model=support&join=true",
+            [{"id": "s", "inputs": {"text": t}} for t in texts[:1]],
+        )
+        table = pa.record_batch({"inputs.text": texts, "inputs.f": pa.array([float_card] * len(texts))})
+        post(target, "/v1/records?model=support", ipc(table), "application/vnd.apache.arrow.stream")
+        for n, text in enumerate(texts[:8]):
+            post(target, "/v1/labels", {"model": "support", "id": f"r{n}", "label": {"comment": text}})
+            body = {
+                "model": "support",
+                "messages": [{"role": "user", "content": text}],
+                "x": {text: float_card},
+            }
+            raw = json.dumps(body)[:-1] + ', "user": "x", "user": ' + json.dumps(text) + "}"
+            post(target, "/v1/chat/completions", raw.encode(), x_outrider_mirror="1", x_request_id=f"c{n}")
+        told = {
+            "gen_ai.request.model": "support",
+            "gen_ai.input.messages": texts[0],
+            "gen_ai.prompt": texts[1],
+        }
+        export = traces(span(CHAT | told, 1), span(CHAT | told, 2))
+        post(target, "/v1/traces", export.SerializeToString(), "application/x-protobuf")
+        assert len(target.rows("support")) >= 2 * len(texts)
+    digits = {re.sub(r"\D", "", value) for value in CARDS}
+    wanted = (
+        [form.encode() for form in forms]
+        + [form.encode("utf-16-le") for form in forms]
+        + [struct.pack("<d", float_card)]
+    )
+    assert places(tmp_path / "outrider-data", wanted) == []
+    for path in (tmp_path / "outrider-data").rglob("*"):
+        only = re.sub(rb"\D", b"", path.read_bytes()).decode() if path.is_file() else ""
+        assert [value for value in digits if value in only] == []
 
 
 def test_sides_meet_and_equal_values_stay_equal_over_restarts(tmp_path: Path) -> None:
@@ -343,3 +423,28 @@ def test_a_column_that_no_record_has_names_the_nearest_that_came(tmp_path: Path)
     path.write_text(CONFIG.format(redact=f"[models.support.redact]\n{named}"), encoding="utf-8")
     said = "redact.inputs.txet: no record has this column; did you mean 'inputs.text'?"
     assert list(redaction_problems(load_settings(path), "support")) == [said]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"inputs": {MAIL: 1}},
+        {"inputs": {"text": "x", "of": {f"to {PHONE}": 1}}},
+        {"inputs": {"boxes": [{"left": 1.5, MAIL: 2}]}},
+        {"inputs": {"text": "x"}, "attrs": {CARD: "x"}},
+        {"inputs": {"text": "x", "n": {"not": "a number"}, MAIL: {"a": [1, "x"]}}},
+    ],
+)
+def test_a_field_named_by_a_value_is_refused_and_written_nowhere(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    with running(tmp_path) as target:
+        as_json(target)
+        key = {"authorization": f"Bearer {target.key}", "content-type": "application/json"}
+        body = json.dumps([{"model": "support", "id": "named"} | fields, record(9)]).encode()
+        answer = target.call("POST", "/v1/records", body, key)
+        assert answer.json()["accepted"] == 1
+        (rejection,) = answer.json()["rejected"]
+        assert "named by a value that is redacted here" in rejection["reason"]
+    assert json.loads((tmp_path / "outrider-data" / "run" / "refused.json").read_text())
+    assert holders(tmp_path) == set()

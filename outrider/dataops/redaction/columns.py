@@ -5,8 +5,9 @@ equal ones once.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,20 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import PARTS, REST
+from outrider.assertions.columns import is_tensor
 from outrider.dataops.payloads.columns import is_payload
 
 from .kinds import Kind
-from .texts import PLACEHOLDER, TextRedactor, hint_of
+from .texts import PLACEHOLDER, TextRedactor, hint_of, names_phone
 
 Kinds = Collection[Kind]
 _MARK = PLACEHOLDER.pattern.strip("()")
-_FEWEST_DIGITS = 10**7
-"""Numbers below are no value of any kind."""
+_POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
+_LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
+"""In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
+_BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
 class ColumnRules:
@@ -58,6 +64,16 @@ class ColumnRules:
             if len(self._known) < 10_000:  # names come from strangers
                 self._known[name] = found
         return found
+
+    def is_phone(self, name: str) -> bool:
+        """Test for a column whose bare digits are a phone number, by its name or by a rule for it alone."""
+        return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
+
+    def kind_in_name(self, name: str) -> Kind | None:
+        """Kind of a value that the name of a column holds; a long name may look like a token and is none."""
+        redactor = TextRedactor(b"")
+        redactor.text(name.partition(".")[2], self.kinds(name) - {"token", "value"})
+        return next(iter(redactor.counts), None)
 
     def all_kinds(self, part: str = "") -> frozenset[Kind]:
         """Kinds of all columns of a part together."""
@@ -95,28 +111,33 @@ class ColumnRedactor:
             return _texts(column, _Rest(part, self.rules, self.key), r"(?s).", counts)
         if part not in (*PARTS, "entity") or not (kinds := self.rules.kinds(name)):
             return column
-        return redacted_column(column, kinds, self.key, counts)
+        return redacted_column(column, kinds, self.key, counts, is_phone=self.rules.is_phone(name))
 
 
-def redacted_column(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def redacted_column(
+    column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool = False
+) -> pa.Array:
     """Column of the same type without values of these kinds.
 
     The column itself where there is none. A number that is such a value becomes null: there is no placeholder
-    among numbers.
+    among numbers. ``is_phone`` where bare digits are a phone number.
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(column, _Texts(kinds, key), hint_of(kinds), counts)
-    if pa.types.is_integer(kind) or ("value" in kinds and _is_number(kind)):
-        return _numbers(column, kinds, key, counts)
+        hint = f"{hint_of(kinds)}|{_BARE_DIGITS}" if is_phone else hint_of(kinds)
+        return _texts(column, _Texts(kinds, key, is_phone=is_phone), hint, counts)
+    if "value" in kinds and (_is_number(kind) or is_payload(kind) or is_tensor(kind)):
+        return _nulls(column, counts)
+    if pa.types.is_integer(kind) or pa.types.is_float64(kind):
+        return _numbers(column, kinds, key, counts, is_phone=is_phone)
     if pa.types.is_dictionary(kind):
-        return redacted_column(column.dictionary_decode(), kinds, key, counts).cast(kind)
+        return redacted_column(column.dictionary_decode(), kinds, key, counts, is_phone=is_phone).cast(kind)
     if is_payload(kind):
         return _payloads(column, kinds, key, counts)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(column, kinds, key, counts)
+        return _lists(column, kinds, key, counts, is_phone=is_phone)
     if pa.types.is_struct(kind):
-        return _struct(column, kinds, key, counts)
+        return _struct(column, kinds, key, counts, is_phone=is_phone)
     return column
 
 
@@ -157,13 +178,14 @@ def _marked(column: pa.Array) -> NDArray[np.bool_]:
 class _Texts:
     """Redaction of single texts of one column."""
 
-    def __init__(self, kinds: Kinds, key: bytes) -> None:
-        self._kinds = kinds
+    def __init__(self, kinds: Kinds, key: bytes, *, is_phone: bool) -> None:
+        self._kinds, self._is_phone = kinds, is_phone
         self._redactor = TextRedactor(key)
 
     def __call__(self, text: str) -> tuple[str, Counter[Kind]]:
         self._redactor.counts = Counter()
-        return self._redactor.text(text, self._kinds), self._redactor.counts
+        made = self._redactor.text(text, self._kinds, is_phone_number=self._is_phone)
+        return made, self._redactor.counts
 
 
 class _Rest:
@@ -177,7 +199,7 @@ class _Rest:
         counts: Counter[Kind] = Counter()
         self._redactor.counts = counts
         try:
-            members = json.loads(text)
+            members = json.loads(text, object_pairs_hook=_members)
         except (ValueError, RecursionError):
             members = None
         if not isinstance(members, dict):
@@ -187,10 +209,22 @@ class _Rest:
 
     def _walked(self, name: str, value: Any) -> Any:
         if kinds := self._rules.kinds(name):
-            return self._redactor.value(value, kinds)
-        if isinstance(value, dict):
-            return {each: self._walked(f"{name}.{each}", inner) for each, inner in value.items()}
-        return value
+            return self._redactor.value(value, kinds, is_phone_number=self._rules.is_phone(name))
+        if not isinstance(value, dict):
+            return value
+        return {
+            self._redactor.text(each, self._rules.kinds(f"{name}.{each}") - {"value"}): self._walked(
+                f"{name}.{each}", inner
+            )
+            for each, inner in value.items()
+        }
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("each member once expected")
+    return members
 
 
 def _covers(said: str, name: str) -> bool:
@@ -217,53 +251,100 @@ def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counte
     return pc.replace_with_mask(column, mask, values)
 
 
-def _numbers(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
-    if "value" in kinds:
-        if column.null_count == len(column):
-            return column
-        counts["value"] += len(column) - column.null_count
+def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:
+    if column.null_count == len(column):
+        return column
+    counts["value"] += len(column) - column.null_count
+    if not is_tensor(column.type):
         return pa.nulls(len(column), column.type)
-    long = pc.fill_null(pc.greater_equal(column, min(_FEWEST_DIGITS, _most(column.type))), False)
-    if not pc.any(long).as_py():
+    return pa.ExtensionArray.from_storage(column.type, pa.nulls(len(column), column.type.storage_type))
+
+
+def _numbers(
+    column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool
+) -> pa.Array:
+    numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(_may_be(numbers, is_card="card" in kinds, is_phone=is_phone and "phone" in kinds))
+    if not rows.size:
         return column
     redactor = TextRedactor(key)
-    hit = [is_long and isinstance(redactor.value(value, kinds), str)
-           for is_long, value in zip(long.to_pylist(), column.to_pylist(), strict=True)]  # fmt: skip
+    hit = np.zeros(len(column), dtype=np.bool_)
+    hit[rows] = [
+        isinstance(redactor.value(number, kinds, is_phone_number=is_phone), str)
+        for number in numbers[rows].tolist()
+    ]
     counts.update(redactor.counts)
-    if not any(hit):
+    if not hit.any():
         return column
     # Made anew: under a null of the old one the number would go on standing in its bytes.
-    values = column.to_pylist()
-    return pa.array(
-        [None if is_hit else value for is_hit, value in zip(hit, values, strict=True)], column.type
-    )
+    return pa.array(np.where(hit, 0, numbers), column.type, mask=hit | column.is_null().to_numpy(False))
 
 
-def _most(kind: pa.DataType) -> int:
-    return int(np.iinfo(kind.to_pandas_dtype()).max)
+def _may_be(numbers: NDArray[Any], *, is_card: bool, is_phone: bool) -> NDArray[np.bool_]:
+    """Numbers that may be a card, by first digit and whole: no time of this century, no amount with cents."""
+    found = np.zeros(len(numbers), dtype=np.bool_)
+    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63)) if is_card or is_phone else []
+    if not len(large):
+        return found
+    own = numbers[large]
+    whole = own.astype(np.int64)
+    is_whole = whole == own
+    if is_card:
+        first = whole // _POWERS[np.searchsorted(_POWERS, whole, side="right") - 1]
+        found[large] |= is_whole & (whole >= _LEAST_CARD) & (first >= 2)
+    if is_phone:
+        found[large] |= is_whole & (whole < _MOST_PHONE)
+    return found
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind))
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_timestamp)
+    return any(test(kind) for test in tests)
 
 
 def _payloads(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
-    """Payloads whose bytes are redacted as letters of one byte each: no other byte changes."""
-    at = column.type.get_field_index("bytes")
-    data = column.field(at)
+    changed: dict[int, pa.Array] = {}
     redactor = TextRedactor(key)
-    made = [None if value is None else redactor.text(value.decode("latin-1"), kinds).encode("latin-1")
-            for value in data.to_pylist()]  # fmt: skip
-    if not redactor.counts:
-        return column
+    for at, field in enumerate(column.type):
+        values = column.field(at)
+        if pa.types.is_string(field.type):
+            made = redacted_column(values, kinds, key, counts)
+        else:
+            listed = values.to_pylist()
+            found = [None if value is None else _bytes(value, redactor, kinds) for value in listed]
+            made = values if found == listed else pa.array(found, values.type)
+        if made is not values:
+            changed[at] = made
     counts.update(redactor.counts)
-    return _struct_of(column, {at: pa.array(made, data.type)})
+    return _struct_of(column, changed) if changed else column
 
 
-def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def _bytes(data: bytes, redactor: TextRedactor, kinds: Kinds) -> bytes:
+    """Bytes of a text redacted in its encoding; of others, what stands in them as a text of some length."""
+    for encoding in (*_wide(data), "utf-8", *(() if _CONTROL.search(data) else ("latin-1",))):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        made = redactor.text(text, kinds)
+        return data if made == text else made.encode(encoding)
+    return _PRINTED.sub(lambda run: redactor.text(run[0].decode("ascii"), kinds).encode("ascii"), data)
+
+
+def _wide(data: bytes) -> Iterator[str]:
+    """Encodings of two bytes a letter, as the mark at the beginning or the zeros of ASCII say."""
+    head = data[:200]
+    zeros = len(head) * 0.4 / 2
+    if head.startswith(b"\xff\xfe") or head[1::2].count(0) > max(zeros, 1):
+        yield "utf-16-le"
+    if head.startswith(b"\xfe\xff") or head[::2].count(0) > max(zeros, 1):
+        yield "utf-16-be"
+
+
+def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool) -> pa.Array:
     make = pa.LargeListArray if pa.types.is_large_list(column.type) else pa.ListArray
     elements = column.flatten()  # of these rows alone
-    made = redacted_column(elements, kinds, key, counts)
+    made = redacted_column(elements, kinds, key, counts, is_phone=is_phone)
     if made is elements:
         return column
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
@@ -272,11 +353,12 @@ def _lists(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) ->
     return make.from_arrays(offsets, made, type=column.type, mask=mask)
 
 
-def _struct(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind]) -> pa.Array:
+def _struct(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool) -> pa.Array:
     changed = {}
     for at in range(column.type.num_fields):
         field = column.field(at)
-        made = redacted_column(field, kinds, key, counts)
+        is_own = is_phone or names_phone(column.type.field(at).name)
+        made = redacted_column(field, kinds, key, counts, is_phone=is_own)
         if made is not field:
             changed[at] = made
     return _struct_of(column, changed) if changed else column

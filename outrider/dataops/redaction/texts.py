@@ -2,26 +2,61 @@
 
 A placeholder is keyed: HMAC-SHA-256 of the kind and the value, cut to 64 bits. Equal values have equal ones,
 whoever has no key learns no value from them, and one that stands in a text already stays as it is.
+
+JSON is redacted in place, literal by literal: names, texts and numbers, those of repeated members too. What
+is no JSON is redacted as text, in each of its readings.
 """
 
 import hmac
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from .detectors import DETECTORS, SECRET_NAME
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from . import readings
+from .detectors import DETECTORS, PHONE_NAME, SECRET_NAME, is_bare_phone, is_card_number, is_phone
 from .kinds import KINDS, Kind
 
 PLACEHOLDER = re.compile(rf"(<(?:{'|'.join(KINDS)}):[0-9a-f]{{16}}>)")
 _BEGINS_JSON = ("{", "[", '"')
+_BEFORE_JSON = " \t\r\n\ufeff\x1e"
+_JSON_LINE = re.compile(r"^[ \t\ufeff\x1e]*(?:data:[ \t]*)?([{\[\"].*)$", re.MULTILINE)
+"""JSON on a line of its own: JSON lines, RFC 7464, and what server-sent events hold."""
+_STRING = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_LITERAL = re.compile(
+    rf'"(?P<text>{_STRING})"(?:(?P<colon>\s*:\s*)(?:"(?P<value>{_STRING})"|(?P<number>-?\d[\d.eE+-]*))?)?'
+    r"|(?P<bare>-?\d[\d.eE+-]*)",
+    re.DOTALL,
+)
+"""Texts and numbers of JSON, a member's value with its name."""
+_NAMED_NUMBER = re.compile(r'((?:\\)*")\s{0,8}:\s{0,8}\Z')
+_NUMBER = re.compile(r"\d[\d.eE+-]*")
+_LONG, _SHORTEST, _FEWEST_SIGNS = 1000, 6, 8
+"""Signs from which a text is worth a sieve; of the shortest value, and of the shortest one among numbers."""
 _DEEPEST = 64
+_DEEPEST_TEXT = 8
+"""JSON within texts of JSON, so many times; deeper, and it is redacted as text."""
 
 
 def hint_of(kinds: Collection[Kind]) -> str:
-    """RE2 of every text with a value of these kinds, also escaped."""
-    return "|".join([DETECTORS[kind].hint for kind in DETECTORS if kind in kinds] + [r"\\u00[2-7]"])
+    """RE2 of every text with a value of these kinds, also in another of its readings."""
+    hints = dict.fromkeys(DETECTORS[kind].hint for kind in DETECTORS if kind in kinds)
+    return "|".join([*hints, readings.HINT])
+
+
+class _Found(NamedTuple):
+    """Value in one reading of a text, with its place in the text."""
+
+    start: int
+    end: int
+    rank: int
+    depth: int
+    kind: Kind
+    value: str
 
 
 class TextRedactor:
@@ -42,8 +77,8 @@ class TextRedactor:
     >>> redactor = TextRedactor(b"key")
     >>> redactor.text("to ann@shop.example", ["email"]) == redactor.text("to Ann@Shop.Example", ["email"])
     True
-    >>> redactor.text('{"card": 4111111111111111}', ["card"])[:15], redactor.counts["card"]
-    ('{"card":"<card:', 1)
+    >>> redactor.text('{"card": 4111111111111111}', ["card"])[:16], redactor.counts["card"]
+    ('{"card": "<card:', 1)
     """
 
     def __init__(self, key: bytes) -> None:
@@ -56,71 +91,138 @@ class TextRedactor:
         said = f"{kind}\0{DETECTORS[kind].plain(value)}".encode("utf-8", "replace")
         return f"<{kind}:{hmac.digest(self._key, said, 'sha256').hex()[:16]}>"
 
-    def text(self, text: str, kinds: Collection[Kind]) -> str:
-        """Text without values of these kinds; JSON stays JSON."""
+    def text(
+        self, text: str, kinds: Collection[Kind], *, is_phone_number: bool = False, depth: int = _DEEPEST_TEXT
+    ) -> str:
+        """Text without values of these kinds; JSON stays JSON.
+
+        ``is_phone_number`` where the name above it says that bare digits are one.
+        """
         if "value" in kinds:
             return text if not text or PLACEHOLDER.fullmatch(text) else self.placeholder("value", text)
-        if text.lstrip().startswith(_BEGINS_JSON):
-            before = self.counts.copy()
-            try:
-                found = self.value(json.loads(text, parse_constant=_no_constant), kinds)
-            except (ValueError, RecursionError):
-                self.counts = before
-            else:
-                return text if self.counts == before else _written(found)
-        return self._plain(text, kinds)
+        if is_phone_number and "phone" in kinds and is_bare_phone(text):
+            return self.placeholder("phone", text)
+        if len(text) < _SHORTEST:
+            return text
+        if depth == 0:
+            return self._plain(text, kinds)
+        whole = self._json(text, kinds, depth)
+        if whole is not None:
+            return whole
+        parts, at = [], 0
+        for line in _JSON_LINE.finditer(text):
+            made = self._json(line[1], kinds, depth)
+            if made is not None:
+                parts += [self._plain(text[at : line.start(1)], kinds), made]
+                at = line.end(1)
+        return "".join([*parts, self._plain(text[at:], kinds)])
 
-    def value(self, value: Any, kinds: Collection[Kind], *, depth: int = _DEEPEST) -> Any:
+    def value(
+        self, value: Any, kinds: Collection[Kind], *, is_phone_number: bool = False, depth: int = _DEEPEST
+    ) -> Any:
         """Value of JSON with placeholders, also in place of numbers."""
         if isinstance(value, str):
-            return self.text(value, kinds)
+            return self.text(value, kinds, is_phone_number=is_phone_number)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._number(value, kinds)
+            return self._number(repr(value), kinds, is_phone_number=is_phone_number) or value
         if not isinstance(value, dict | list):
             return value
         if depth == 0:
             raise RecursionError("JSON nested too deeply")
         if isinstance(value, list):
-            return [self.value(each, kinds, depth=depth - 1) for each in value]
+            return [
+                self.value(each, kinds, is_phone_number=is_phone_number, depth=depth - 1) for each in value
+            ]
         return {
-            self.text(name, kinds): self._member(name, each, kinds, depth - 1) for name, each in value.items()
+            self.text(name, kinds): self._member(name, each, kinds, is_phone_number, depth - 1)
+            for name, each in value.items()
         }
 
-    def _member(self, name: str, value: Any, kinds: Collection[Kind], depth: int) -> Any:
-        if "token" in kinds and isinstance(value, str) and len(value) >= 8 and SECRET_NAME.fullmatch(name):
-            return value if PLACEHOLDER.fullmatch(value) else self.placeholder("token", value)
-        return self.value(value, kinds, depth=depth)
+    def _member(self, name: str, value: Any, kinds: Collection[Kind], is_phone: bool, depth: int) -> Any:
+        if isinstance(value, str) and self._is_secret(name, value, kinds):
+            return self._secret(value)
+        return self.value(value, kinds, is_phone_number=is_phone or names_phone(name), depth=depth)
 
-    def _number(self, value: float, kinds: Collection[Kind]) -> Any:
+    def _is_secret(self, name: str, value: str, kinds: Collection[Kind]) -> bool:
+        return "token" in kinds and len(value) >= 8 and SECRET_NAME.fullmatch(name) is not None
+
+    def _secret(self, value: str) -> str:
+        return value if PLACEHOLDER.fullmatch(value) else self.placeholder("token", value)
+
+    def _number(self, text: str, kinds: Collection[Kind], *, is_phone_number: bool) -> str | None:
+        """Placeholder of a number that is a value of these kinds."""
         if "value" in kinds:
-            return self.placeholder("value", repr(value))
-        text = str(value)
-        said = self._plain(text, kinds) if isinstance(value, int) else text
-        return value if said == text else said
+            return self.placeholder("value", text)
+        if len(text) < _FEWEST_SIGNS:
+            return None
+        if "card" in kinds and is_card_number(text):
+            return self.placeholder("card", text)
+        if "phone" in kinds and is_phone_number and is_phone(text):
+            return self.placeholder("phone", text)
+        return None
+
+    def _json(self, text: str, kinds: Collection[Kind], depth: int) -> str | None:
+        """JSON without values of these kinds, all else as it was written; None for other texts."""
+        body = text.lstrip(_BEFORE_JSON)
+        if not body.startswith(_BEGINS_JSON):
+            return None
+        try:
+            json.loads(body, parse_constant=_no_constant, parse_int=str, parse_float=str)
+        except (ValueError, RecursionError):
+            return None
+        return text[: len(text) - len(body)] + _LITERAL.sub(
+            lambda found: self._literal(found, kinds, depth - 1), body
+        )
+
+    def _literal(self, found: re.Match[str], kinds: Collection[Kind], depth: int) -> str:
+        text, colon, value, number, bare = found.groups()
+        if text is None:
+            made = self._number(bare, kinds, is_phone_number=False)
+            return bare if made is None else f'"{made}"'
+        said = self._string(text, kinds, depth)
+        if colon is None:
+            return f'"{said}"'
+        name = _unescaped(text)
+        if number is not None:
+            made = self._number(number, kinds, is_phone_number=names_phone(name))
+            return f'"{said}"{colon}{number}' if made is None else f'"{said}"{colon}"{made}"'
+        if value is None:
+            return f'"{said}"{colon}'
+        plain = _unescaped(value)
+        if self._is_secret(name, plain, kinds):
+            return f'"{said}"{colon}{_quoted(self._secret(plain))}'
+        return f'"{said}"{colon}"{self._string(value, kinds, depth, is_phone_number=names_phone(name))}"'
+
+    def _string(self, raw: str, kinds: Collection[Kind], depth: int, *, is_phone_number: bool = False) -> str:
+        """String of JSON, without its quotes, as it was written where it holds no value."""
+        plain = _unescaped(raw)
+        made = self.text(plain, kinds, is_phone_number=is_phone_number, depth=depth)
+        return raw if made == plain else _quoted(made)[1:-1]
 
     def _plain(self, text: str, kinds: Collection[Kind]) -> str:
-        for kind, detector in DETECTORS.items():
-            if kind not in kinds:
-                continue
-            pieces = PLACEHOLDER.split(text)
-            if len(pieces) == 1 and next(detector.spans(text), None) is None:
-                continue
-            pieces[::2] = [self._replaced(kind, piece) for piece in pieces[::2]]
-            text = "".join(pieces)
-        return text
-
-    def _replaced(self, kind: Kind, text: str) -> str:
+        """Text with placeholders in place of what any of its readings holds."""
+        if len(text) < _SHORTEST:
+            return text
+        found = [
+            _Found(*reading.place(start, end), rank, -depth, kind, said[start:end])
+            for depth, reading in enumerate(readings.readings(text))
+            for said in [_without_placeholders(reading.folded())]
+            for rank, (kind, detector) in enumerate(DETECTORS.items())
+            if kind in kinds and _may_hold(said, kind)
+            for start, end in detector.spans(said)
+        ]
         parts, at = [], 0
-        for start, end in DETECTORS[kind].spans(text):
-            parts += [text[at:start], self.placeholder(kind, text[start:end])]
+        for start, end, value in _places(text, sorted(found)):
+            said = self.placeholder(value.kind, value.value)
+            quote = _quote(text, start, end)
+            parts += [text[at:start], quote, said, quote]
             at = end
         return "".join([*parts, text[at:]])
 
 
-def _written(value: Any) -> str:
-    """JSON, as it was written but for spaces; ASCII where it holds half of a surrogate pair."""
-    said = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return said if said.isascii() or is_text(said) else json.dumps(value, separators=(",", ":"))
+def names_phone(name: str) -> bool:
+    """Test the name of a column or member: bare digits below it are a phone number."""
+    return PHONE_NAME.search(name) is not None
 
 
 def is_text(text: str) -> bool:
@@ -130,6 +232,64 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _places(text: str, found: Sequence[_Found]) -> Iterator[tuple[int, int, _Found]]:
+    """Stretches of the text to replace, apart from each other, each with its value.
+
+    Where values overlap, the first of the kinds counts, in the deepest reading: what its reader sees.
+    """
+    at = 0
+    while at < len(found):
+        end, last = found[at].end, at + 1
+        while last < len(found) and found[last].start < end:
+            end = max(end, found[last].end)
+            last += 1
+        values = found[at:last]
+        yield _start(text, values), end, min(values, key=lambda value: (value.rank, value.depth))
+        at = last
+
+
+def _start(text: str, values: Sequence[_Found]) -> int:
+    r"""First place of values that overlap, which cuts no escape: ``n`` of ``\nann@…`` is part of none."""
+    whole = [value.start for value in values if not _is_in_escape(text, value.start)]
+    if whole:
+        return min(whole)
+    start = values[0].start
+    while start and text[start - 1] == "\\":
+        start -= 1
+    return start
+
+
+def _is_in_escape(text: str, at: int) -> bool:
+    return text[at - 1 : at] == "\\" and text[at] in "bfnrtux"
+
+
+def _quote(text: str, start: int, end: int) -> str:
+    """Quote that a placeholder needs as a member's value where a bare number stood, as its name has it."""
+    named = _NAMED_NUMBER.search(text, max(start - 64, 0), start)
+    return named[1] if named and _NUMBER.fullmatch(text, start, end) else ""
+
+
+def _may_hold(text: str, kind: Kind) -> bool:
+    """Sieve of long texts, by RE2."""
+    if len(text) < _LONG or not is_text(text):
+        return True
+    return bool(pc.match_substring_regex(pa.scalar(text), DETECTORS[kind].hint).as_py())
+
+
+def _without_placeholders(text: str) -> str:
+    """Text of the same length without what may look like a value in a placeholder."""
+    return PLACEHOLDER.sub(lambda found: "<" * len(found[0]), text) if "<" in text else text
+
+
+def _unescaped(raw: str) -> str:
+    return json.loads(f'"{raw}"') if "\\" in raw else raw
+
+
+def _quoted(text: str) -> str:
+    """String of JSON, as it was written; ASCII where it holds half of a surrogate pair."""
+    return json.dumps(text, ensure_ascii=not is_text(text))
 
 
 def _no_constant(text: str) -> Any:

@@ -117,7 +117,7 @@ class Redaction:
         """Column with placeholders; a whole value becomes text."""
         kinds = self.kinds[name]
         if "value" not in kinds or pa.types.is_string(column.type):
-            return redacted_column(column, kinds, self._key, Counter())
+            return redacted_column(column, kinds, self._key, Counter(), is_phone=True)
         if pa.types.is_nested(column.type) or isinstance(column.type, pa.ExtensionType):
             values = plain(column, name)
             return pa.array([None if v is None else self._value(v, kinds) for v in values], pa.string())
@@ -129,7 +129,7 @@ class Redaction:
         redactor = TextRedactor(self._key)
         if "value" in kinds:
             return redactor.text(value if isinstance(value, str) else canonical(value), kinds)
-        return redactor.value(value, kinds)
+        return redactor.value(value, kinds, is_phone_number=True)
 
     def _walk(self, value: Any, path: Collection[str], kinds: Collection[Kind] | None) -> tuple[Any, bool]:
         """Value with what a path leads to redacted, or dropped, and whether it led anywhere."""

@@ -45,6 +45,8 @@ class RefusalBook:
         File; None keeps them in memory alone.
     now_us
         Clock.
+    written
+        Text as it may stand in the file: the name of a field may hold a value that is redacted.
 
     Examples
     --------
@@ -61,10 +63,12 @@ class RefusalBook:
         *,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         most: int = MOST,
+        written: Callable[[str], str] = str,
     ) -> None:
         self._path = path
         self._now_us = now_us
         self._most = most
+        self._written = written
         self._lock = threading.Lock()
         self._changed = False
         self._kinds = {_key(kind): kind for kind in _read(path)}
@@ -101,7 +105,11 @@ class RefusalBook:
         with self._lock:
             if self._path is None or not self._changed:
                 return
-            rows, self._changed = [asdict(kind) for kind in self._kinds.values()], False
+            kinds, self._changed = list(self._kinds.values()), False
+        rows = [
+            asdict(kind) | {"model": self._written(kind.model), "field": self._written(kind.field)}
+            for kind in kinds
+        ]
         part = self._path.with_name(self._path.name + ".part")
         try:
             part.parent.mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,9 @@ class DrawnColumns:
                 faults |= self._put_aside(name, values, faults)
                 continue
             found = self._converted(name, values, cells)
+            if holds := self._holds_value(name, found.array):
+                faults |= {row: holds for row in _filled(values) if row not in faults}
+                continue
             for row, (below, reason) in found.bad.items():
                 faults.setdefault(row, (name + below, reason))
             for row, (below, reason) in found.disagreeing.items():
@@ -120,6 +123,16 @@ class DrawnColumns:
         if needed:
             faults = _unfed(arrays, needed) | faults
         return arrays, faults or disagreeing
+
+    def _holds_value(self, name: str, array: pa.Array | None) -> tuple[str, str] | None:
+        """Fault of a new column, or new field in one, whose name is a value that is redacted."""
+        if array is None or array.type == self._known.get(name):
+            return None
+        kind = self._book.kind_in_names(self._part.model, name, array.type)
+        reason = (
+            f"a field is named by a value that is redacted here ({kind}): send it as the value of a field"
+        )
+        return None if kind is None else (name.partition(".")[0], reason)
 
     def _take_up(self, name: str, array: pa.Array, faults: Faults) -> None:
         """Note the type of a column, and what is wrong with its payloads."""

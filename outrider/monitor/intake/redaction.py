@@ -69,7 +69,8 @@ class IntakeRedaction:
         for name, value in fields.items():
             kinds = frozenset().union(*(_kinds(redactor.rules, name) for redactor in redactors))
             if kinds:
-                made[name] = TextRedactor(self._key).value(value, kinds)
+                is_phone = any(redactor.rules.is_phone(name) for redactor in redactors)
+                made[name] = TextRedactor(self._key).value(value, kinds, is_phone_number=is_phone)
         return made
 
     def text(self, text: str) -> str:

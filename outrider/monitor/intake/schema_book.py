@@ -14,9 +14,10 @@ import pyarrow as pa
 from outrider.assertions.batch import PARTS, REST, SYSTEM
 from outrider.dataops.journal.journal import Kind, SchemaSeen
 from outrider.dataops.journal.notes import COLUMNS, Note, Notes
-from outrider.dataops.payloads.columns import PayloadForm, forms_of
+from outrider.dataops.payloads.columns import PayloadForm, forms_of, is_payload
 from outrider.dataops.payloads.payloads import DECODED_BYTES, rows_at_once
 from outrider.dataops.payloads.roots import PayloadRules
+from outrider.dataops.redaction.columns import ColumnRules
 from outrider.errors import ConfigError
 
 from .column_types import parse_type
@@ -66,6 +67,8 @@ class SchemaBook:
         Model name to what its payloads may be.
     inputs
         Model name to the inputs of which a record with inputs needs at least one.
+    redact
+        Model name to what is redacted: no column is named by such a value.
 
     Raises
     ------
@@ -81,6 +84,7 @@ class SchemaBook:
         notes: Iterable[Note] = (),
         payloads: Mapping[str, PayloadRules] | None = None,
         inputs: Mapping[str, tuple[str, ...]] | None = None,
+        redact: Mapping[str, ColumnRules] | None = None,
     ) -> None:
         self._declared = {
             model: {name: _declared_type(model, name, text) for name, text in columns.items()}
@@ -94,6 +98,7 @@ class SchemaBook:
             for rules in [self.payload_rules(model)]
         }
         self._inputs = dict(inputs or {})
+        self._redact = dict(redact or {})
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         self._weights: dict[tuple[Kind, str], dict[str, Weight]] = {}
         """Of columns that are not settled."""
@@ -141,6 +146,14 @@ class SchemaBook:
     def inputs(self, model: str) -> tuple[str, ...]:
         """Inputs of which a record with inputs needs one. () where none is needed."""
         return self._inputs.get(model, ())
+
+    def kind_in_names(self, model: str, name: str, kind: pa.DataType) -> str | None:
+        """Kind of a value to redact in the name of a column, or of a field in it."""
+        rules = self._redact.get(model)
+        if rules is None:
+            return None
+        names = [name, *(f"{name}.{field}" for field in _field_names(kind))]
+        return next(filter(None, map(rules.kind_in_name, names)), None)
 
     def payload_rules(self, model: str) -> PayloadRules:
         """Rules for payloads of a model."""
@@ -330,3 +343,11 @@ def _declared_type(model: str, name: str, text: str) -> pa.DataType:
         return parse_type(text)
     except ValueError as error:
         raise ConfigError(f"models.{model}.columns: {name}: {error}") from None
+
+
+def _field_names(kind: pa.DataType) -> list[str]:
+    if pa.types.is_list(kind):
+        return _field_names(kind.value_type)
+    if is_payload(kind) or not pa.types.is_struct(kind):
+        return []
+    return [name for field in kind for name in (field.name, *_field_names(field.type))]

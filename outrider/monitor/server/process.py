@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -103,7 +103,10 @@ class ServerProcess:
             min_free_bytes=storage.min_free_bytes,
         )
         self.metrics = new_metrics(models=settings.models, process="intake")
-        self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
+        redacted = {name: ColumnRules(own.redact) for name, own in settings.models.items() if own.redact}
+        redaction = _redaction(settings, redacted, self.metrics)
+        redaction.guard(logging.getLogger().handlers)
+        self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json", written=redaction.text)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         closed = self.metrics.counter("outrider_connections_closed_total")
         self.connections = Connections(
@@ -117,6 +120,7 @@ class ServerProcess:
             notes=self.journal.notes(of_columns=True),
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
+            redact=redacted,
         )
         bodies = BodyLimits(
             limits.body_bytes,
@@ -140,8 +144,6 @@ class ServerProcess:
             schema_of=decoder.schema,
         )
         self.clock = open_clock(self.journal)
-        redaction = _redaction(settings, self.metrics)
-        redaction.guard(logging.getLogger().handlers)
         self.writer = GroupCommit(
             self.journal,
             queue_bytes=limits.queue_bytes,
@@ -350,9 +352,8 @@ def _settle_garbage() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _redaction(settings: Settings, metrics: Metrics) -> IntakeRedaction:
+def _redaction(settings: Settings, rules: Mapping[str, ColumnRules], metrics: Metrics) -> IntakeRedaction:
     """Redaction as the configuration asks for it; without any, no secret is drawn."""
-    rules = {name: ColumnRules(model.redact) for name, model in settings.models.items() if model.redact}
     counter = metrics.counter("outrider_redacted_values_total")
 
     def counted(model: str, counts: Counter[Kind]) -> None:

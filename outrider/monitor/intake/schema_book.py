@@ -66,6 +66,8 @@ class SchemaBook:
         Model name to what its payloads may be.
     inputs
         Model name to the inputs of which a record with inputs needs at least one.
+    groups
+        Model name to the inputs and outputs whose values name groups or classes.
 
     Raises
     ------
@@ -81,6 +83,7 @@ class SchemaBook:
         notes: Iterable[Note] = (),
         payloads: Mapping[str, PayloadRules] | None = None,
         inputs: Mapping[str, tuple[str, ...]] | None = None,
+        groups: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._declared = {
             model: {name: _declared_type(model, name, text) for name, text in columns.items()}
@@ -94,6 +97,7 @@ class SchemaBook:
             for rules in [self.payload_rules(model)]
         }
         self._inputs = dict(inputs or {})
+        self._groups = {model: frozenset(names) for model, names in (groups or {}).items()}
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         self._weights: dict[tuple[Kind, str], dict[str, Weight]] = {}
         """Of columns that are not settled."""
@@ -107,9 +111,9 @@ class SchemaBook:
             self._recall_note(note)
 
     @property
-    def models(self) -> list[str]:
+    def models(self) -> Collection[str]:
         """Names of the models under watch."""
-        return list(self._declared)
+        return self._declared.keys()
 
     def columns(self, kind: Kind, model: str) -> dict[str, pa.DataType]:
         """Columns known so far, declared ones first; a copy."""
@@ -141,6 +145,10 @@ class SchemaBook:
     def inputs(self, model: str) -> tuple[str, ...]:
         """Inputs of which a record with inputs needs one. () where none is needed."""
         return self._inputs.get(model, ())
+
+    def names_groups(self, model: str, name: str) -> bool:
+        """Test for a column of labels, or whose values may name slices, groups or classes."""
+        return name.startswith(("attrs.", "label.")) or name in self._groups.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
         """Rules for payloads of a model."""

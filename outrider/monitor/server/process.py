@@ -117,6 +117,7 @@ class ServerProcess:
             notes=self.journal.notes(of_columns=True),
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
+            groups={name: model.group_columns for name, model in settings.models.items()},
         )
         bodies = BodyLimits(
             limits.body_bytes,
@@ -309,7 +310,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
 
     A fresh process comes in its place.
     """
-    missing = [intake.add_routers, lambda: intake.start_expiry(stopped), _settle_garbage]
+    missing = [intake.add_routers, lambda: intake.start_expiry(stopped), settle_garbage]
     next_s, pause_s = 0.0, 1.0
     while True:
         while missing and time.monotonic() >= next_s:
@@ -343,7 +344,7 @@ def _follow_keys(keyring: Keyring) -> None:
         log.exception("keys and sessions cannot be read anew; those of before stay in force")
 
 
-def _settle_garbage() -> None:
+def settle_garbage() -> None:
     """Spare the collector what was imported: it went through all of it again and again under load."""
     gc.collect()
     gc.freeze()

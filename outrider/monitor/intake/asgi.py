@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from outrider.errors import JournalFull
+from outrider.monitor.http.body_places import holder_of
 from outrider.monitor.http.limits import (
     ASGIApp,
     BodyBounds,
@@ -161,11 +162,11 @@ class HotRoutes:
         if intake is None:
             await self._app(scope, receive, send)
             return
-        held = 0
+        held, holder = 0, holder_of(scope)
 
         def take(size: int) -> None:
             nonlocal held
-            self._budget.take(size)
+            self._budget.take(size, holder)
             held += size
 
         try:
@@ -186,7 +187,7 @@ class HotRoutes:
             self._count(intake, 500)
             await send_bytes(send, 500, answer.body, answer.content_type, answer.headers)
         finally:
-            self._budget.give(held)
+            self._budget.give(held, holder)
 
     def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> IntakeProtocol | None:
         method, path = scope["method"], scope["path"]

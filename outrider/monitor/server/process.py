@@ -28,6 +28,7 @@ from outrider.monitor.api.traffic.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies
+from outrider.monitor.http.body_places import BodyPlaces
 from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
@@ -106,9 +107,10 @@ class ServerProcess:
         self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json")
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         closed = self.metrics.counter("outrider_connections_closed_total")
+        total = connections_that_fit(settings.connections.total)
         self.connections = Connections(
             settings.connections,
-            total=connections_that_fit(settings.connections.total),
+            total=total,
             closed=lambda cause: closed.labels(cause=cause).inc(),
         )
         book = SchemaBook(
@@ -202,6 +204,7 @@ class ServerProcess:
             ),
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
+            places=BodyPlaces(min(settings.connections.bodies_per_key, total // 2)),
         )
         self.copies = RefusedCopies(self.gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
         self.app: ASGIApp = HeadAsGet(self.copies)

@@ -98,7 +98,9 @@ def taken_in(body: bytes) -> Callable[[], None]:
         received_us = arrival.received_us
         decoded = decoder.build(reading.parts, reading.rejected, kind="records", received_us=received_us)
         if decoded.accepted != SPANS:
-            raise RuntimeError(f"{decoded.accepted} of {SPANS} calls were taken: {decoded.rejected[:1]}")
+            raise RuntimeError(
+                f"{decoded.accepted} of {SPANS} calls were taken: {decoded.rejected.listed[:1]}"
+            )
         merge(decoded.blocks)
         reading.settled(True)
 

@@ -18,5 +18,5 @@ def decode_body(
         if kind == "records"
         else None
     )
-    parts, rejected = (known, []) if known else decoder.read(body, kind=kind, form=form, model=model)
+    parts, rejected = (known, None) if known else decoder.read(body, kind=kind, form=form, model=model)
     return decoder.build(parts, rejected, kind=kind, received_us=received_us)

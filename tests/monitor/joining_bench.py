@@ -36,8 +36,8 @@ class Bench:
         self.outcomes: dict[str, int] = {}
 
     def halves(self, *given: HalfPart) -> list[Any]:
-        decoded = self.decoder.build([], [], kind="records", received_us=self.now_us, halves=given)
-        assert decoded.rejected == []
+        decoded = self.decoder.build([], kind="records", received_us=self.now_us, halves=given)
+        assert not decoded.rejected
         return decoded.halves
 
     def send(self, *given: HalfPart) -> None:

@@ -114,7 +114,7 @@ def feeder(bench: Workbench) -> Callable[..., int]:
         decoded = decode_body(
             decoder, body, kind="records", form="json", received_us=bench.now_us, model="toy"
         )
-        assert not decoded.rejected, decoded.rejected
+        assert not decoded.rejected, decoded.rejected.listed
         return bench.journal.append([_entry(block) for block in decoded.blocks], bench.now_us)[-1]
 
     return feed

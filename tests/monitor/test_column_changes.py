@@ -64,7 +64,7 @@ def feed(bench: Workbench, decoder: Decoder, bodies: list[list[dict[str, Any]]])
             received_us=bench.now_us,
             model="toy",
         )
-        refused += [str(one.id) for one in decoded.rejected]
+        refused += [str(one.id) for one in decoded.rejected.listed]
         if decoded.blocks:
             bench.journal.append(merge(decoded.blocks), bench.now_us)
     return refused

@@ -115,13 +115,13 @@ def test_uuid7s_sort_by_time_and_carry_version_and_variant() -> None:
 def test_a_bad_record_is_rejected_alone_with_field_and_reason(bad: Any, field: str, reason: str) -> None:
     decoded = decode(decoder(), [record(a=1), bad, record(a=3)])
     assert [row["inputs"]["a"] for row in only(decoded)] == [1, 3]
-    [rejection] = decoded.rejected
+    [rejection] = decoded.rejected.listed
     assert (rejection.index, rejection.field) == (1, field)
     assert reason in rejection.reason
 
 
 def test_a_rejection_names_the_id() -> None:
-    [rejection] = decode(decoder(inputs__a="int"), [record(a="x") | {"id": "b2"}]).rejected
+    [rejection] = decode(decoder(inputs__a="int"), [record(a="x") | {"id": "b2"}]).rejected.listed
     assert rejection.id == "b2"
 
 
@@ -143,7 +143,7 @@ def test_integers_widen_to_float_and_that_opens_a_new_schema() -> None:
 def test_a_declared_int_takes_whole_floats_and_refuses_others() -> None:
     decoded = decode(decoder(inputs__a="int"), [record(a=2.0), record(a=2.5)])
     assert only(decoded)[0]["inputs"] == {"a": 2}
-    assert "expected int, got float 2.5" in decoded.rejected[0].reason
+    assert "expected int, got float 2.5" in decoded.rejected.listed[0].reason
 
 
 def test_new_columns_are_nullable_and_missing_ones_are_null() -> None:
@@ -162,7 +162,7 @@ def test_schemas_are_recalled_from_the_journal() -> None:
     again = Decoder(SchemaBook({"churn": {}}, [SchemaSeen("churn", block.digest, payload, 1)]))
     decoded = decode(again, [record(a=2), record(a="x")])
     assert decoded.blocks[0].digest == block.digest
-    assert decoded.rejected[0].reason == "expected float, got text 'x'"
+    assert decoded.rejected.listed[0].reason == "expected float, got text 'x'"
 
 
 def test_nested_objects_become_dotted_columns() -> None:
@@ -175,7 +175,7 @@ def test_nested_lists_become_tensors_and_other_shapes_are_refused() -> None:
     images = [[[1, 2], [3, 4]], [[1, 2], [3]], [1, 2, 3, 4], [["a", 1], [2, 3]], [[1e300, 0], [0, 0]], None]
     decoded = decode(d, [record(image=image, n=1) for image in images])
     assert [row["inputs"].get("image") for row in only(decoded)] == [[[1.0, 2.0], [3.0, 4.0]], None]
-    reasons = [rejection.reason for rejection in decoded.rejected]
+    reasons = [rejection.reason for rejection in decoded.rejected.listed]
     assert reasons[0].startswith("expected tensor(2, 2)")
     assert "got shape (4)" in reasons[1]
     assert "more than numbers" in reasons[2]
@@ -186,7 +186,7 @@ def test_texts_in_a_list_do_not_explode_in_memory() -> None:
     decoded = decode(decoder(), record(a=["x" * 1_000_000] + [""] * 99_999))
     assert decoded.blocks[0].table.nbytes < 2_000_000
     decoded = decode(decoder(), record(a=[1, "x" * 1_000_000] + [""] * 99_998))
-    assert decoded.rejected[0].field == "inputs.a[1]"
+    assert decoded.rejected.listed[0].field == "inputs.a[1]"
 
 
 def test_the_last_of_two_equal_keys_counts() -> None:
@@ -218,14 +218,14 @@ def test_nesting_beyond_the_limit_is_rejected_per_record() -> None:
         deep = {"k": deep}
     decoded = decode(decoder(), [record(a=1), record(a=1, x=deep)])
     assert decoded.accepted == 1
-    assert "limits.depth" in decoded.rejected[0].reason
+    assert "limits.depth" in decoded.rejected.listed[0].reason
 
 
 def test_one_malformed_line_is_rejected_alone() -> None:
     body = b'{"model":"churn","inputs":{"a":1}}\n\n{"model":\n{"model":"churn","inputs":{"a":2}}\n'
     decoded = decode(decoder(), body, form="lines")
     assert [row["inputs"]["a"] for row in only(decoded)] == [1, 2]
-    assert [(r.index, "at byte 9" in r.reason) for r in decoded.rejected] == [(1, True)]
+    assert [(r.index, "at byte 9" in r.reason) for r in decoded.rejected.listed] == [(1, True)]
 
 
 def test_more_records_than_allowed_are_refused() -> None:
@@ -244,7 +244,7 @@ def test_more_fields_than_columns_are_allowed_share_one() -> None:
 def test_large_requests_become_several_blocks() -> None:
     decoded = decode(decoder(), [record(a=i) for i in range(BLOCK_ROWS + 5)] + [record(a="x")])
     assert [block.table.num_rows for block in decoded.blocks] == [BLOCK_ROWS, 5]
-    assert decoded.rejected[0].index == BLOCK_ROWS + 5
+    assert decoded.rejected.listed[0].index == BLOCK_ROWS + 5
 
 
 def test_several_models_in_one_body_become_blocks_of_their_own() -> None:
@@ -267,7 +267,11 @@ def test_labels_are_a_table_of_their_own() -> None:
     assert block.table.to_pylist() == [
         {"id": "a", "ts": ts, "source": "human", "entity": None, "label.label": 1}
     ]
-    assert [(r.index, r.field) for r in decoded.rejected] == [(1, "label.label"), (2, "id"), (3, "label")]
+    assert [(r.index, r.field) for r in decoded.rejected.listed] == [
+        (1, "label.label"),
+        (2, "id"),
+        (3, "label"),
+    ]
 
 
 def test_a_wrong_declaration_is_a_config_error() -> None:
@@ -302,7 +306,11 @@ def test_arrow_rows_that_do_not_fit_are_rejected_alone() -> None:
     })  # fmt: skip
     decoded = decode(decoder(), ipc(batch), form="arrow", model="churn")
     assert [row["id"] for row in only(decoded)] == ["a"]
-    assert [(r.index, r.field) for r in decoded.rejected] == [(1, "inputs.age"), (2, "id"), (3, "weight")]
+    assert [(r.index, r.field) for r in decoded.rejected.listed] == [
+        (1, "inputs.age"),
+        (2, "id"),
+        (3, "weight"),
+    ]
 
 
 def test_a_batch_of_one_s_own_may_be_sent_as_it_is() -> None:
@@ -316,7 +324,7 @@ def test_an_arrow_column_may_name_the_model_of_each_row() -> None:
     batch = pa.record_batch({"model": ["a", "b", "a", "c"], "inputs.x": [1, 2, 3, 4]})
     decoded = decode(d, ipc(batch), form="arrow")
     assert [(block.model, block.table.num_rows) for block in decoded.blocks] == [("a", 2), ("b", 1)]
-    assert [(r.index, r.field) for r in decoded.rejected] == [(3, "model")]
+    assert [(r.index, r.field) for r in decoded.rejected.listed] == [(3, "model")]
 
 
 @pytest.mark.parametrize(
@@ -376,5 +384,5 @@ def test_every_record_is_accepted_or_rejected_once(dicts: list[dict[str, Any]]) 
     for _ in range(2):  # what was learned the first time must not change the balance
         decoded = decode(d, body)
         kept = [key for block in decoded.blocks for key in block.table.column("id").to_pylist()]
-        refused = [rejection.id for rejection in decoded.rejected]
+        refused = [rejection.id for rejection in decoded.rejected.listed]
         assert sorted(kept + [str(key) for key in refused]) == sorted(str(i) for i in range(len(dicts)))

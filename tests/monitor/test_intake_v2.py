@@ -54,11 +54,11 @@ def read(body: bytes, message: Message = "request", length: int | None = None, *
 
 def built(found: V2Message, *, declared: dict[str, str] | None = None, id_: str | None = "r") -> Decoded:
     decoder = Decoder(SchemaBook({"m": declared or {}}))
-    return decoder.build([found.part("m", id_=id_)], [], kind="records", received_us=RECEIVED)
+    return decoder.build([found.part("m", id_=id_)], kind="records", received_us=RECEIVED)
 
 
 def rows(decoded: Decoded) -> list[dict[str, Any]]:
-    assert decoded.rejected == []
+    assert not decoded.rejected
     return [row for block in decoded.blocks for row in Batch.from_arrow(block.table).to_records()]
 
 
@@ -89,7 +89,7 @@ def test_large_whole_numbers_stay_exact_and_what_no_column_holds_is_refused_alon
     values = np.array([2**53 + 1, 2**64 - 1, 7], dtype=np.uint64)
     body, length = as_binary(("x", [3], "UINT64", values.tobytes()))
     decoded = built(read(body, length=length))
-    [refused] = decoded.rejected
+    [refused] = decoded.rejected.listed
     assert (refused.index, refused.id, refused.field) == (1, "r:1", "inputs.x")
     assert decoded.blocks[0].table.column("inputs.x").to_pylist() == [2**53 + 1, 7]
 
@@ -122,8 +122,8 @@ def test_a_row_that_is_not_finite_is_refused_alone() -> None:
     values[2, 1, 0] = np.nan
     body, length = as_binary(("x", [4, 2, 2], "FP32", values.tobytes()))
     decoded = built(read(body, length=length))
-    assert [(r.index, r.id, r.field) for r in decoded.rejected] == [(2, "r:2", "inputs.x")]
-    assert "finite" in decoded.rejected[0].reason
+    assert [(r.index, r.id, r.field) for r in decoded.rejected.listed] == [(2, "r:2", "inputs.x")]
+    assert "finite" in decoded.rejected.listed[0].reason
     assert decoded.blocks[0].table.schema.field("inputs.x").type == tensor_type([2, 2])
     assert decoded.accepted == 3
 
@@ -134,7 +134,7 @@ def test_a_null_or_a_text_among_numbers_concerns_its_row_only() -> None:
         {"name": "x", "shape": [3, 2], "datatype": "FP32", "data": [1.0, 2.0, 3.0, 4.0, 5.0, None]},
     )
     decoded = built(read(body), declared={"inputs.age": "int", "inputs.x": "tensor(2)"})
-    assert [(r.index, r.field) for r in decoded.rejected] == [(2, "inputs.age")]
+    assert [(r.index, r.field) for r in decoded.rejected.listed] == [(2, "inputs.age")]
     assert decoded.accepted == 2
 
 
@@ -163,8 +163,8 @@ def test_columns_declared_as_lists_or_vectors_stay_so_in_shape_n_1() -> None:
     decoder = Decoder(SchemaBook({"m": declared}))
     for body in (as_json(*tensors), as_json(tensor("tokens", [[7, 8, 9], [1, 2, 3]], "INT64"))):
         found = read(body, shaped=frozenset(declared))
-        decoded = decoder.build([found.part("m")], [], kind="records", received_us=RECEIVED)
-        assert decoded.rejected == []
+        decoded = decoder.build([found.part("m")], kind="records", received_us=RECEIVED)
+        assert not decoded.rejected
         assert decoded.blocks[0].table.schema.field("inputs.tokens").type == pa.list_(pa.int64())
     assert decoded.blocks[0].table.column("inputs.tokens").to_pylist() == [[7, 8, 9], [1, 2, 3]]
 
@@ -173,7 +173,7 @@ def test_a_tensor_of_two_dimensions_is_no_list() -> None:
     decoded = built(
         read(as_json(tensor("x", np.zeros((2, 2, 2)), "FP32"))), declared={"inputs.x": "list(float)"}
     )
-    assert [(r.index, r.field) for r in decoded.rejected] == [(0, "inputs.x[0]"), (1, "inputs.x[0]")]
+    assert [(r.index, r.field) for r in decoded.rejected.listed] == [(0, "inputs.x[0]"), (1, "inputs.x[0]")]
 
 
 def test_parameters_become_attributes_and_the_sequence_the_entity() -> None:
@@ -292,7 +292,7 @@ def test_any_tensor_comes_back_from_the_block(
             np.float32 if width > 1 or (dtype.kind == "f" and dtype.itemsize < 8) else dtype
         )
         finite = np.isfinite(expected.astype(np.float64)).all(axis=1)
-    assert [r.index for r in decoded.rejected] == np.flatnonzero(~finite).tolist()
+    assert [r.index for r in decoded.rejected.listed] == np.flatnonzero(~finite).tolist()
     if decoded.accepted:
         [block] = decoded.blocks
         column = block.table.column("inputs.x")

@@ -52,7 +52,7 @@ def general(decoder: Decoder, body: bytes) -> Decoded:
 
 def fast(decoder: Decoder, body: bytes) -> Decoded | None:
     parts = decoder.read_known(body, form="arrow", model=None, received_us=RECEIVED)
-    return None if parts is None else decoder.build(parts, [], kind="records", received_us=RECEIVED)
+    return None if parts is None else decoder.build(parts, kind="records", received_us=RECEIVED)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def kind(decoded: Decoded) -> str:
 
 
 def faults(decoded: Decoded) -> list[tuple[str | None, str, str]]:
-    return [(fault.id, fault.field, fault.reason) for fault in decoded.rejected]
+    return [(fault.id, fault.field, fault.reason) for fault in decoded.rejected.listed]
 
 
 @pytest.mark.parametrize("form", ["json", "lines"])
@@ -100,7 +100,7 @@ def test_even_lists_of_numbers_stay_tensors_unless_a_list_is_declared() -> None:
     even = [[1.0, 2.0], [3.0, 4.0]]
     learned = decoder()
     assert "fixed_shape_tensor" in kind(send(learned, even))
-    assert "got shape (3)" in send(learned, [[1, 2, 3]]).rejected[0].reason
+    assert "got shape (3)" in send(learned, [[1, 2, 3]]).rejected.listed[0].reason
     declared = decoder("list(float)")
     assert lists(send(declared, even)) == even
     assert lists(send(declared, [[1, 2, 3], []])) == [[1.0, 2.0, 3.0], []]
@@ -173,13 +173,13 @@ def test_a_bad_element_is_named_and_hurts_its_record_only(value: Sent, below: st
 
 
 def test_bounds() -> None:
-    assert "limits.elements" in send(decoder(max_elements=3), [["a"] * 4]).rejected[0].reason
+    assert "limits.elements" in send(decoder(max_elements=3), [["a"] * 4]).rejected.listed[0].reason
     d = decoder(max_columns=4)
     wide = send(d, [[{"a": 1, "b": 1}]])  # beside outputs.n
     assert wide.accepted == 1
     wide = send(d, [[{"a": 1, "c": 1}], [{"d": 1}]])
     assert wide.accepted == 1
-    assert "limits.columns" in wide.rejected[0].reason
+    assert "limits.columns" in wide.rejected.listed[0].reason
     sparse = [[{f"f{n}": 1} for n in range(500)] + [{}] * 99_000]
     with pytest.raises(ProblemError, match="fields are too many"):
         send(decoder(max_columns=1000), sparse)
@@ -311,7 +311,7 @@ def test_every_record_is_taken_as_it_was_sent_or_rejected(blocks: list[Sent]) ->
         kept = {
             row["id"]: row[NAME] for block in decoded.blocks for row in block.table.to_pylist() if NAME in row
         }
-        refused = [fault.id for fault in decoded.rejected]
+        refused = [fault.id for fault in decoded.rejected.listed]
         rows = [key for block in decoded.blocks for key in block.table.column("id").to_pylist()]
         assert sorted([*rows, *map(str, refused)]) == sorted(str(row) for row in range(len(sent)))
         for key, value in kept.items():

@@ -79,7 +79,7 @@ def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
         return whole(*given, **named)
 
     monkeypatch.setattr(routers, "all_routers", all_routers)
-    monkeypatch.setattr(process, "_settle_garbage", lambda: None)
+    monkeypatch.setattr(process, "settle_garbage", lambda: None)
     config = write_project(tmp_path)
     (tmp_path / "outrider-data").mkdir()
     place_database(tmp_path / "outrider-data" / "state.db")

@@ -55,7 +55,7 @@ def column(decoded: Decoded, name: str = "inputs.image") -> list[Any]:
 
 
 def reasons(decoded: Decoded) -> list[tuple[str, str]]:
-    return [(rejection.field, rejection.reason) for rejection in decoded.rejected]
+    return [(rejection.field, rejection.reason) for rejection in decoded.rejected.listed]
 
 
 def test_bytes_in_json_in_a_frame_and_in_arrow_give_the_same_column() -> None:
@@ -206,7 +206,7 @@ def test_one_bad_part_costs_one_record_of_a_frame() -> None:
         decoder(), framed(head, b"x"), kind="records", form="framed", received_us=1, model="m"
     )
     assert decoded.accepted == 1
-    assert [(r.index, r.id, r.field) for r in decoded.rejected] == [(0, "a", "inputs.image")]
+    assert [(r.index, r.id, r.field) for r in decoded.rejected.listed] == [(0, "a", "inputs.image")]
 
 
 def test_a_part_may_be_the_text_of_an_ordinary_column() -> None:
@@ -221,7 +221,10 @@ def test_a_part_may_be_the_text_of_an_ordinary_column() -> None:
     decoded = decode_body(decoder(), body, kind="records", form="framed", received_us=1, model="m")
     [block] = decoded.blocks
     assert block.table.column("inputs.prompt").to_pylist() == ["short", "größ"]
-    assert [(r.id, r.field) for r in decoded.rejected] == [("c", "inputs.prompt"), ("d", "inputs.prompt")]
+    assert [(r.id, r.field) for r in decoded.rejected.listed] == [
+        ("c", "inputs.prompt"),
+        ("d", "inputs.prompt"),
+    ]
 
 
 def test_blocks_are_cut_so_that_their_images_can_be_decoded_together() -> None:
@@ -234,5 +237,5 @@ def test_bytes_of_a_binary_tensor_are_payloads() -> None:
     part = RequestPart(
         "m", [0, 1, 2], {}, columns={"inputs.image": [PNG, None, b"GIF"], "inputs.x": [1, 2, 3]}
     )
-    decoded = decoder({"inputs.image": "image(2, 2)"}).build([part], [], kind="records", received_us=1)
+    decoded = decoder({"inputs.image": "image(2, 2)"}).build([part], kind="records", received_us=1)
     assert [row and row["bytes"] for row in column(decoded)] == [PNG, None, b"GIF"]

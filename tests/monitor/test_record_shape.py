@@ -37,7 +37,7 @@ def general(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | 
 
 def fast(decoder: Decoder, body: bytes, *, form: Form = "json", model: str | None = None) -> Decoded | None:
     parts = decoder.read_known(body, form=form, model=model, received_us=RECEIVED)
-    return None if parts is None else decoder.build(parts, [], kind="records", received_us=RECEIVED)
+    return None if parts is None else decoder.build(parts, kind="records", received_us=RECEIVED)
 
 
 def same(one: Decoded, other: Decoded) -> bool:
@@ -55,7 +55,7 @@ def same(one: Decoded, other: Decoded) -> bool:
         FULL | {"id": 7, "entity": -(2**63), "ts": "2026-01-05T10:00:00Z"},
         {"model": "m", "id": "a", "outputs": {"y": 2**63 - 1}},
         {"model": "m", "id": "a", "inputs": None, "outputs": {"y": -(2**63)}, "attrs": None},
-        {"model": "m", "id": "a", "inputs": {"f": 2**200, "s": "\u0000😀"}},
+        {"model": "m", "id": "a", "inputs": {"f": 2**200, "s": "\u0001😀"}},
         {"model": "m", "id": "a", "inputs": {"f": 3}, "ts": None, "weight": 1e12},
     ],
 )
@@ -136,7 +136,7 @@ def test_records_of_many_requests_become_one_entry() -> None:
         body = json.dumps(FULL | {"id": f"r{number}", "ts": None}).encode()
         parts = decoder.read_known(body, form="json", model=None, received_us=RECEIVED + number)
         assert parts is not None
-        blocks += decoder.build(parts, [], kind="records", received_us=RECEIVED + number).blocks
+        blocks += decoder.build(parts, kind="records", received_us=RECEIVED + number).blocks
     slow = general(decoder, json.dumps([FULL | {"id": "s", "inputs": {"i": 5}}]).encode()).blocks
     assert {type(block.shape) for block in blocks} == {RecordShape}
     [entry] = merge([*blocks[:3], *slow, *blocks[3:]])

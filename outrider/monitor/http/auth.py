@@ -10,11 +10,12 @@ from urllib.parse import parse_qs
 
 from outrider.dataops.access.store import JobTokenRow
 
+from .body_places import KEYLESS, BodyPlace, BodyPlaces, has_body, set_holder
 from .error_page import is_browser, send_error
 from .hosts import HostNames, TrustedProxies
-from .keyring import SESSION_S, Keyring, csrf_token, is_csrf_token, is_job_token
+from .keyring import SESSION_S, Holder, Keyring, csrf_token, is_csrf_token, is_job_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
-from .problem import Problem, problem
+from .problem import Problem, ProblemError, problem
 from .responses import send_problem
 from .route_scopes import AFTER_VERSION, FOR_JOBS, RouteScopes, ScopedRoute
 from .visitors import GOES_ON, Visitor, wrong_token
@@ -28,6 +29,7 @@ LOGIN = "/login"
 _OF_BROWSERS = (LOGIN, "/metrics")
 """Open to everybody under a name of ours; probes of a cluster ask by whatever name they like."""
 _FORM_BYTES = 262_144
+_PLACES = 256
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -53,6 +55,8 @@ class KeyGate:
         What the service is called: browsers that call it otherwise are sent away.
     proxies
         Whose word on sender and TLS is taken.
+    places
+        Of bodies under way, for each key.
     """
 
     def __init__(
@@ -65,8 +69,10 @@ class KeyGate:
         is_keyless: Callable[[Scope], bool] = lambda _: False,
         names: HostNames | None = None,
         proxies: TrustedProxies | None = None,
+        places: BodyPlaces | None = None,
     ) -> None:
         self._app = app
+        self._places = places or BodyPlaces(_PLACES)
         self._keyring = keyring
         self._routes = routes
         self._open_paths = open_paths
@@ -83,6 +89,26 @@ class KeyGate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         route = self._routes.find(scope["method"], scope["path"], headers)
         holder = self._keyring.by_header(headers.get(b"authorization", b""))
+        if not has_body(headers):
+            await self._admit(scope, receive, send, headers, route, holder)
+            return
+        place = BodyPlace(self._places, receive, scope)
+        try:
+            await self._admit(scope, place, send, headers, route, holder)
+        except ProblemError as error:  # of a body that the gate itself reads
+            await send_problem(send, error.problem)
+        finally:
+            place.give()
+
+    async def _admit(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        route: ScopedRoute | None,
+        holder: Holder | None,
+    ) -> None:
         if holder is None and is_job_token(headers.get(b"authorization", b"")):
             await self._of_job(scope, receive, send, headers, route)
             return
@@ -90,6 +116,7 @@ class KeyGate:
             await self._unkeyed(scope, receive, send, headers, route)
             return
         holder.is_used = True
+        set_holder(scope, f"key {holder.name!r}")
         if route is not None and route.is_intake and route.missing(holder.rights) is None:
             scope.setdefault("state", {})["meter"] = holder.meter
             await self._app(scope, receive, send)
@@ -107,7 +134,10 @@ class KeyGate:
         """Pass what needs no key, and browsers with a session."""
         path = scope["path"]
         is_open = path in self._open_paths or (route is not None and not route.needs)
-        if self._is_keyless(scope) or (is_open and path not in _OF_BROWSERS):
+        is_keyless = self._is_keyless(scope)
+        if is_keyless:
+            set_holder(scope, KEYLESS)
+        if is_keyless or (is_open and path not in _OF_BROWSERS):
             await self._app(scope, receive, send)
             return
         if b"host" in headers and not self._names.has(headers[b"host"]):
@@ -123,6 +153,7 @@ class KeyGate:
         state["visitor"] = visitor
         if session is not None:
             session.is_used = session.holder.is_used = True
+            set_holder(scope, f"key {session.holder.name!r}")
             state["csrf_token"] = csrf_token(cookie)
         if is_open:
             await self._app(scope, receive, send)
@@ -149,6 +180,7 @@ class KeyGate:
             await send_problem(send, wrong_token(fault))
         else:
             visitor = Visitor(self._address(scope, headers), token=token)
+            set_holder(scope, f"job {token.job!r}")
             state = scope.setdefault("state", {})
             state["visitor"], state["meter"] = visitor, None
             is_change = scope["method"] not in _SAFE

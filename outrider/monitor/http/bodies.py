@@ -1,8 +1,9 @@
 """Reader of bodies before API and pages: bounded, decompressed, whole."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from .body_places import has_body, holder_of
 from .limits import (
     ASGIApp,
     BodyBounds,
@@ -47,7 +48,7 @@ class WholeBodies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or answer the fault."""
         headers: dict[bytes, bytes] = dict(scope["headers"]) if scope["type"] == "http" else {}
-        bounds = self.bounds(scope["path"]) if _has_body(headers) else None
+        bounds = self.bounds(scope["path"]) if has_body(headers) else None
         if bounds is None:
             await self.app(scope, receive, send)
             return
@@ -55,9 +56,11 @@ class WholeBodies:
             bounds = _FORM_BOUNDS
         held = 0
 
+        holder = holder_of(scope)
+
         def take(size: int) -> None:
             nonlocal held
-            self.budget.take(size)
+            self.budget.take(size, holder)
             held += size
 
         try:
@@ -73,11 +76,7 @@ class WholeBodies:
             plain.append((b"content-length", str(len(body)).encode()))
             await self.app({**scope, "headers": plain}, _replay(body, receive), send)
         finally:
-            self.budget.give(held)
-
-
-def _has_body(headers: Mapping[bytes, bytes]) -> bool:
-    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+            self.budget.give(held, holder)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -28,8 +28,12 @@ class ClientGone(Exception):  # noqa: N818 - reads as the event it is
     """The client closed the connection before its body was complete."""
 
 
+_KEY_SHARE = 2
+"""Part of the byte budget that one key may hold: a half."""
+
+
 class ByteBudget:
-    """Bytes of bodies that may stand in memory at once.
+    """Bytes of bodies that may stand in memory at once, half of them of one holder.
 
     Parameters
     ----------
@@ -40,23 +44,31 @@ class ByteBudget:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
+        self._own: dict[str, int] = {}
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, holder: str = "") -> None:
         """Hold ``size`` more bytes, or raise 429."""
+        own = self._own.get(holder, 0)
         if self.held and self.held + size > self.most:
-            raise ProblemError(
-                problem(
-                    429,
-                    f"{self.held} bytes of requests are being worked on, at most {self.most}"
-                    " (limits.queue_bytes); send again later",
-                    headers={"retry-after": "1"},
-                )
-            )
+            raise _busy(f"{self.held} bytes of requests are being worked on, at most {self.most}")
+        if own and own + size > self.most // _KEY_SHARE:
+            raise _busy(f"{holder}: {own} bytes are being worked on, at most half of {self.most}")
         self.held += size
+        self._own[holder] = own + size
 
-    def give(self, size: int) -> None:
+    def give(self, size: int, holder: str = "") -> None:
         """Let go of bytes taken before."""
         self.held -= size
+        left = self._own.get(holder, 0) - size
+        if left > 0:
+            self._own[holder] = left
+        else:
+            self._own.pop(holder, None)
+
+
+def _busy(what: str) -> ProblemError:
+    detail = f"{what} (limits.queue_bytes); send again later"
+    return ProblemError(problem(429, detail, headers={"retry-after": "1"}))
 
 
 @dataclass(frozen=True, slots=True)

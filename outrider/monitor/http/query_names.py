@@ -18,7 +18,7 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
     """
     for name in given:
         if name not in known:
-            near = get_close_matches(name, known, 1)
+            near = get_close_matches(name[:80], known, 1)
             listed = ", ".join(sorted(known)) or "none"
             hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {listed}"
             raise ProblemError(problem(422, f"no query parameter {name[:80]!r}{hint}", field=name[:80]))

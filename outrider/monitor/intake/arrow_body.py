@@ -3,10 +3,11 @@
 Whole, bounded, and checked before any value is touched.
 """
 
-import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,15 +20,25 @@ from .arrow_messages import bad, check_decoded, check_messages, check_schema
 from .block_builder import MAX_CELLS
 from .fast_arrow import known_columns
 from .pending_blocks import PendingBlock
-from .request_parts import RequestPart
+from .rejections import Rejections, Rows, close_names
+from .request_parts import RequestPart, short_id
+from .row_faults import RowFaults
 from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_NO_TEXT = "is no UTF-8: text expected; an unpaired surrogate is none"
 _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
 
 
 def read_stream(
-    body: bytes, *, kind: Kind, max_records: int, max_bytes: int, default_model: str | None
+    body: bytes,
+    *,
+    kind: Kind,
+    max_records: int,
+    max_bytes: int,
+    default_model: str | None,
+    models: Collection[str],
+    rejected: Rejections,
 ) -> list[RequestPart]:
     """Parts of an Arrow IPC stream with full column names.
 
@@ -46,6 +57,8 @@ def read_stream(
         Most bytes of its columns without their dictionaries.
     default_model
         Model, unless a column ``model`` or the schema's metadata ``outrider.model`` names it.
+    models
+        Names of known models; rows of others are added to ``rejected``.
 
     Raises
     ------
@@ -71,9 +84,10 @@ def read_stream(
                     raise ProblemError(
                         problem(413, f"more than {max_records} rows in one request (limits.records)")
                     )
-                batch.validate(full=True)
+                first = rows - batch.num_rows
+                batch, places = _with_texts(batch, first, model, rejected)
                 decoded = check_decoded(batch, decoded, max_bytes, "limits.body_bytes")
-                parts += _parts(batch, rows - batch.num_rows, kind, model)
+                parts += _parts(batch, places, kind, model, models, rejected)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise bad(f"not a readable Arrow IPC stream: {str(error).splitlines()[0]}") from None
     return parts
@@ -87,6 +101,7 @@ def read_known_stream(
     default_model: str | None,
     received_us: int,
     needed: Callable[[str], tuple[str, ...]] = lambda _: (),
+    names_groups: Callable[[str, str], bool] = lambda *_: False,
 ) -> list[RequestPart] | None:
     """Parts of a stream whose columns all fit, or None.
 
@@ -100,6 +115,8 @@ def read_known_stream(
         Time of receipt.
     needed
         Inputs of a model of which a record with inputs needs at least one.
+    names_groups
+        Test for columns of a model whose texts a database must be able to store.
     """
     if not body.endswith(_END):
         return None
@@ -117,7 +134,13 @@ def read_known_stream(
                 if not batch.num_rows:
                     continue
                 batch.validate(full=True)
-                table = known_columns(batch, known, received_us, needed=needed(model))
+                table = known_columns(
+                    batch,
+                    known,
+                    received_us,
+                    needed=needed(model),
+                    names_groups=partial(names_groups, model),
+                )
                 if table is None or rows + batch.num_rows > max_records:
                     return None
                 if batch.num_rows * len(known) > MAX_CELLS:
@@ -131,16 +154,80 @@ def read_known_stream(
     return parts or None
 
 
-def _parts(batch: pa.RecordBatch, first: int, kind: Kind, model: str) -> Iterator[RequestPart]:
+def _with_texts(
+    batch: pa.RecordBatch, first: int, model: str, rejected: Rejections
+) -> tuple[pa.RecordBatch, Rows]:
+    """Validated batch without the rows whose texts are none, and the places of its rows."""
+    places = np.arange(first, first + batch.num_rows)
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return batch, places
+    faults = RowFaults(batch.num_rows)
+    for at, name in enumerate(batch.schema.names):
+        texts = batch.column(at)
+        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+            raw = texts.view(pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary())
+            raw.validate(full=True)  # its offsets, before anything is read by them
+            values = raw.to_pylist()
+            bad = [row for row, value in enumerate(values) if value is not None and not _is_utf8(value)]
+            faults.add(bad, name[:256], _NO_TEXT)
+            batch = batch.set_column(at, batch.schema.field(at), _without(raw, bad).view(texts.type))
+    batch.validate(full=True)
+    ids = batch.column("id") if "id" in batch.schema.names else None
+    for each in faults.groups:
+        rejected.add_rows(
+            each.rows, each.field, each.reason, indices=places.tolist(), model=model,
+            id_of=lambda row: None if ids is None else short_id(ids[row]),
+        )  # fmt: skip
+    stay = np.flatnonzero(~faults.is_bad)
+    return batch.take(pa.array(stay)), places[stay]
+
+
+def _without(values: pa.Array, rows: list[int]) -> pa.Array:
+    """Column with nulls in some rows."""
+    mask = np.zeros(len(values), np.bool_)
+    mask[rows] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _parts(
+    batch: pa.RecordBatch, places: Rows, kind: Kind, model: str, models: Collection[str], rejected: Rejections
+) -> Iterator[RequestPart]:
+    """One part per known model; any number of names cost no more than a sort."""
     if batch.num_rows == 0:
         return
-    if "model" not in batch.schema.names:
-        yield _part(batch, list(range(first, first + batch.num_rows)), kind, model)
-        return
-    names = pc.fill_null(batch.column("model").cast(pa.string()), model)
-    for name in pc.unique(names).to_pylist():
-        rows = pc.indices_nonzero(pc.equal(names, name))
-        yield _part(batch.take(rows), [first + row for row in rows.to_pylist()], kind, name)
+    at = batch.schema.get_field_index("model")
+    names = pa.repeat(model, batch.num_rows) if at < 0 else batch.column(at).cast(pa.string())
+    coded = pc.fill_null(names, model).dictionary_encode()
+    found: list[str] = coded.dictionary.to_pylist()
+    codes = coded.indices.to_numpy()
+    is_known = np.fromiter((name in models for name in found), np.bool_, len(found))
+    unknown = np.flatnonzero(~is_known[codes])
+    if len(unknown):
+        ids = batch.column("id") if "id" in batch.schema.names else None
+        rejected.add_unknown(
+            places[unknown].tolist(),
+            [found[code] for code in codes[unknown].tolist()],
+            id_of=lambda row: None if ids is None else short_id(ids[int(unknown[row])]),
+            known=list(models),
+        )
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(found) + 1))
+    for code in np.flatnonzero(is_known).tolist():
+        rows = order[bounds[code] : bounds[code + 1]]
+        chosen = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
+        yield _part(chosen, places[rows].tolist(), kind, found[code])
 
 
 def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> RequestPart:
@@ -174,10 +261,10 @@ def _check_names(schema: pa.Schema, kind: Kind) -> None:
     for name, count in times.items():
         part, dot, rest = name.partition(".")
         if count > 1:
-            raise bad(f"column {name!r} stands twice")
+            raise bad(f"column {name[:256]!r} stands twice")
         if name in known or (part in parts and dot and rest):
             continue
-        near = difflib.get_close_matches(part if dot else name, parts if dot else known, n=1)
+        near = close_names(part if dot else name, parts if dot else known)
         suggestion = f"{near[0]}.{rest}" if near and dot else near[0] if near else ""
         hint = f"; did you mean {suggestion[:256]!r}?" if suggestion else ""
         choices = ", ".join([*known, *(f"{p}.*" for p in parts)])

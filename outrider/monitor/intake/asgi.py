@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from outrider.errors import JournalFull
+from outrider.monitor.http.body_places import holder_of
 from outrider.monitor.http.limits import (
     ASGIApp,
     BodyBounds,
@@ -44,6 +45,7 @@ from .protocols.base import (
     SpeaksErrors,
     rejections,
 )
+from .rejections import Rejections
 
 log = logging.getLogger(__name__)
 
@@ -160,11 +162,11 @@ class HotRoutes:
         if intake is None:
             await self._app(scope, receive, send)
             return
-        held = 0
+        held, holder = 0, holder_of(scope)
 
         def take(size: int) -> None:
             nonlocal held
-            self._budget.take(size)
+            self._budget.take(size, holder)
             held += size
 
         try:
@@ -185,7 +187,7 @@ class HotRoutes:
             self._count(intake, 500)
             await send_bytes(send, 500, answer.body, answer.content_type, answer.headers)
         finally:
-            self._budget.give(held)
+            self._budget.give(held, holder)
 
     def _intake(self, scope: Scope, headers: Mapping[bytes, bytes]) -> IntakeProtocol | None:
         method, path = scope["method"], scope["path"]
@@ -230,19 +232,7 @@ class HotRoutes:
             meter.spend(decoded.accepted)
         is_records = reading.kind == "records"
         if is_records:
-            for rejection in decoded.rejected:
-                reason, id_ = rejection.kind, rejection.noted_id
-                self._rejected.labels(reason=reason).inc()
-                self._refusals.note(
-                    model=rejection.model, reason=reason, field=rejection.field, record_id=id_
-                )
-                self._record_log.note(
-                    "rejected",
-                    model=rejection.model,
-                    record_id=id_,
-                    reason=reason,
-                    field=rejection.field,
-                )
+            self._note(decoded.rejected)
         if decoded.rejected and not decoded.accepted and not isinstance(intake, SpeaksErrors):
             raise ProblemError(_nothing_taken(decoded))
         await self._commit(
@@ -312,6 +302,25 @@ class HotRoutes:
         for block in decoded.blocks:
             self._accepted[block.kind].labels(model=block.model).inc(block.rows)
 
+    def _note(self, rejected: Rejections) -> None:
+        for kind in rejected.kinds():
+            self._rejected.labels(reason=kind.reason).inc(kind.count)
+            self._refusals.note(
+                model=kind.model,
+                reason=kind.reason,
+                field=kind.field,
+                record_id=kind.example,
+                count=kind.count,
+            )
+            self._record_log.note(
+                "rejected",
+                model=kind.model,
+                record_id=kind.example,
+                reason=kind.reason,
+                field=kind.field,
+                count=kind.count,
+            )
+
     def _refuse(self, is_records: bool, reason: str, decoded: Decoded) -> None:
         if is_records:
             self._rejected.labels(reason=reason).inc(decoded.accepted)
@@ -343,7 +352,7 @@ def _texts(headers: dict[bytes, bytes]) -> dict[str, str]:
 
 
 def _nothing_taken(decoded: Decoded) -> Problem:
-    first = decoded.rejected[0]
+    first = decoded.rejected.listed[0]
     detail = f"no record could be taken; record {first.index}: {first.field}: {first.reason}"
-    status = 410 if all(one.is_erased for one in decoded.rejected) else 422
+    status = 410 if decoded.rejected.are_erased else 422
     return replace(problem(status, detail), extra={"accepted": 0} | rejections(decoded))

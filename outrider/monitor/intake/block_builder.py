@@ -4,8 +4,8 @@ Rows that do not fit are left out and named.
 """
 
 import threading
-from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import PARTS, SYSTEM, schema_digest
@@ -16,9 +16,11 @@ from .column_types import nulls
 from .drawn_columns import ASIDE_CELLS, ColumnLimits, DrawnColumns
 from .list_columns import cells_of
 from .pending_blocks import PendingBlock
+from .rejections import Rows
 from .request_parts import RequestPart
+from .row_faults import FaultyRows
 from .schema_book import KIND, SchemaBook
-from .system_columns import LABEL_SYSTEM, Faults
+from .system_columns import LABEL_SYSTEM
 
 BLOCK_ROWS = 8192
 """Larger requests become several blocks, so that nobody downstream meets a giant one."""
@@ -53,7 +55,9 @@ class BlockBuilder:
         """True while a thread builds a block."""
         return self._lock.locked()
 
-    def build(self, part: RequestPart, *, kind: Kind, received_us: int) -> tuple[list[PendingBlock], Faults]:
+    def build(
+        self, part: RequestPart, *, kind: Kind, received_us: int
+    ) -> tuple[list[PendingBlock], list[FaultyRows]]:
         """Blocks of the fitting rows, and the faults of the others.
 
         Raises
@@ -70,18 +74,20 @@ class BlockBuilder:
         most = min(BLOCK_ROWS, self._book.rows_at_once(part.model))
         if rows <= most:
             with self._lock:
-                return self._build(part, range(rows), kind, received_us, MAX_CELLS)[:2]
+                return self._build(part, np.arange(rows), kind, received_us, MAX_CELLS)[:2]
         blocks: list[PendingBlock] = []
-        faults: Faults = {}
+        faults: list[FaultyRows] = []
         cells = MAX_CELLS
         for start in range(0, rows, most):
             members = range(start, min(rows, start + most))
             chunk = part.slice(members)
             with self._lock:
-                more, bad, aside = self._build(chunk, members, kind, received_us, cells)
+                more, bad, aside = self._build(
+                    chunk, np.arange(members.start, members.stop), kind, received_us, cells
+                )
             cells -= aside + sum(cells_of(array) for block in more for array in block.table.columns)
             blocks += more
-            faults |= bad
+            faults += bad
         return blocks, faults
 
     def fitting(self, known: PendingBlock) -> list[PendingBlock]:
@@ -97,10 +103,10 @@ class BlockBuilder:
             self._book.weigh(block.kind, block.model, block.values_of(names))
 
     def _build(
-        self, part: RequestPart, rows: Sequence[int], kind: Kind, received_us: int, cells: int
-    ) -> tuple[list[PendingBlock], Faults, int]:
+        self, part: RequestPart, rows: Rows, kind: Kind, received_us: int, cells: int
+    ) -> tuple[list[PendingBlock], list[FaultyRows], int]:
         """Build one block of ``part``, its rows called ``rows`` in the faults; cells for its rare fields."""
-        faults: Faults = {}
+        faults: list[FaultyRows] = []
         admitted = self._admitted(kind, part.model)
         for attempt in range(_PASSES):
             known = self._schema(kind, part.model)[0]
@@ -108,15 +114,17 @@ class BlockBuilder:
             arrays, bad = drawn.columns(received_us, cells)
             if not bad:
                 break
-            faults |= {rows[row]: fault for row, fault in bad.items()}
-            keep = [row for row in range(len(rows)) if row not in bad]
-            rows = [rows[row] for row in keep]
+            faults += bad.renumbered(rows)
+            keep = np.flatnonzero(~bad.is_bad)
+            rows = rows[keep]
+            if not len(rows):
+                break
             if attempt < _PASSES - 1:
                 # Once more without them: a refused record must not teach the schema.
-                part = part.take(keep)
+                part = part.take(keep.tolist())
             else:
-                arrays = {name: array.take(pa.array(keep, pa.int64())) for name, array in arrays.items()}
-        if not rows:
+                arrays = {name: array.take(pa.array(keep)) for name, array in arrays.items()}
+        if not len(rows):
             return [], faults, drawn.aside * ASIDE_CELLS
         news = {name: type_ for name, type_ in drawn.kinds.items() if known.get(name) != type_}
         if news:

@@ -8,6 +8,7 @@ is told apart from its neighbours.
 
 import math
 import re
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -20,11 +21,11 @@ from numpy.typing import NDArray
 from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
 from outrider.dataops.payloads.columns import PAYLOAD, Payload, is_payload, parse_form, payload_array
-from outrider.dataops.redaction.texts import is_text
+
+from .row_faults import Misfits
+from .stored_texts import SURROGATE, has_surrogate
 
 Values: TypeAlias = list[Any] | pa.Array
-BadRows: TypeAlias = dict[int, str]
-"""Row number to the reason for which its value does not fit."""
 
 _SIMPLE = {
     "int": pa.int64(),
@@ -38,6 +39,7 @@ _NUMBERS = {int, float}
 _LEAVES = {int, float, bool, np.ndarray}
 _MAX_DIMENSIONS = 16
 _NONE = {type(None)}
+_MOST_FLOAT = sys.float_info.max
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -116,7 +118,7 @@ def nulls(rows: int, kind: pa.DataType) -> pa.Array:
 
 def convert(
     values: Values, known: pa.DataType | None, *, declared: bool, depth: int = 16
-) -> tuple[pa.Array | None, BadRows]:
+) -> tuple[pa.Array | None, Misfits]:
     """Convert values to one type, and name the misfit rows.
 
     Parameters
@@ -134,16 +136,16 @@ def convert(
     -------
     tuple
         The column, null where a row is bad (None when nothing is known and every value is null), and the
-        bad rows. Its type differs from ``known`` only where int was widened to float.
+        misfits. Its type differs from ``known`` only where int was widened to float.
     """
     if isinstance(values, pa.Array):
         array = cast_arrow(values, known, declared=declared)
         if array is not None:
-            return array, {}
+            return array, Misfits()
         values = values_of(values) if not is_tensor(values.type) else nested_rows(values)
     present = set(map(type, values)) - _NONE
     if not present:
-        return (None if known is None else nulls(len(values), known)), {}
+        return (None if known is None else nulls(len(values), known)), Misfits()
     kind = known if known is not None else _learn(values)
     if kind is not None and not declared and kind == pa.int64() and float in present:
         kind = pa.float64()
@@ -151,9 +153,10 @@ def convert(
         reason = (
             "expected a number, text, boolean, list of these or of objects, or evenly nested list of numbers"
         )
-        return None, {row: f"{reason}, got {show(v)}" for row, v in enumerate(values) if v is not None}
+        filled = (row for row, value in enumerate(values) if value is not None)
+        return None, Misfits.of(filled, lambda row: f"{reason}, got {show(values[row])}")
     array = _all_at_once(values, kind, present)
-    return (array, {}) if array is not None else _one_by_one(values, kind, depth)
+    return (array, Misfits()) if array is not None else _apart(values, kind, depth)
 
 
 def nested_rows(array: pa.Array) -> list[Any]:
@@ -205,18 +208,66 @@ def _all_at_once(values: list[Any], kind: pa.DataType, present: set[type]) -> pa
 _PYTHON = {pa.int64(): int, pa.bool_(): bool, pa.string(): str, TIME: datetime}
 
 
-def _one_by_one(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Array, BadRows]:
-    bad: BadRows = {}
-    fitting: list[Any] = []
-    for row, value in enumerate(values):
-        try:
-            fitting.append(None if value is None else _fit(value, kind, depth))
-        except ValueError as error:
-            bad[row] = str(error)
-            fitting.append(None)
+def _apart(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Array, Misfits]:
+    """Column of the values that fit, and those that do not; their reasons cost something only when read."""
+    types = _types_of(kind) | _NONE
+    bad = [row for row, value in enumerate(values) if type(value) not in types]
+    fitting = _without(values, bad)
+    present = set(map(type, fitting)) - _NONE
+    array = _all_at_once(fitting, kind, present) if present else nulls(len(values), kind)
+    if array is None:
+        odd = [
+            row for row, value in enumerate(fitting) if value is not None and not _fits(value, kind, depth)
+        ]
+        bad = sorted([*bad, *odd])
+        fitting = [None if value is None else _fit(value, kind, depth) for value in _without(fitting, odd)]
+        if is_tensor(kind):
+            array = _tensor_column(fitting, kind)
+        else:
+            array = payload_array(fitting) if is_payload(kind) else pa.array(fitting, kind)
+    return array, Misfits.of(bad, lambda row: _misfit(values[row], kind, depth))
+
+
+def _without(values: list[Any], rows: list[int]) -> list[Any]:
+    if not rows:
+        return values
+    rest = list(values)
+    for row in rows:
+        rest[row] = None
+    return rest
+
+
+def _types_of(kind: pa.DataType) -> set[type]:
+    """Types of values that may fit a column."""
+    if is_payload(kind):
+        return {Payload}
     if is_tensor(kind):
-        return _tensor_column(fitting, kind), bad
-    return (payload_array(fitting) if is_payload(kind) else pa.array(fitting, kind)), bad
+        return {list, np.ndarray}
+    if kind in (pa.float64(), pa.int64()):
+        return _NUMBERS
+    return {str, datetime} if kind == TIME else {_PYTHON[kind]}
+
+
+def _fits(value: Any, kind: pa.DataType, depth: int) -> bool:
+    """Test of a value that is of a type which may fit."""
+    if kind == pa.float64():
+        return bool(-_MOST_FLOAT <= value <= _MOST_FLOAT)  # neither NaN nor what becomes infinite
+    if kind == pa.int64():
+        return (type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63
+    if is_tensor(kind) and len(value) != kind.shape[0]:
+        return False
+    if kind == pa.string():
+        return has_surrogate(value) is None
+    return not _misfit(value, kind, depth)
+
+
+def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:
+    """What is wrong with a value; empty for one that fits."""
+    try:
+        _fit(value, kind, depth)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
@@ -227,10 +278,9 @@ def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number; send null for a missing value")
     if kind == pa.float64() and python in _NUMBERS:
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError("expected float, got an integer beyond 1e308") from None
+        if not -_MOST_FLOAT <= value <= _MOST_FLOAT:
+            raise ValueError("expected float, got an integer beyond 1e308")
+        return float(value)
     if kind == pa.int64() and (python is int or (python is float and value.is_integer())):
         return _fit_int(value)
     if kind == pa.bool_() and python is bool:
@@ -390,8 +440,8 @@ def _fit_int(value: float) -> int:
 
 
 def _fit_text(text: str) -> str:
-    if not is_text(text):
-        raise ValueError("holds an unpaired surrogate, which is not text")
+    if has_surrogate(text):
+        raise ValueError(SURROGATE)
     return text
 
 

@@ -3,15 +3,15 @@
 Good records are kept, bad ones named with their reason.
 """
 
-import difflib
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from outrider.monitor.http.problem import ProblemError, problem
@@ -23,8 +23,11 @@ from .fast_json import Shapes
 from .framed_body import split_frames
 from .payload_values import with_parts
 from .pending_blocks import PendingBlock, PendingHalf
+from .rejections import Near, Rejections, close_names
 from .request_parts import HalfPart, RequestPart
+from .row_faults import FaultyRows
 from .schema_book import SchemaBook
+from .stored_texts import may_have_nul
 
 RecordKind = Literal["records", "labels"]
 Form = Literal["json", "lines", "arrow", "framed"]
@@ -68,54 +71,12 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Rejection of one record, with its reason.
-
-    Parameters
-    ----------
-    index
-        Place in what was sent, from 0 (blank lines do not count).
-    id
-        Its id, if it had one that could be read.
-    field
-        Full column name; ``""`` when the record as a whole is meant.
-    reason
-        What was expected and what came.
-    model
-        Name of the model it is of, where that could be read.
-    is_erased
-        It was erased: its id is noted nowhere.
-    """
-
-    index: int
-    id: str | None
-    field: str
-    reason: str
-    model: str = ""
-    is_erased: bool = False
-
-    @property
-    def kind(self) -> str:
-        """Reason as in ``outrider_records_rejected_total``."""
-        if self.is_erased:
-            return "erased"
-        if self.field == "model":
-            return "unknown_model"
-        return "schema" if self.field else "malformed"
-
-    @property
-    def noted_id(self) -> str | None:
-        """Id for counts and logs."""
-        return None if self.is_erased else self.id
-
-
 @dataclass(slots=True)
 class Decoded:
     """Contents of a body."""
 
     blocks: list[PendingBlock] = field(default_factory=list)
-    rejected: list[Rejection] = field(default_factory=list)
+    rejected: Rejections = field(default_factory=Rejections)
     halves: list[PendingHalf] = field(default_factory=list)
 
     @property
@@ -142,6 +103,8 @@ class Decoder:
         Bounds of ``[limits]``.
     max_bytes
         Bound of Arrow columns without their dictionaries: that of a body.
+    near
+        Finds known names that are like a misspelt one.
     """
 
     def __init__(
@@ -155,7 +118,9 @@ class Decoder:
         max_depth: int = 16,
         max_elements: int = 100_000,
         max_bytes: int = 10_485_760,
+        near: Near = close_names,
     ) -> None:
+        self._near = near
         self._book = book
         self._erased = erased or ErasedNames()
         self._max_bytes = max_bytes
@@ -186,8 +151,11 @@ class Decoder:
                 default_model=model,
                 received_us=received_us,
                 needed=self._book.inputs,
+                names_groups=self._book.names_groups,
             )
         if form == "framed":
+            return None
+        if may_have_nul(body):  # perhaps in an id: a database may be unable to store it
             return None
         shape = self._shapes.of(body, model)
         if shape is None or (form == "lines" and body.count(b"\n") >= self._max_records):
@@ -202,7 +170,7 @@ class Decoder:
 
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
-    ) -> tuple[list[RequestPart], list[Rejection]]:
+    ) -> tuple[list[RequestPart], Rejections]:
         """Columns of a body by model, and its unreadable records.
 
         Parameters
@@ -221,7 +189,7 @@ class Decoder:
         ProblemError
             If the body as a whole cannot be read (400), or holds too many records (413).
         """
-        rejected: list[Rejection] = []
+        rejected = Rejections(self._near)
         if form == "arrow":
             parts = read_stream(
                 body,
@@ -229,25 +197,27 @@ class Decoder:
                 max_records=self._max_records,
                 max_bytes=self._max_bytes,
                 default_model=model,
+                models=self._book.models,
+                rejected=rejected,
             )
         elif form == "framed":
             parts = self._framed(body, kind, model, rejected)
         else:
             envelopes, indices = self._envelopes(body, kind, form, rejected)
-            parts = _parts(kind, envelopes, indices, model)
+            parts = self._parts(kind, envelopes, indices, model, rejected)
         return parts, rejected
 
     def build(
         self,
         parts: Sequence[RequestPart],
-        rejected: Sequence[Rejection],
+        rejected: Rejections | None = None,
         *,
         kind: RecordKind,
         received_us: int,
         halves: Sequence[HalfPart] = (),
     ) -> Decoded:
         """Build blocks of columns from any reader. Misfit rows join the rejected."""
-        decoded = Decoded(rejected=list(rejected))
+        decoded = Decoded(rejected=Rejections(self._near) if rejected is None else rejected)
         for given in parts:
             part = self._without_erased(decoded, given)
             if not part.indices:
@@ -260,7 +230,6 @@ class Decoder:
             part = self._without_erased(decoded, half.part)
             blocks = self._blocks(decoded, part, kind, received_us) if part.indices else []
             decoded.halves += [PendingHalf(half.key, half.side, block) for block in blocks]
-        decoded.rejected.sort(key=lambda rejection: rejection.index)
         return decoded
 
     def _without_erased(self, decoded: Decoded, part: RequestPart) -> RequestPart:
@@ -268,16 +237,12 @@ class Decoder:
         faults = self._erased.faults(part)
         if not faults:
             return part
-        for row, (name, reason) in faults.items():
-            id_ = part.id_of(row) if part.known is None else str(part.known.table.column("id")[row])
-            decoded.rejected.append(
-                Rejection(part.indices[row], id_, name, reason, part.model, is_erased=True)
-            )
-        stay = [row for row in range(len(part.indices)) if row not in faults]
+        _refuse(decoded.rejected, part, faults.groups, are_erased=True)
+        stay = np.flatnonzero(~faults.is_bad).tolist()
         if part.known is None:
             return part.take(stay)
         indices = [part.indices[row] for row in stay]
-        return RequestPart(part.model, indices, {}, known=without_rows(part.known, faults))
+        return RequestPart(part.model, indices, {}, known=without_rows(part.known, faults.rows.tolist()))
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
         """Schema of a model's records now, and its digest."""
@@ -298,28 +263,12 @@ class Decoder:
     def _blocks(
         self, decoded: Decoded, part: RequestPart, kind: RecordKind, received_us: int
     ) -> list[PendingBlock]:
-        if part.model not in self._book.models:
-            reason = (
-                _unknown("model", part.model, self._book.models)
-                if part.model
-                else (
-                    "is missing: name it in every record, or once as ?model= in the URL (--model of a replay)"
-                )
-            )
-            decoded.rejected += [
-                Rejection(index, part.id_of(row), "model", reason, part.model)
-                for row, index in enumerate(part.indices)
-            ]
-            return []
-        blocks, bad = self._builder.build(part, kind=kind, received_us=received_us)
-        decoded.rejected += [
-            Rejection(part.indices[row], part.id_of(row), name, reason, part.model)
-            for row, (name, reason) in bad.items()
-        ]
+        blocks, faults = self._builder.build(part, kind=kind, received_us=received_us)
+        _refuse(decoded.rejected, part, faults)
         return blocks
 
     def _framed(
-        self, body: bytes, kind: RecordKind, model: str | None, rejected: list[Rejection]
+        self, body: bytes, kind: RecordKind, model: str | None, rejected: Rejections
     ) -> list[RequestPart]:
         """Columns of a framed body: its records, with the bytes of the parts in their places."""
         framed, parts = split_frames(body)
@@ -333,14 +282,14 @@ class Decoder:
                         setattr(envelope, name, _with_parts(name, fields, parts, self._max_depth))
             except FieldError as error:
                 id_ = None if envelope.id is None else str(envelope.id)
-                rejected.append(Rejection(index, id_, error.field, error.reason))
+                rejected.add(index, error.field, error.reason, id_=id_)
                 continue
             whole.append(envelope)
             places.append(index)
-        return _parts(kind, whole, places, model)
+        return self._parts(kind, whole, places, model, rejected)
 
     def _envelopes(
-        self, body: bytes, kind: RecordKind, form: Form, rejected: list[Rejection]
+        self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
     ) -> tuple[list[Envelope], list[int]]:
         """Parsed records and their indices; those that do not parse are added to ``rejected``."""
         if form == "lines" and body.count(b"\n") >= self._max_records * 2:
@@ -354,37 +303,97 @@ class Decoder:
         return records, list(range(len(records)))
 
     def _one_by_one(
-        self, body: bytes, kind: RecordKind, form: Form, rejected: list[Rejection]
+        self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
     ) -> tuple[list[Envelope], list[int]]:
         good: list[Envelope] = []
         indices: list[int] = []
-        items = self._lines(body, rejected) if form == "lines" else enumerate(self._array(body))
+        raws: Sequence[bytes | msgspec.Raw] | None
+        raws = [line for line in body.split(b"\n") if line.strip()] if form == "lines" else _elements(body)
+        if raws is None:
+            self._add_items(enumerate(self._array(body)), kind, rejected, good, indices)
+            return good, indices
+        self._too_many(len(raws))
+        decode = _ELEMENT[kind]
+        for index, raw in enumerate(raws):
+            try:
+                good.append(decode(raw))
+                indices.append(index)
+            except msgspec.ValidationError as error:
+                explain = partial(self._explained, raw, kind, rejected)
+                rejected.add_explained(index, _field_of(error), explain)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                try:
+                    item = _parse_slowly(bytes(raw), self._max_depth)
+                except ProblemError as error:
+                    if form != "lines":
+                        self._array(body)  # tells the place in the whole body
+                        raise
+                    rejected.add(index, "", error.problem.detail)
+                else:
+                    self._add_items([(index, item)], kind, rejected, good, indices)
+        return good, indices
+
+    def _add_items(
+        self,
+        items: Iterable[tuple[int, Any]],
+        kind: RecordKind,
+        rejected: Rejections,
+        good: list[Envelope],
+        indices: list[int],
+    ) -> None:
+        """Convert parsed records; those that do not fit are added to ``rejected``."""
+        type_ = _TYPES[kind]
         for index, item in items:
             try:
-                good.append(_convert(item, kind))
+                good.append(msgspec.convert(item, type_))
                 indices.append(index)
-            except FieldError as error:
-                id_ = item.get("id") if isinstance(item, dict) else None
-                id_ = id_[:256] if isinstance(id_, str) else None
-                rejected.append(Rejection(index, id_, error.field, error.reason))
-        return good, indices
+            except msgspec.ValidationError as error:
+                rejected.add_explained(index, _field_of(error), partial(_fault, item, kind, rejected))
+
+    def _explained(
+        self, raw: bytes | msgspec.Raw, kind: RecordKind, rejected: Rejections
+    ) -> tuple[str, str, str | None]:
+        """Field, reason and id of a record that does not parse."""
+        try:
+            return _fault(parse_json(bytes(raw), self._max_depth), kind, rejected)
+        except ProblemError as error:
+            return "", error.problem.detail, None
+
+    def _parts(
+        self,
+        kind: RecordKind,
+        envelopes: list[Envelope],
+        indices: list[int],
+        default_model: str | None,
+        rejected: Rejections,
+    ) -> list[RequestPart]:
+        """Columns per model; records of models that are not known are added to ``rejected``."""
+        models = self._book.models
+        make = _record_part if kind == "records" else _label_part
+        names = [envelope.model or default_model or "" for envelope in envelopes]
+        found = dict.fromkeys(names)
+        if len(found) == 1 and names[0] in models:
+            return [make(names[0], envelopes, indices)]
+        places: dict[str, list[int]] = {name: [] for name in found if name in models}
+        unknown: list[int] = []
+        for at, name in enumerate(names):
+            places.get(name, unknown).append(at)
+        rejected.add_unknown(
+            [indices[at] for at in unknown],
+            [names[at] for at in unknown],
+            id_of=lambda row: _short_id(envelopes[unknown[row]].id),
+            known=list(models),
+        )
+        return [
+            make(model, [envelopes[at] for at in members], [indices[at] for at in members])
+            for model, members in places.items()
+        ]
 
     def _array(self, body: bytes) -> list[Any]:
         parsed = parse_json(body, self._max_depth)
         records = parsed if isinstance(parsed, list) else [parsed]
         self._too_many(len(records))
         return records
-
-    def _lines(self, body: bytes, rejected: list[Rejection]) -> list[tuple[int, Any]]:
-        lines = [line for line in body.split(b"\n") if line.strip()]
-        self._too_many(len(lines))
-        items = []
-        for index, line in enumerate(lines):
-            try:
-                items.append((index, parse_json(line, self._max_depth)))
-            except ProblemError as error:
-                rejected.append(Rejection(index, None, "", error.problem.detail))
-        return items
 
     def _too_many(self, records: int) -> None:
         if records > self._max_records:
@@ -419,7 +428,11 @@ def parse_json(body: bytes, max_depth: int) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+        return _parse_slowly(body, max_depth)
+
+
+def _parse_slowly(body: bytes, max_depth: int) -> Any:
+    """As `parse_json`, for what the faster parser does not take."""
     try:
         text = body.decode()
         return json.loads(text)
@@ -443,6 +456,11 @@ def parse_json(body: bytes, max_depth: int) -> Any:
         raise ProblemError(problem(400, f"malformed JSON: {error}")) from None
 
 
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ELEMENT: dict[RecordKind, Callable[[bytes | msgspec.Raw], Any]] = {
+    "records": msgspec.json.Decoder(RecordEnvelope).decode,
+    "labels": msgspec.json.Decoder(LabelEnvelope).decode,
+}
 _LINES_HINT = "; JSON lines need the header content-type: application/x-ndjson (curl: and --data-binary)"
 _BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
     "records": msgspec.json.Decoder(list[RecordEnvelope] | RecordEnvelope).decode,
@@ -462,45 +480,56 @@ def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], dept
         raise FieldError(f"{name}.{field}"[:256], reason) from None
 
 
-def _convert(item: Any, kind: RecordKind) -> Envelope:
+def _elements(body: bytes) -> list[msgspec.Raw] | None:
+    """Elements of an array as they stand, or None where each has to be looked at in Python."""
+    try:
+        return _RAWS(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _field_of(error: msgspec.ValidationError) -> str:
+    """Field that a record was refused for, told by the message alone."""
+    message = str(error)
+    for start in ("Object contains unknown field `", "Object missing required field `"):
+        if message.startswith(start):
+            return message[len(start) : -1][:256]
+    return message.rpartition(" - at `$.")[2][:-1] if message.endswith("`") else ""
+
+
+def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str, str | None]:
+    """Field, reason and id of a record that does not fit its envelope."""
     if not isinstance(item, dict):
-        raise FieldError("", f"expected a JSON object, got {type(item).__name__}")
+        return "", f"expected a JSON object, got {type(item).__name__}", None
     type_ = _TYPES[kind]
+    id_ = _short_id(item.get("id"))
     for name in item:
         if name not in type_.__struct_fields__:
             hint = _HINTS.get((kind, name))
-            raise FieldError(name[:256], hint or _unknown("field", name, type_.__struct_fields__))
+            return name[:256], hint or rejected.suggest("field", name, type_.__struct_fields__), id_
     try:
-        return msgspec.convert(item, type_)
+        msgspec.convert(item, type_)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at ")
-        found = re.match(r"`\$\.(\w+)", path)
-        name = found[1] if found else ""
+        name = _field_of(error)
+        message = str(error).partition(" - at ")[0]
         came = f"; got {item[name]!r:.80}" if name in item else ""
-        if not name and (missing := re.search(r"required field `(\w+)`", message)):
-            name = missing[1]
-        raise FieldError(name, message[:1].lower() + message[1:] + came) from None
+        return name, message[:1].lower() + message[1:] + came, id_
+    return "", "a field stands twice with values of different types", id_
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name[:256], known, n=1)
-    suggestion = (
-        f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known[:20])}" if known else ""
-    )
-    return f"unknown {what} {name[:256]!r}{suggestion}"
+def _short_id(id_: Any) -> str | None:
+    return id_[:256] if isinstance(id_, str) else None
 
 
-def _parts(
-    kind: RecordKind, envelopes: list[Envelope], indices: list[int], default_model: str | None
-) -> list[RequestPart]:
-    """Columns per model."""
-    groups: dict[str, tuple[list[Any], list[int]]] = {}
-    for envelope, index in zip(envelopes, indices, strict=True):
-        group = groups.setdefault(envelope.model or default_model or "", ([], []))
-        group[0].append(envelope)
-        group[1].append(index)
-    make = _record_part if kind == "records" else _label_part
-    return [make(model, members, places) for model, (members, places) in groups.items()]
+def _refuse(
+    rejected: Rejections, part: RequestPart, faults: Iterable[FaultyRows], *, are_erased: bool = False
+) -> None:
+    """Add faulty rows of a part to the rejected."""
+    for each in faults:
+        rejected.add_rows(
+            each.rows, each.field, each.reason, below=each.below, said_of=each.said_of,
+            indices=part.indices, model=part.model, id_of=part.id_of, are_erased=are_erased,
+        )  # fmt: skip
 
 
 def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) -> RequestPart:

@@ -15,7 +15,6 @@ from outrider.assertions.batch import REST
 from outrider.assertions.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
-from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, nested_rows
@@ -25,8 +24,10 @@ from .list_columns import Bounds, ConvertedColumn, cells_of, convert_column, wid
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .rare_fields import as_json, rest_column
 from .request_parts import RequestPart
+from .row_faults import RowFaults
 from .schema_book import SchemaBook, is_rest
-from .system_columns import Faults, system_columns
+from .stored_texts import NUL, rows_with_nul, text_fault
+from .system_columns import system_columns
 
 ASIDE_CELLS = 5
 """Cells of columns for the work that one cell of a rare field is."""
@@ -83,7 +84,7 @@ class DrawnColumns:
         self.aside = 0
         """Rows x fields that were looked at for rare fields, of few rows counted as of more."""
 
-    def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], Faults]:
+    def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], RowFaults]:
         """Arrays by full name, and faults.
 
         Faults against what is known come alone: only when there are none do rows that disagree among
@@ -91,28 +92,27 @@ class DrawnColumns:
         """
         part = self._part
         arrays, faults = system_columns(part, self._kind, received_us)
-        disagreeing: Faults = {}
+        disagreeing = RowFaults(len(part.indices))
         for name, values in self._cells(faults):
             new = name not in self._known
             if new and (reason := _misnamed(name)):
-                name = name if is_text(name) else ascii(name)
-                faults |= {row: (name, reason) for row in _filled(values) if row not in faults}
+                faults.add(_filled(values), name if text_fault(name) is None else ascii(name), reason)
                 continue
             if new and not self._has_room(name):
                 self.aside += max(len(part.indices), _ASIDE_ROWS)
                 _check_aside(self.aside * ASIDE_CELLS, cells)
-                faults |= self._put_aside(name, values, faults)
+                self._put_aside(name, values, faults)
                 continue
             found = self._converted(name, values, cells)
             if holds := self._holds_value(name, found.array):
-                faults |= {row: holds for row in _filled(values) if row not in faults}
+                faults.add(_filled(values), *holds)
                 continue
-            for row, (below, reason) in found.bad.items():
-                faults.setdefault(row, (name + below, reason))
-            for row, (below, reason) in found.disagreeing.items():
-                disagreeing.setdefault(row, (name + below, reason))
+            faults.add_all(found.bad, field=name)
+            disagreeing.add_all(found.disagreeing, field=name)
             if found.array is not None:
                 arrays[name] = found.array
+                if self._book.names_groups(part.model, name):
+                    faults.add(rows_with_nul(found.array), name, NUL)
                 cells -= cells_of(found.array)
                 self._take_up(name, found.array, faults)
         for prefix, members in self._rest.items():
@@ -121,7 +121,7 @@ class DrawnColumns:
             self.kinds[name] = pa.string()
         needed = () if self._kind == "labels" or part.has_own_names else self._book.inputs(part.model)
         if needed:
-            faults = _unfed(arrays, needed) | faults
+            _add_unfed(arrays, needed, faults)
         return arrays, faults or disagreeing
 
     def _holds_value(self, name: str, array: pa.Array | None) -> tuple[str, str] | None:
@@ -134,14 +134,14 @@ class DrawnColumns:
         )
         return None if kind is None else (name.partition(".")[0], reason)
 
-    def _take_up(self, name: str, array: pa.Array, faults: Faults) -> None:
+    def _take_up(self, name: str, array: pa.Array, faults: RowFaults) -> None:
         """Note the type of a column, and what is wrong with its payloads."""
         self.kinds[name] = array.type
         self._room -= 0 if is_rest(name) else width(array.type) - width(self._known.get(name))
         if is_payload(array.type):
             form, rules = self._book.form(self._part.model, name), self._book.payload_rules(self._part.model)
-            for row, reason in refused(array, form, rules).items():
-                faults.setdefault(row, (name, reason))
+            bad = refused(array, form, rules)
+            faults.add(sorted(bad), name, bad.__getitem__)
 
     def _converted(self, name: str, values: Values, cells: int) -> ConvertedColumn:
         """Column of the type that is known of it, or of another that speaks for more of its values."""
@@ -162,13 +162,13 @@ class DrawnColumns:
         if own is None:
             return found
         misfits = found.disagreeing if known is None else found.bad
-        others = rivals(values, sorted(misfits), own)
+        others = rivals(values, misfits.rows, own)
         votes = {rival: len(one.rows) for rival, one in others.items()}
         if known is None or weight is None:
             lead, margin, past = 0, 1, {}
         else:
             lead, margin, past = weight.own, weight.changes, weight.rivals
-        lead += len(_filled(values)) - len(misfits)
+        lead += len(_filled(values)) - len(misfits.rows)
         best = max(others, key=lambda rival: past.get(rival, 0) + votes[rival], default=None)
         if best is None or past.get(best, 0) + votes[best] < lead + margin:
             self._book.vote(self._kind, part.model, name, votes)
@@ -176,11 +176,11 @@ class DrawnColumns:
         changed = self._as_rival(values, own, others[best], bounds)
         if changed is None:
             return found
-        refused_rows = [row for row in changed.bad if row not in misfits]
+        refused_rows = np.setdiff1d(changed.bad.rows, misfits.rows)
         votes.pop(best)
         self._book.vote(self._kind, part.model, name, votes | {type_key(own): len(refused_rows)})
         if known is None:
-            return ConvertedColumn(changed.array, {}, changed.bad)
+            return ConvertedColumn(changed.array, disagreeing=changed.bad)
         self.changed.add(name)
         return changed
 
@@ -198,26 +198,26 @@ class DrawnColumns:
         waiting = sum(one not in self._known and one not in self.kinds for one in self._admitted)
         return self._room > waiting
 
-    def _put_aside(self, name: str, values: Values, faults: Faults) -> Faults:
+    def _put_aside(self, name: str, values: Values, faults: RowFaults) -> None:
         """Keep the values of a rare field as JSON; faults of those that are none."""
         prefix, _, field_name = name.partition(".")
-        bad: Faults = {}
-        rows = [row for row in _filled(values) if row not in faults]
+        bad: list[int] = []
+        rows = [row for row in _filled(values) if not faults.is_bad[row]]
         for row, value in zip(rows, _taken(values, rows), strict=True):
             try:
                 as_json(value)
             except (TypeError, ValueError, RecursionError):
-                reason = (
-                    f"a new column beyond the {self._limits.max_columns} that a model may have "
-                    f"(limits.columns), and not a value of JSON, which {prefix}.{REST} could hold"
-                )
-                bad[row] = (name, reason)
+                bad.append(row)
                 continue
             self._rest.setdefault(prefix, {}).setdefault(row, {})[field_name] = value
             self.rare[name] += 1
-        return bad
+        reason = (
+            f"a new column beyond the {self._limits.max_columns} that a model may have "
+            f"(limits.columns), and not a value of JSON, which {prefix}.{REST} could hold"
+        )
+        faults.add(bad, name, reason)
 
-    def _cells(self, faults: Faults) -> Iterator[tuple[str, Values]]:
+    def _cells(self, faults: RowFaults) -> Iterator[tuple[str, Values]]:
         """Every field as a column of values; nested objects become dotted names."""
         for name, values in self._part.columns.items():
             yield name, values if isinstance(values, pa.Array) else with_bytes(values)
@@ -227,16 +227,15 @@ class DrawnColumns:
                 yield from self._flatten(f"{prefix}.{name}", values, faults, self._limits.max_depth)
 
     def _flatten(
-        self, name: str, values: list[Any], faults: Faults, depth: int
+        self, name: str, values: list[Any], faults: RowFaults, depth: int
     ) -> Iterator[tuple[str, Values]]:
         kinds = set(map(type, values))
         if list in kinds and (bad := in_lists(values)):
-            faults |= dict.fromkeys(
-                bad, (name, "a payload cannot stand in a list; give it a field of its own")
-            )
+            faults.add(sorted(bad), name, "a payload cannot stand in a list; give it a field of its own")
             values = [None if row in bad else value for row, value in enumerate(values)]
         if dict in kinds and any(map(is_marked, values)):
-            values = parsed_column(values, lambda row, reason: faults.setdefault(row, (name, reason)))
+            values, bad_rows = parsed_column(values)
+            faults.add_misfits(name, bad_rows)
             kinds = set(map(type, values))
         if dict not in kinds:
             yield name, values
@@ -244,7 +243,7 @@ class DrawnColumns:
         dicts = [value if isinstance(value, dict) else None for value in values]
         if depth <= 2:
             reason = f"nested deeper than {self._limits.max_depth} levels (limits.depth)"
-            faults |= {row: (name[:256], reason) for row, d in enumerate(dicts) if d is not None}
+            faults.add([row for row, d in enumerate(dicts) if d is not None], name[:256], reason)
             return
         rest = [None if isinstance(value, dict) else value for value in values]
         if any(value is not None for value in rest):
@@ -260,22 +259,18 @@ def _check_aside(aside: int, cells: int) -> None:
         raise ProblemError(problem(413, detail))
 
 
-def _unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...]) -> Faults:
-    """Records whose inputs are all called otherwise than the model's."""
+def _add_unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...], faults: RowFaults) -> None:
+    """Refuse records whose inputs are all called otherwise than the model's."""
     given = [name for name in arrays if name.startswith("inputs.")]
     strange = [name for name in given if not is_fed(name, needed)]
     if not strange:
-        return {}
+        return
     rows = len(arrays["id"])
-    fed = np.zeros(rows, dtype=np.bool_)
-    for name in set(given) - set(strange):
-        fed |= arrays[name].is_valid().to_numpy(zero_copy_only=False)
-    faults: Faults = {}
-    for name in strange:
-        present = arrays[name].is_valid().to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(present & ~fed).tolist():
-            faults.setdefault(row, ("inputs", _unfed_reason(needed, strange)))
-    return faults
+    fed, present = np.zeros(rows, dtype=np.bool_), np.zeros(rows, dtype=np.bool_)
+    for name in given:
+        mask = present if name in strange else fed
+        mask |= arrays[name].is_valid().to_numpy(zero_copy_only=False)
+    faults.add(np.flatnonzero(present & ~fed), "inputs", _unfed_reason(needed, strange))
 
 
 def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
@@ -291,7 +286,7 @@ def _misnamed(name: str) -> str | None:
     field_name = name.partition(".")[2]
     if not field_name:
         return "a field needs a name, got an empty one"
-    if len(field_name) > 256 or not is_text(field_name):
+    if len(field_name) > 256 or text_fault(field_name):
         return "names of fields are texts of at most 256 characters"
     return None
 
@@ -321,5 +316,6 @@ def _names(dicts: list[dict[str, Any] | None]) -> list[str]:
 
 def _filled(values: Values) -> list[int]:
     if isinstance(values, pa.Array):
-        return [row for row, valid in enumerate(values.is_valid().to_pylist()) if valid]
+        filled: list[int] = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)).tolist()
+        return filled
     return [row for row, value in enumerate(values) if value is not None]

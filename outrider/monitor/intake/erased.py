@@ -12,6 +12,7 @@ from outrider.dataops.erasure.hashes import KEY_FILE, HashKey
 
 from .pending_blocks import PendingBlock
 from .request_parts import RequestPart
+from .row_faults import RowFaults
 
 RECORD = "the record was erased; nothing more is stored of it"
 SUBJECT = "the subject was erased behind this time; nothing more is stored of its records"
@@ -54,32 +55,38 @@ class ErasedNames:
         subjects = [(hash_, at_us) for hash_, kind, at_us in rows if kind == "subject"]
         return cls(HashKey.of_folder(folder), records, subjects)
 
-    def faults(self, part: RequestPart) -> dict[int, tuple[str, str]]:
-        """Rows to refuse, each with field and reason."""
+    def faults(self, part: RequestPart) -> RowFaults:
+        """Rows to refuse."""
+        found = RowFaults(len(part.indices))
         if self._key is None:
-            return {}
+            return found
         ids = _texts(part.system.get("id") if part.known is None else part.known.table.column("id"))
-        found = {
-            row: ("id", RECORD)
+        late = (
+            self._late_labels(part)
+            if self._subjects and part.known is None and "label" in _kinds(part)
+            else []
+        )
+        found.add(late, "entity", SUBJECT)
+        records = [
+            row
             for row, id_ in enumerate(ids)
             if id_ is not None and self._key.record(part.model, id_) in self._records
-        }
-        if self._subjects and part.known is None and "label" in _kinds(part):
-            found |= self._late_labels(part)
+        ]
+        found.add(records, "id", RECORD)
         return found
 
-    def _late_labels(self, part: RequestPart) -> dict[int, tuple[str, str]]:
+    def _late_labels(self, part: RequestPart) -> list[int]:
         """Labels about a subject at a time at which all that there was of it is erased."""
         assert self._key is not None
         entities, times = _texts(part.system.get("entity")), _times(part.system.get("ts"))
-        found = {}
+        found = []
         for row, (entity, at_us) in enumerate(zip(entities, times, strict=False)):
             if entity is None:
                 continue
             hashes = (self._key.subject(model, entity) for model in (None, part.model))
             until_us = max((self._subjects.get(one, 0) for one in hashes), default=0)
             if until_us and (at_us is None or at_us <= until_us):
-                found[row] = ("entity", SUBJECT)
+                found.append(row)
         return found
 
 

@@ -6,7 +6,7 @@ Checked in whole columns: lengths of ids, finite numbers, weights in their bound
 plainly right goes the general way (`block_builder`), which looks at every value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from outrider.assertions.columns import is_tensor
 from outrider.monitor.stream.event_time import are_within
 
 from .column_types import nulls
+from .stored_texts import has_nul
 from .uuid7 import uuid7s
 
 _SCALARS = (pa.int64(), pa.float64(), pa.bool_(), pa.string())
@@ -26,7 +27,12 @@ _SHORT = ("id", "version", "entity")
 
 
 def known_columns(
-    batch: pa.RecordBatch, schema: pa.Schema, received_us: int, *, needed: tuple[str, ...] = ()
+    batch: pa.RecordBatch,
+    schema: pa.Schema,
+    received_us: int,
+    *,
+    needed: tuple[str, ...] = (),
+    names_groups: Callable[[str], bool] = lambda _: False,
 ) -> pa.RecordBatch | None:
     """Columns of a validated batch in the schema's order, or None.
 
@@ -40,6 +46,8 @@ def known_columns(
         Time of receipt.
     needed
         Inputs of which a record with inputs needs at least one.
+    names_groups
+        Test for columns whose texts a database must be able to store.
     """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays.pop("received", None)
@@ -48,6 +56,8 @@ def known_columns(
     for name, array in arrays.items():
         at = schema.get_field_index(name)
         if at < 0 or array.type != schema.field(at).type or not _fits(name, array):
+            return None
+        if array.type == pa.string() and names_groups(name) and has_nul(array):
             return None
     if needed and _may_lack(arrays, needed):
         return None
@@ -84,9 +94,7 @@ def _fits(name: str, array: pa.Array) -> bool:
     kind = array.type
     if name in _SHORT:
         # Bytes, not characters: never fewer. Only ids must be there.
-        span = pc.min_max(pc.binary_length(array)).as_py()
-        short = span["min"] is None or (span["min"] > 0 and span["max"] <= 256)
-        return short and not (name == "id" and array.null_count)
+        return _are_short(array) and not has_nul(array) and not (name == "id" and array.null_count)
     if name == "weight":
         span = pc.min_max(array).as_py()
         return (
@@ -107,6 +115,16 @@ def _fits(name: str, array: pa.Array) -> bool:
             and (_is_finite(storage.flatten(), np.float32))
         )
     return kind in _SCALARS
+
+
+def _are_short(array: pa.Array) -> bool:
+    """True where no text is empty or longer than 256 bytes; of a column with nulls also where none is."""
+    if array.null_count:
+        span = pc.min_max(pc.binary_length(array)).as_py()
+        return span["min"] is None or bool(span["min"] > 0 and span["max"] <= 256)
+    ends: NDArray[Any] = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
+    lengths = ends[1:] - ends[:-1]
+    return bool(np.minimum.reduce(lengths) > 0 and np.maximum.reduce(lengths) <= 256)
 
 
 def _is_finite(array: pa.Array, kind: type) -> bool:

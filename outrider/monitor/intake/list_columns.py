@@ -6,10 +6,10 @@ The elements of a whole block are converted field by field, each field like a co
 list costs what its numbers cost. Even lists of numbers stay tensors (``column_types``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
 from outrider.dataops.payloads.columns import is_payload
-from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, cast_arrow, convert, describe, is_list, nested_rows, show
+from .rejections import Reason, Rows
+from .row_faults import Misfits, RowFaults
+from .stored_texts import text_fault
 
-Faults: TypeAlias = dict[int, tuple[str, str]]
-"""Row to the place below the column that does not fit (``[3].left``), and why."""
 _PLAIN = {int, float, bool}
 _NESTED = {list, dict}
 _NONE = type(None)
@@ -61,14 +61,23 @@ class ConvertedColumn:
     array
         None when nothing is known of the column and no value says more; whatever stands in bad rows.
     bad
-        Rows that do not fit what was known before.
+        Rows that do not fit what was known before; ``below`` is the place within the column.
     disagreeing
         Rows that do not fit what others of the same block say about something new.
     """
 
     array: pa.Array | None
-    bad: Faults = field(default_factory=dict)
-    disagreeing: Faults = field(default_factory=dict)
+    bad: RowFaults = field(default_factory=lambda: RowFaults(0))
+    disagreeing: RowFaults = field(default_factory=lambda: RowFaults(0))
+
+    @classmethod
+    def of(cls, array: pa.Array | None, misfits: Misfits, rows: int, *, is_new: bool) -> "ConvertedColumn":
+        """Column whose misfits are whole values."""
+        if not len(misfits):
+            return cls(array)
+        faults = RowFaults(rows)
+        faults.add_misfits("", misfits)
+        return cls(array, disagreeing=faults) if is_new else cls(array, faults)
 
 
 def convert_column(
@@ -96,9 +105,8 @@ def convert_column(
         values = _listed(values)
     if not isinstance(values, pa.Array) and _holds_lists(values, known):
         return _Lists(known, declared=declared, bounds=bounds).convert(values)
-    array, bad = convert(values, known, declared=declared, depth=bounds.depth)
-    faults = {row: ("", reason) for row, reason in bad.items()}
-    return ConvertedColumn(array, {}, faults) if known is None else ConvertedColumn(array, faults)
+    array, misfits = convert(values, known, declared=declared, depth=bounds.depth)
+    return ConvertedColumn.of(array, misfits, len(values), is_new=known is None)
 
 
 def _payloads(array: pa.Array, known: pa.DataType | None) -> ConvertedColumn:
@@ -106,8 +114,8 @@ def _payloads(array: pa.Array, known: pa.DataType | None) -> ConvertedColumn:
     if known is None or is_payload(known):
         return ConvertedColumn(array)
     reason = f"expected {describe(known)}, got a payload"
-    rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False)).tolist()
-    return ConvertedColumn(None, dict.fromkeys(rows, ("", reason)))
+    rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+    return ConvertedColumn.of(None, Misfits(rows, reason), len(array), is_new=False)
 
 
 def _listed(array: pa.Array) -> list[Any]:
@@ -162,11 +170,11 @@ class _Lists:
         self._item: pa.DataType | None = None if item is None or pa.types.is_null(item) else item
         self._declared = declared
         self._bounds = bounds
-        self._bad: Faults = {}
-        self._disagreeing: Faults = {}
+        self._bad = self._disagreeing = RowFaults(0)
         self._starts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def convert(self, values: list[Any]) -> ConvertedColumn:
+        self._bad, self._disagreeing = RowFaults(len(values)), RowFaults(len(values))
         lists = self._only_lists(values)
         missing = np.array([value is None for value in values])
         lengths = np.array([0 if value is None else len(value) for value in lists], dtype=np.int64)
@@ -188,21 +196,15 @@ class _Lists:
         most = self._bounds.elements
         if {list, _NONE} >= set(map(type, values)) and max(map(len, filter(None, values)), default=0) <= most:
             return values
+        what = "a list" if self._known is None else describe(self._known)
+        odd = [row for row, value in enumerate(values) if not (value is None or isinstance(value, list))]
+        long = [row for row, value in enumerate(values) if isinstance(value, list) and len(value) > most]
         faults = self._disagreeing if self._known is None else self._bad
+        faults.add(odd, "", lambda row: f"expected {what}, got {show(values[row])}")
+        reason = f"a list has at most {most} elements (limits.elements), got "
+        self._bad.add(long, "", lambda row: reason + str(len(values[row])))
         lists = list(values)
-        for row, value in enumerate(values):
-            if value is None:
-                continue
-            if not isinstance(value, list):
-                what = "a list" if self._known is None else describe(self._known)
-                faults[row] = ("", f"expected {what}, got {show(value)}")
-            elif len(value) > most:
-                self._bad[row] = (
-                    "",
-                    f"a list has at most {most} elements (limits.elements), got {len(value)}",
-                )
-            else:
-                continue
+        for row in (*odd, *long):
             lists[row] = []
         return lists
 
@@ -210,17 +212,17 @@ class _Lists:
         """Elements that are no objects."""
         present = set(map(type, flat))
         if self._item is None and present & _NESTED:
-            for at, value in enumerate(flat):
-                if type(value) in _NESTED:
-                    self._fault(at, "", f"expected plain values, got {show(value)}", is_new=True)
+            before = flat
+            self._blame(
+                (at for at, value in enumerate(flat) if type(value) in _NESTED),
+                lambda at: f"expected plain values, got {show(before[at])}",
+                is_new=True,
+            )
             flat = [None if type(value) in _NESTED else value for value in flat]
         if _NONE in present:
-            for at, value in enumerate(flat):
-                if value is None:
-                    self._fault(at, "", "a null is no element; leave it out", is_new=False)
-        array, bad = convert(flat, self._item, declared=self._declared)
-        for at, reason in bad.items():
-            self._fault(at, "", reason, is_new=self._item is None)
+            self._blame_nulls(flat)
+        array, misfits = convert(flat, self._item, declared=self._declared)
+        self._blame(misfits.rows, misfits.reason, is_new=self._item is None)
         return array
 
     def _objects(self, flat: list[Any]) -> pa.Array | None:
@@ -239,19 +241,18 @@ class _Lists:
         fields: dict[str, pa.Array] = {}
         for name in names:
             values = [element.get(name) for element in flat]
+            below = f".{name[:256] if text_fault(name) is None else ascii(name[:256])}"
             if name in known:
-                array, bad = convert(values, known[name], declared=self._declared)
+                array, misfits = convert(values, known[name], declared=self._declared)
             else:
-                array, bad = self._new_field(name, values, room)
+                array, misfits = self._new_field(name, values, room, below)
                 room -= array is not None
-            below = name[:256] if is_text(name) else ascii(name[:256])
-            for at, reason in bad.items():
-                self._fault(at, f".{below}", reason, is_new=name not in known)
+            self._blame(misfits.rows, misfits.reason, below, is_new=name not in known)
             if array is not None:
                 fields[name] = array
         if not fields:
-            for at in range(len(flat)):
-                self._fault(at, "", "expected an object with a field that is not null", is_new=True)
+            reason = "expected an object with a field that is not null"
+            self._blame(range(len(flat)), reason, is_new=True)
             return None
         kinds = [pa.field(name, array.type) for name, array in fields.items()]
         return pa.StructArray.from_arrays(list(fields.values()), fields=kinds)
@@ -260,47 +261,52 @@ class _Lists:
         """Elements with an empty object in place of what is none."""
         if set(map(type, flat)) == {dict}:
             return flat
-        for at, value in enumerate(flat):
-            if value is None:
-                self._fault(at, "", "a null is no element; leave it out", is_new=False)
-            elif type(value) is not dict:
-                self._fault(at, "", f"expected an object, got {show(value)}", is_new=self._item is None)
+        self._blame_nulls(flat)
+        odd = [at for at, value in enumerate(flat) if not (value is None or type(value) is dict)]
+        self._blame(odd, lambda at: f"expected an object, got {show(flat[at])}", is_new=self._item is None)
         return [value if type(value) is dict else {} for value in flat]
 
-    def _new_field(self, name: str, values: list[Any], room: int) -> tuple[pa.Array | None, dict[int, str]]:
+    def _new_field(
+        self, name: str, values: list[Any], room: int, below: str
+    ) -> tuple[pa.Array | None, Misfits]:
         """Array of a field that no element had, None when it teaches nothing; and what does not fit."""
         if all(value is None for value in values):
-            return None, {}
+            return None, Misfits()
         if reason := self._refusal(name, room):
-            return None, {at: reason for at, value in enumerate(values) if value is not None}
+            return None, Misfits.of((at for at, value in enumerate(values) if value is not None), reason)
         if not set(map(type, values)) & _NESTED:
             return convert(values, None, declared=False)
-        nested = {
-            at: f"a field of an element is a number, text or boolean, got {show(value)}"
-            for at, value in enumerate(values)
-            if type(value) in _NESTED
-        }
-        rest = [None if type(value) in _NESTED else value for value in values]
-        array, bad = convert(rest, None, declared=False)
-        return array, nested | bad
+        what = "a field of an element is a number, text or boolean, got "
+        nested = (at for at, value in enumerate(values) if type(value) in _NESTED)
+        self._blame(nested, lambda at: what + show(values[at]), below, is_new=True)
+        return convert([None if type(value) in _NESTED else value for value in values], None, declared=False)
 
     def _refusal(self, name: str, room: int) -> str | None:
         if self._declared and self._item is not None:
             return f"is not among the declared fields of {describe(self._item)}"
         if not name:
             return "a field needs a name, got an empty one"
-        if len(name) > 256 or not is_text(name):
+        if len(name) > 256 or text_fault(name):
             return "names of fields are texts of at most 256 characters"
         if room <= 0:
             return "a new field beyond the columns that a model may have (limits.columns)"
         return None
 
-    def _fault(self, at: int, below: str, reason: str, *, is_new: bool) -> None:
-        """Note what is wrong with an element; the first fault of a record counts."""
-        row = int(np.searchsorted(self._starts, at, side="right")) - 1
-        position = at - int(self._starts[row])
+    def _blame_nulls(self, flat: list[Any]) -> None:
+        nulls = (at for at, value in enumerate(flat) if value is None)
+        self._blame(nulls, "a null is no element; leave it out", is_new=False)
+
+    def _blame(self, places: Iterable[int] | Rows, reason: Reason, below: str = "", *, is_new: bool) -> None:
+        """Note what is wrong with elements; the first fault of a record counts."""
+        ats = places if isinstance(places, np.ndarray) else np.fromiter(places, np.int64)
+        rows, first = np.unique(self._row_of(ats), return_index=True)
         faults = self._disagreeing if is_new else self._bad
-        faults.setdefault(row, (f"[{position}]{below}", reason))
+        place = lambda at: f"[{at - int(self._starts[self._row_of(at)])}]{below}"  # noqa: E731 - of one element
+        faults.add(rows, "", reason, below=place, said_of=ats[first])
+
+    def _row_of(self, at: Any) -> Any:
+        """Record of an element, or of several."""
+        return np.searchsorted(self._starts, at, side="right") - 1
 
 
 def _names(flat: list[dict[str, Any]], known: dict[str, pa.DataType]) -> list[str]:

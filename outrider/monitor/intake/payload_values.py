@@ -5,7 +5,7 @@ From their JSON form to values of a column.
 
 import binascii
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from outrider.dataops.payloads.columns import Payload, PayloadForm, faults_of, field_of
 from outrider.dataops.payloads.objects import is_digest
 from outrider.dataops.payloads.roots import PayloadRules, root_of
+
+from .row_faults import Misfits
 
 MARKERS = frozenset({"$bytes", "$uri", "$array", "$part"})
 """Keys that make an object a payload or an array."""
@@ -81,26 +83,19 @@ def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, An
     return made
 
 
-def parsed_column(values: Sequence[Any], blame: Callable[[int, str], object]) -> list[Any]:
-    """Values of a column with marked objects parsed.
-
-    Payloads and arrays take the place of the objects.
-
-    Parameters
-    ----------
-    blame
-        Called with row and reason for each that cannot be; its value becomes null.
-    """
+def parsed_column(values: Sequence[Any]) -> tuple[list[Any], Misfits]:
+    """Values of a column with marked objects parsed, null for those that cannot be."""
     made: list[Any] = []
+    bad: dict[int, str] = {}
     for row, value in enumerate(values):
         if is_marked(value):
             try:
                 value = parse_marked(value)
             except ValueError as error:
-                blame(row, str(error))
+                bad[row] = str(error)
                 value = None
         made.append(value)
-    return made
+    return made, Misfits.of(bad, bad.__getitem__)
 
 
 def with_bytes(values: list[Any]) -> list[Any]:

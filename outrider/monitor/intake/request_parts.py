@@ -45,11 +45,10 @@ class RequestPart:
 
     def id_of(self, row: int) -> str | None:
         """Id of a row as received, shortened to 256 characters."""
+        if self.known is not None:
+            return short_id(self.known.table.column("id")[row])
         values = self.system.get("id")
-        value = None if values is None else values[row]
-        if isinstance(value, pa.Scalar):
-            value = value.as_py()
-        return None if value is None else str(value)[:256]
+        return None if values is None else short_id(values[row])
 
     def take(self, rows: list[int]) -> "RequestPart":
         """Part of these rows."""
@@ -94,6 +93,13 @@ class HalfPart:
     key: str
     side: Side
     part: RequestPart
+
+
+def short_id(value: Any) -> str | None:
+    """Id as received, shortened to 256 characters."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    return None if value is None else str(value)[:256]
 
 
 def _take(values: Values, rows: list[int]) -> Values:

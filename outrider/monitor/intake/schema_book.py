@@ -69,6 +69,8 @@ class SchemaBook:
         Model name to the inputs of which a record with inputs needs at least one.
     redact
         Model name to what is redacted: no column is named by such a value.
+    groups
+        Model name to the inputs and outputs whose values name groups or classes.
 
     Raises
     ------
@@ -85,6 +87,7 @@ class SchemaBook:
         payloads: Mapping[str, PayloadRules] | None = None,
         inputs: Mapping[str, tuple[str, ...]] | None = None,
         redact: Mapping[str, ColumnRules] | None = None,
+        groups: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._declared = {
             model: {name: _declared_type(model, name, text) for name, text in columns.items()}
@@ -99,6 +102,7 @@ class SchemaBook:
         }
         self._inputs = dict(inputs or {})
         self._redact = dict(redact or {})
+        self._groups = {model: frozenset(names) for model, names in (groups or {}).items()}
         self._columns: dict[tuple[Kind, str], dict[str, pa.DataType]] = {}
         self._weights: dict[tuple[Kind, str], dict[str, Weight]] = {}
         """Of columns that are not settled."""
@@ -112,9 +116,9 @@ class SchemaBook:
             self._recall_note(note)
 
     @property
-    def models(self) -> list[str]:
+    def models(self) -> Collection[str]:
         """Names of the models under watch."""
-        return list(self._declared)
+        return self._declared.keys()
 
     def columns(self, kind: Kind, model: str) -> dict[str, pa.DataType]:
         """Columns known so far, declared ones first; a copy."""
@@ -154,6 +158,10 @@ class SchemaBook:
             return None
         names = [name, *(f"{name}.{field}" for field in _field_names(kind))]
         return next(filter(None, map(rules.kind_in_name, names)), None)
+
+    def names_groups(self, model: str, name: str) -> bool:
+        """Test for a column of labels, or whose values may name slices, groups or classes."""
+        return name.startswith(("attrs.", "label.")) or name in self._groups.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
         """Rules for payloads of a model."""

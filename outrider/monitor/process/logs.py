@@ -150,16 +150,23 @@ class RecordLog:
         self._seen: dict[tuple[str, str, str], list[float]] = {}
         """Begin of the interval, lines in it, and how many were left out."""
 
-    def note(self, event: str, *, model: str, record_id: str | None, reason: str, field: str = "") -> None:
-        """Log one record, unless too many alike were logged just now."""
-        left_out = self._left_out((event, model, reason))
+    def note(
+        self, event: str, *, model: str, record_id: str | None, reason: str, field: str = "", count: int = 1
+    ) -> None:
+        """Log one record, or the first of several alike, unless too many were logged just now."""
+        # Any number of names may be unknown: they are of one kind.
+        kind = (event, "" if reason == "unknown_model" else model, reason)
+        left_out = self._left_out(kind, count)
         if left_out is None:
             return
-        more = f" ({left_out} more like it were not logged)" if left_out else ""
+        more = f", as are {count - 1} more of its request" if count > 1 else ""
+        more += f" ({left_out} more like it were not logged)" if left_out else ""
         where = f" at {field}" if field else ""
         extra: dict[str, object] = {"event": event, "model": model, "record_id": record_id, "reason": reason}
         if field:
             extra["field"] = field
+        if count > 1:
+            extra["count"] = count
         if left_out:
             extra["left_out"] = left_out
         self._log.warning(
@@ -171,8 +178,8 @@ class RecordLog:
         for model, record_id, reason in letters:
             self.note("dead letter", model=model, record_id=record_id, reason=reason)
 
-    def _left_out(self, key: tuple[str, str, str]) -> int | None:
-        """Number of lines left out before this one; None to leave this one out, too."""
+    def _left_out(self, key: tuple[str, str, str], count: int) -> int | None:
+        """Number of records left out before; None to leave these out, too."""
         now = self._clock()
         with self._lock:
             if key not in self._seen and len(self._seen) >= _MOST_KINDS:
@@ -181,7 +188,7 @@ class RecordLog:
             if now - state[0] >= self._per_s:
                 state[0], state[1] = now, 0
             if state[1] >= self._lines:
-                state[2] += 1
+                state[2] += count
                 return None
             state[1] += 1
             left_out, state[2] = int(state[2]), 0

@@ -40,7 +40,7 @@ class PageLabels:
             parts, rejected, kind="labels", received_us=time.time_ns() // 1000, halves=()
         )
         if decoded.rejected:
-            why = decoded.rejected[0]
+            why = decoded.rejected.listed[0]
             status = 410 if why.is_erased else 422
             raise ProblemError(problem(status, f"{why.field}: {why.reason}", field=why.field))
         try:

@@ -28,6 +28,7 @@ from outrider.monitor.api.traffic.columns import column_routes
 from outrider.monitor.api.v2 import v2_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies
+from outrider.monitor.http.body_places import BodyPlaces
 from outrider.monitor.http.hosts import HostNames, TrustedProxies, is_loopback
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
@@ -109,9 +110,10 @@ class ServerProcess:
         self.refusals = RefusalBook(settings.data_folder / "run" / "refused.json", written=redaction.text)
         self.collector = ProcessesCollector(self.metrics, expected=CHILDREN)
         closed = self.metrics.counter("outrider_connections_closed_total")
+        total = connections_that_fit(settings.connections.total)
         self.connections = Connections(
             settings.connections,
-            total=connections_that_fit(settings.connections.total),
+            total=total,
             closed=lambda cause: closed.labels(cause=cause).inc(),
         )
         book = SchemaBook(
@@ -121,6 +123,7 @@ class ServerProcess:
             payloads={name: payload_rules(settings, name) for name in settings.models},
             inputs={name: model.needed_inputs for name, model in settings.models.items()},
             redact=redacted,
+            groups={name: model.group_columns for name, model in settings.models.items()},
         )
         bodies = BodyLimits(
             limits.body_bytes,
@@ -203,6 +206,7 @@ class ServerProcess:
             ),
             names=HostNames([settings.server.host, *settings.server.names]),
             proxies=TrustedProxies(settings.server.trusted_proxies),
+            places=BodyPlaces(min(settings.connections.bodies_per_key, total // 2)),
         )
         self.copies = RefusedCopies(self.gate, lambda *asked: any(one.matches(*asked) for one in mirrors[:2]))
         self.app: ASGIApp = HeadAsGet(self.copies)
@@ -311,7 +315,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
 
     A fresh process comes in its place.
     """
-    missing = [intake.add_routers, lambda: intake.start_expiry(stopped), _settle_garbage]
+    missing = [intake.add_routers, lambda: intake.start_expiry(stopped), settle_garbage]
     next_s, pause_s = 0.0, 1.0
     while True:
         while missing and time.monotonic() >= next_s:
@@ -345,7 +349,7 @@ def _follow_keys(keyring: Keyring) -> None:
         log.exception("keys and sessions cannot be read anew; those of before stay in force")
 
 
-def _settle_garbage() -> None:
+def settle_garbage() -> None:
     """Spare the collector what was imported: it went through all of it again and again under load."""
     gc.collect()
     gc.freeze()

@@ -519,6 +519,12 @@ class ModelSettings(SourceSettings):
         return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
 
     @property
+    def group_columns(self) -> frozenset[str]:
+        """Inputs and outputs whose values name groups or classes."""
+        grouped = (f"inputs.{column}" for names in self.group_by for column in columns_of(names))
+        return frozenset([f"outputs.{self.target}", *grouped])
+
+    @property
     def rules_digest(self) -> str:
         """Digest of the rules for dataset rows. Refusals of other rules do not hold."""
         rules = self.model_dump(

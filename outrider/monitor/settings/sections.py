@@ -109,6 +109,9 @@ class ConnectionSettings(Section):
 
     total: int = Field(default=1024, ge=8, description="at once, if the descriptors of the process suffice")
     per_address: int = Field(default=512, ge=4, description="of one address; of one /64 network of IPv6")
+    bodies_per_key: int = Field(
+        default=256, ge=1, description="bodies under way with one key, and at most half of the connections"
+    )
     header_bytes: int = Field(default=65_536, ge=1024, description="of one request, its line included")
     header_fields: int = Field(default=100, ge=10, description="of one request")
     header_s: float = Field(default=10.0, gt=0, description="until the header is complete")

@@ -25,11 +25,15 @@ _AHEAD = b"outrider.max_ahead_us"
 _ts, _year_of_ts = attrgetter("ts"), attrgetter("ts.year")
 
 
-def outside(times: pa.Array) -> dict[int, str]:
-    """Faults of times (µs, UTC) outside the allowed years, by row."""
+def outside(times: pa.Array) -> NDArray[np.int64]:
+    """Rows of times (µs, UTC) outside the allowed years."""
     us = times.view(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero((us < FIRST_US) | (us >= END_US))
-    return {row: _reason(int(us[row])) for row in rows.tolist()}
+    return np.flatnonzero((us < FIRST_US) | (us >= END_US))
+
+
+def time_fault(times: pa.Array, row: int) -> str:
+    """What is wrong with a time outside the allowed years."""
+    return _reason(times.view(pa.int64())[row].as_py())
 
 
 def fault_of(us: int) -> str | None:
@@ -44,7 +48,7 @@ def _reason(us: int) -> str:
 def are_within(times: pa.Array) -> bool:
     """True where all times (µs, UTC) lie in the allowed years."""
     if not len(times) or times.null_count:
-        return not outside(times)
+        return not len(outside(times))
     us = _values(times)
     return bool(np.minimum.reduce(us) >= FIRST_US and np.maximum.reduce(us) < END_US)
 

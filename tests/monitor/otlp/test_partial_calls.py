@@ -11,6 +11,7 @@ from outrider.monitor.intake.protocols.otlp import intake, partial_calls
 from outrider.monitor.intake.protocols.otlp.call import Call, merged
 from outrider.monitor.intake.protocols.otlp.matching import Matcher, Named
 from outrider.monitor.intake.protocols.otlp.partial_calls import Met, Passages, Waiting
+from outrider.monitor.intake.rejections import Rejections
 
 JOIN_US = 30_000_000
 SECOND_US = 1_000_000
@@ -211,7 +212,7 @@ def test_passages_of_one_export_are_bounded_in_all_its_records(monkeypatch: pyte
     of = new()
     of.meet((), [Passages("t", "a", 0, ["x" * 10_000])], 0)
     calls = [(number, whole(number), False) for number in range(4)]
-    rows, _, bare = intake.rows_of(calls, Matcher({"m": Named()}), of)
+    rows, bare = intake.rows_of(calls, Matcher({"m": Named()}), of, Rejections())
     given = ["inputs.passages" in row.fields for row in next(iter(rows.values()))]
     assert (given, bare) == ([True, True, False, False], 2)
 

@@ -8,12 +8,12 @@ from typing import Protocol, runtime_checkable
 from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem
-from outrider.monitor.intake.decode import Decoded, RecordKind, Rejection
+from outrider.monitor.intake.decode import Decoded, RecordKind
 from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.rejections import Rejections
 from outrider.monitor.intake.request_parts import HalfPart, RequestPart
 
 __all__ = [
-    "LISTED",
     "AddsError",
     "Arrival",
     "HalfPart",
@@ -25,8 +25,6 @@ __all__ = [
     "accepted",
     "rejections",
 ]
-LISTED = 1000
-"""Most rejections that an answer names."""
 
 
 def _nothing(is_durable: bool) -> None:
@@ -81,7 +79,7 @@ class ParsedRequest:
 
     parts: list[RequestPart] = field(default_factory=list)
     halves: list[HalfPart] = field(default_factory=list)
-    rejected: list[Rejection] = field(default_factory=list)
+    rejected: Rejections = field(default_factory=Rejections)
     kind: RecordKind = "records"
     notes: Notes = NONE
     settled: Callable[[bool], None] = _nothing
@@ -168,12 +166,10 @@ def id_header(decoded: Decoded) -> dict[str, str]:
 
 def rejections(decoded: Decoded) -> dict[str, object]:
     """Members of an answer that name rejected records. The first thousand."""
+    listed = decoded.rejected.listed
     members: dict[str, object] = {
-        "rejected": [
-            {"index": r.index, "id": r.id, "field": r.field, "reason": r.reason}
-            for r in decoded.rejected[:LISTED]
-        ]
+        "rejected": [{"index": r.index, "id": r.id, "field": r.field, "reason": r.reason} for r in listed]
     }
-    if len(decoded.rejected) > LISTED:
-        members["rejected_count"] = len(decoded.rejected)
+    if decoded.rejected.count > len(listed):
+        members["rejected_count"] = decoded.rejected.count
     return members

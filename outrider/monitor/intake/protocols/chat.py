@@ -73,7 +73,7 @@ class Chat:
         name = text(body.get("model")) or ""
         model = self._models.find(name)
         if model is None:
-            return ParsedRequest(rejected=[self._models.unknown(name, id_=id_)])
+            return ParsedRequest(rejected=self._models.unknown(name, id_=id_))
         target = self._targets[model]
         entity = target.entity(arrival.headers) or _named(body, "user") or _named(body, "safety_identifier")
         check_short("entity", entity)

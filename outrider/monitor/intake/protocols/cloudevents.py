@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.intake.decode import Decoded, FieldError, Rejection, parse_json
+from outrider.monitor.intake.decode import Decoded, FieldError, parse_json
 from outrider.monitor.intake.pending_blocks import Side
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -115,13 +115,13 @@ class CloudEvents:
         )
         reading = ParsedRequest()
         for index, event in enumerate(events):
+            if isinstance(event, FieldError):
+                reading.rejected.add(index, event.field, event.reason)
+                continue
             try:
-                if isinstance(event, FieldError):
-                    raise event
                 self._add(reading, event, index, arrival.query.get("model"))
             except FieldError as fault:
-                id_ = event.id[:256] if isinstance(event, Event) else None
-                reading.rejected.append(Rejection(index, id_, fault.field, fault.reason))
+                reading.rejected.add(index, fault.field, fault.reason, id_=event.id[:256])
         return reading
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol

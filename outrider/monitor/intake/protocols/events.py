@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from outrider.dataops.redaction.texts import is_text
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.decode import FieldError, parse_json
+from outrider.monitor.intake.stored_texts import text_fault
 
 VERSIONS = ("1.0", "0.3")
 STRUCTURED = "application/cloudevents+json"
@@ -135,20 +135,23 @@ def _event(named: Mapping[str, Any], data: bytes) -> Event | FieldError:
         return FieldError("specversion", f"expected {known}, got {named.get('specversion')!r:.80}")
     for name in ("id", "source", "type"):
         if not (_is_text(named.get(name)) and named[name]):
-            return FieldError(name, f"expected a text that is not empty, got {named.get(name)!r:.80}")
+            return FieldError(
+                name, f"expected a text that is not empty, without NUL, got {named.get(name)!r:.80}"
+            )
     time = named.get("time")
     if time is not None and not _is_text(time):
         return FieldError("time", f"expected a time as RFC 3339, got {time!r:.80}")
     extensions = {
         name: value if isinstance(value, str) else str(value)
         for name, value in named.items()
-        if name not in _NO_EXTENSION and (_is_text(value) or isinstance(value, int))
+        if name not in _NO_EXTENSION
+        and isinstance(value, str | int)  # what is no text is refused where it is used
     }
     return Event(named["id"], named["source"], named["type"], time or None, data, extensions)
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_text(value)
+    return isinstance(value, str) and text_fault(value) is None
 
 
 def _decoded(value: str) -> str:

@@ -79,10 +79,4 @@ def check_short(name: str, value: str | None) -> None:
 
 
 def _is_usable(text: str) -> bool:
-    if not 0 < len(text) <= _MOST:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # unpaired surrogates are no text
-        return False
-    return True
+    return 0 < len(text) <= _MOST

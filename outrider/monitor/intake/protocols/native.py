@@ -68,8 +68,7 @@ class Native:
             raise ProblemError(problem(422, "the body holds no records", accepted=0, rejected=[]))
         halves: list[HalfPart] = []
         if self._kind == "records" and _flag(arrival.query, "join"):
-            parts, halves, nameless = split(parts)
-            rejected += nameless
+            parts, halves = split(parts, rejected)
         return ParsedRequest(parts, halves, rejected, self._kind)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.monitor.intake.decode import Rejection
 from outrider.monitor.intake.pending_blocks import Side
+from outrider.monitor.intake.rejections import Rejections
 from outrider.monitor.intake.request_parts import RequestPart
 
 from .base import HalfPart
@@ -14,16 +15,13 @@ from .base import HalfPart
 _NAMELESS = "is missing: with join=true, a record meets its other side by id"
 
 
-def split(parts: Sequence[RequestPart]) -> tuple[list[RequestPart], list[HalfPart], list[Rejection]]:
-    """Split records into whole ones, unmatched sides and nameless sides.
-
-    Nameless sides have no id.
+def split(parts: Sequence[RequestPart], rejected: Rejections) -> tuple[list[RequestPart], list[HalfPart]]:
+    """Split records into whole ones and unmatched sides; sides without an id are rejected.
 
     A record with inputs and no outputs is a request, one with outputs and no inputs a response.
     """
     whole: list[RequestPart] = []
     halves: list[HalfPart] = []
-    nameless: list[Rejection] = []
     for part in parts:
         asked, said = _filled(part, "inputs"), _filled(part, "outputs")
         rows: dict[Side | None, list[int]] = {}
@@ -36,10 +34,12 @@ def split(parts: Sequence[RequestPart]) -> tuple[list[RequestPart], list[HalfPar
                 whole.append(chosen)
                 continue
             named, unnamed = _by_name(chosen)
-            nameless += [Rejection(chosen.indices[row], None, "id", _NAMELESS) for row in unnamed]
+            rejected.add_rows(
+                np.array(unnamed, np.int64), "id", _NAMELESS, indices=chosen.indices, model=part.model
+            )
             if named:
                 halves.append(HalfPart("", kind, chosen.take(named) if unnamed else chosen))
-    return whole, halves, nameless
+    return whole, halves
 
 
 def _filled(part: RequestPart, prefix: str) -> list[bool]:

@@ -144,9 +144,8 @@ class OpenInference:
         place = _place(arrival.path)
         model = self._models.find(place["model"])
         if model is None:
-            return ParsedRequest(
-                rejected=[self._models.unknown(place["model"], id_=request_id(arrival.headers))]
-            )
+            id_ = request_id(arrival.headers)
+            return ParsedRequest(rejected=self._models.unknown(place["model"], id_=id_))
         target = self._targets[model]
         message = _message(arrival, target)
         id_ = request_id(arrival.headers, message.id)
@@ -172,9 +171,9 @@ class OpenInference:
         if id_ is not None:
             members["id"] = id_
         if decoded.rejected:
-            first = decoded.rejected[0]
+            first = decoded.rejected.listed[0]
             members["parameters"] = {
-                "rejected": len(decoded.rejected),
+                "rejected": decoded.rejected.count,
                 "reason": f"record {first.index}: {first.field}: {first.reason}",
             }
         return SenderReply(200, msgspec.json.encode(members), headers=headers)

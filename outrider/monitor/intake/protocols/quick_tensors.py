@@ -12,6 +12,7 @@ import pyarrow as pa
 from outrider.monitor.intake.fast_v2 import RequestTensors, TensorColumn, TensorShape
 from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.intake.request_parts import RequestPart
+from outrider.monitor.intake.stored_texts import may_have_nul
 from outrider.monitor.intake.uuid7 import uuid7s
 
 from .v2 import Head, V2Form, V2Tensor, decode_head, is_attr
@@ -52,6 +53,8 @@ class QuickTensors:
             Time of receipt.
         """
         if not form.batched or form.tensors:
+            return None
+        if may_have_nul(body[:length]):  # perhaps in the id
             return None
         try:
             head = decode_head(body[:length])

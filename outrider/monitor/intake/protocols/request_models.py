@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from outrider.monitor.intake.decode import Rejection
+from outrider.monitor.intake.rejections import Rejections
 
 _SHORT = 256
 """Characters of a name that is worth remembering."""
@@ -41,13 +41,15 @@ class RequestModels:
         """Model that is called so; None where there is none."""
         return self._find_short(name) if len(name) <= _SHORT else self._find(name)
 
-    def unknown(self, name: str, *, index: int = 0, id_: str | None = None) -> Rejection:
-        """Rejection of a record without a model under watch."""
+    def unknown(self, name: str, *, id_: str | None = None) -> Rejections:
+        """Rejection of the only record of a request, without a model under watch."""
         reason = (
             f"no model under watch is called {name[:256]!r} (there are {', '.join(self._known[:20])}); "
             "name it in request_models of [models.NAME.intake]"
         )
-        return Rejection(index, id_, "model", reason)
+        rejected = Rejections()
+        rejected.add(0, "model", reason, id_=id_)
+        return rejected
 
     def _find(self, name: str) -> str | None:
         exact = self._exact.get(name)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.problem import Problem, ProblemError, problem
-from outrider.monitor.intake.decode import Decoded, Rejection
+from outrider.monitor.intake.decode import Decoded
 from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest, SenderReply
+from outrider.monitor.intake.rejections import Rejections
+from outrider.monitor.intake.stored_texts import NUL
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.stream.event_time import fault_of
 
@@ -39,7 +41,7 @@ class _Found:
     loose: list[tuple[int, Call]] = field(default_factory=list)
     """Calls without ids, which nothing can be joined to."""
     passages: list[Passages] = field(default_factory=list)
-    rejected: list[Rejection] = field(default_factory=list)
+    rejected: Rejections = field(default_factory=Rejections)
     ignored: int = 0
 
 
@@ -95,10 +97,11 @@ class Otlp:
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         """Answer of success, with counts of refused items. Spans or log records, with the first reasons."""
-        reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in decoded.rejected[:_NAMED]]
-        more = len(decoded.rejected) - len(reasons)
+        named = decoded.rejected.listed[:_NAMED]
+        reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in named]
+        more = decoded.rejected.count - len(reasons)
         message = "; ".join(reasons) + (f"; and {more} more" if more > 0 else "")
-        return taken(self._signal, _form(arrival.headers) or "json", len(decoded.rejected), message)
+        return taken(self._signal, _form(arrival.headers) or "json", decoded.rejected.count, message)
 
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         """An error in the encoding of the request."""
@@ -110,7 +113,7 @@ class Otlp:
             try:
                 self._span(found, span)
             except RecursionError:
-                found.rejected.append(Rejection(span.place, None, "", _TOO_DEEP))
+                found.rejected.add(span.place, "", _TOO_DEEP)
         return found
 
     def _span(self, found: _Found, span: Span) -> None:
@@ -123,7 +126,7 @@ class Otlp:
             found.ignored += 1
         elif not _IDS(f"{span.trace}-{span.span}"):
             reason = "a trace id of 16 bytes and a span id of 8 expected"
-            found.rejected.append(Rejection(span.place, None, "spanId", reason))
+            found.rejected.add(span.place, "spanId", reason)
         elif role == "call":
             self._add(found, span.place, call_of_span(span, facts))
         elif texts := passages_of_span(span, facts):
@@ -138,7 +141,7 @@ class Otlp:
             try:
                 self._log(found, log)
             except RecursionError:
-                found.rejected.append(Rejection(log.place, None, "", _TOO_DEEP))
+                found.rejected.add(log.place, "", _TOO_DEEP)
         return found
 
     def _log(self, found: _Found, log: LogRecord) -> None:
@@ -152,7 +155,7 @@ class Otlp:
             found.loose.append((log.place, call))
         else:
             reason = "a message outside of a span belongs to no call: traceId and spanId expected"
-            found.rejected.append(Rejection(log.place, None, "spanId", reason))
+            found.rejected.add(log.place, "spanId", reason)
 
     def _add(self, found: _Found, index: int, call: Call) -> None:
         """Take a call, unless no model is meant by it; single messages name none before their span comes."""
@@ -160,10 +163,14 @@ class Otlp:
         names_one = call.is_span or call.has_details
         if names_one and self._matcher.model_of(call) is None:
             reason = self._matcher.reason(call.service, *names)
-            found.rejected.append(Rejection(index, call.id, "model", reason))
+            found.rejected.add(index, "model", reason, id_=call.id)
             return
-        if (fault := fault_of(call.start_us)) is not None:  # before it waits, while the sender can be told
-            found.rejected.append(Rejection(index, call.id, "ts", fault))
+        # Before it waits, while the sender can be told.
+        if (fault := fault_of(call.start_us)) is not None:
+            found.rejected.add(index, "ts", fault, id_=call.id)
+            return
+        if (name := _with_nul(call)) is not None:
+            found.rejected.add(index, name, NUL, id_=call.id)
             return
         found.calls.append(call)
         found.indices.setdefault(call.id.removesuffix(":span"), index)
@@ -174,17 +181,15 @@ class Otlp:
             for call, partial in met.calls
         ]
         made += [(index, call, False) for index, call in found.loose]
-        rejected = list(found.rejected)
-        rejected += [
-            Rejection(found.indices.get(call.id, 0), call.id, "", reason) for call, reason in met.unfit
-        ]
-        rows, bad, bare = rows_of(made, self._matcher, self._waiting)
+        for call, reason in met.unfit:
+            found.rejected.add(found.indices.get(call.id, 0), "", reason, id_=call.id)
+        rows, bare = rows_of(made, self._matcher, self._waiting, found.rejected)
         if bare:
             self._items.labels(signal=self._signal, outcome="bare").inc(bare)
         parts = [part_of(model, members) for model, members in rows.items()]
         return ParsedRequest(
             parts,
-            rejected=rejected + bad,
+            rejected=found.rejected,
             notes=Notes(met.put, met.remove),
             settled=_settled(self._waiting, met),
         )
@@ -195,7 +200,7 @@ class Otlp:
             "passages": len(found.passages),
             "waiting": met.waiting,
             "late": met.late,
-            "rejected": len(found.rejected) + len(met.unfit),
+            "rejected": found.rejected.count + len(met.unfit),
             "call": len(met.calls) + len(found.loose),
         }
         for outcome, count in counts.items():
@@ -204,20 +209,19 @@ class Otlp:
 
 
 def rows_of(
-    calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting
-) -> tuple[dict[str, list[CallRow]], list[Rejection], int]:
-    """Rows by model, refused calls, and how many lack their passages.
+    calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting, rejected: Rejections
+) -> tuple[dict[str, list[CallRow]], int]:
+    """Rows by model, and how many lack their passages; calls of no model are ``rejected``.
 
     ``calls`` are each with its place, and whether it is partial.
     """
     rows: dict[str, list[CallRow]] = {}
-    rejected = []
     bare, left = 0, MOST_PASSAGES_BYTES
     for index, call, is_partial in calls:
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
         model = matcher.model_of(call)
         if model is None:
-            rejected.append(Rejection(index, call.id, "model", matcher.reason(call.service, *names)))
+            rejected.add(index, "model", matcher.reason(call.service, *names), id_=call.id)
             continue
         passages, size = waiting.passages(call, left)
         if size > left:
@@ -227,10 +231,20 @@ def rows_of(
         try:
             fields = call.columns(passages)
         except RecursionError:
-            rejected.append(Rejection(index, call.id, "inputs.messages", _TOO_DEEP))
+            rejected.add(index, "inputs.messages", _TOO_DEEP, id_=call.id)
             continue
         rows.setdefault(model, []).append(CallRow(index, call, is_partial, fields))
-    return rows, rejected, bare
+    return rows, bare
+
+
+def _with_nul(call: Call) -> str | None:
+    """Entity or attribute of a call that no record may have, for its NUL."""
+    if call.conversation and "\0" in call.conversation:
+        return "entity"
+    names = (
+        f"attrs.{name}" for name, value in call.attrs.items() if isinstance(value, str) and "\0" in value
+    )
+    return next(names, None)
 
 
 def _settled(waiting: Waiting, met: Met) -> Callable[[bool], None]:

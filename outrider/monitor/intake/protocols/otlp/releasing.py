@@ -11,6 +11,7 @@ from outrider.dataops.journal.notes import Notes
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.group_commit import GroupCommit
+from outrider.monitor.intake.rejections import Rejections
 from outrider.monitor.metrics.registry import Metrics
 
 from .intake import rows_of
@@ -19,6 +20,7 @@ from .part import part_of
 from .partial_calls import Waiting
 
 log = logging.getLogger(__name__)
+_LOGGED = 10
 
 
 class Releases:
@@ -63,7 +65,8 @@ class Releases:
         is_durable = False
         try:
             made = [(0, call, is_partial) for call, is_partial in met.calls]
-            rows, unmatched, bare = rows_of(made, self._matcher, self._waiting)
+            unmatched = Rejections()
+            rows, bare = rows_of(made, self._matcher, self._waiting, unmatched)
             parts = [part_of(model, members) for model, members in rows.items()]
             decoded = self._decoder.build(parts, unmatched, kind="records", received_us=now)
             notes = Notes((), met.remove)
@@ -74,11 +77,17 @@ class Releases:
         self._items.labels(signal="traces", outcome="partial").inc(decoded.accepted)
         if bare:
             self._items.labels(signal="traces", outcome="bare").inc(bare)
-        for rejection in decoded.rejected:
+        for rejection in decoded.rejected.listed[:_LOGGED]:
             # Nobody is there any more to be told: the exporter's request was answered long ago.
             log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)
-            reason, id_ = rejection.kind, rejection.noted_id
-            self._rejected.labels(reason=reason).inc()
-            self._refusals.note(model=rejection.model, reason=reason, field=rejection.field, record_id=id_)
+        for kind in decoded.rejected.kinds():
+            self._rejected.labels(reason=kind.reason).inc(kind.count)
+            self._refusals.note(
+                model=kind.model,
+                reason=kind.reason,
+                field=kind.field,
+                record_id=kind.example,
+                count=kind.count,
+            )
         for block in decoded.blocks:
             self._accepted.labels(model=block.model).inc(block.rows)

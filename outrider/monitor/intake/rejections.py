@@ -1,0 +1,249 @@
+"""Refused records of one request: the first ones with their reasons, and counts of all.
+
+Any number of records may be refused, with any number of different faults, so nothing here costs more for a
+refused record than a good one costs: reasons are worked out for those alone that an answer lists.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.monitor.http.refusals import OTHERS
+
+LISTED = 1000
+"""Most rejections that an answer names."""
+_APART = 50
+"""Kinds of rejections of one request that are counted apart; names in them are any."""
+_SUGGESTIONS = 3
+"""Of one request: a search for similar names costs as much as hundreds of records."""
+_WORD = 64
+"""Characters of a name that similar ones are looked for."""
+_NO_MODEL = "is missing: name it in every record, or once as ?model= in the URL (--model of a replay)"
+
+Rows: TypeAlias = NDArray[np.int64]
+Reason: TypeAlias = str | Callable[[int], str]
+"""What was expected and what came; of a row, where it says what that row has."""
+Near: TypeAlias = Callable[[str, Sequence[str]], Sequence[str]]
+"""Known names that are like a name, the most similar first."""
+
+
+def close_names(name: str, known: Sequence[str]) -> Sequence[str]:
+    """Known names that are like a name, at most one."""
+    return difflib.get_close_matches(name, known, n=1) if len(name) <= _WORD else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Rejection of one record, with its reason.
+
+    Parameters
+    ----------
+    index
+        Place in what was sent, from 0 (blank lines do not count).
+    id
+        Its id, if it had one that could be read.
+    field
+        Full column name; ``""`` when the record as a whole is meant.
+    reason
+        What was expected and what came.
+    model
+        Name of the model it is of, where that could be read.
+    is_erased
+        It was erased: its id is noted nowhere.
+    """
+
+    index: int
+    id: str | None
+    field: str
+    reason: str
+    model: str = ""
+    is_erased: bool = False
+
+
+@dataclass(slots=True)
+class RejectedKind:
+    """Rejections of one model, reason and field.
+
+    Parameters
+    ----------
+    reason
+        As in ``outrider_records_rejected_total``.
+    field
+        ``*`` for several that are not counted apart.
+    example
+        Id of the first, where it could be read and may be noted.
+    """
+
+    model: str
+    reason: str
+    field: str
+    count: int = 0
+    example: str | None = None
+
+
+class Rejections:
+    """Refused records of one request.
+
+    Parameters
+    ----------
+    near
+        Finds known names that are like a misspelt one.
+
+    Examples
+    --------
+    >>> refused = Rejections()
+    >>> refused.add(4, "inputs", "expected a JSON object", model="m", id_="a")
+    >>> refused.add_rows(np.arange(2), "id", lambda row: f"row {row}", indices=[3, 7], model="m")
+    >>> [(one.index, one.reason) for one in refused.listed]
+    [(3, 'row 0'), (4, 'expected a JSON object'), (7, 'row 1')]
+    >>> [(kind.field, kind.count, kind.example) for kind in refused.kinds()]
+    [('inputs', 1, 'a'), ('id', 2, None)]
+    """
+
+    def __init__(self, near: Near = close_names) -> None:
+        self.count = 0
+        self.erased = 0
+        self._near = near
+        self._suggested: dict[str, Sequence[str]] = {}
+        self._listed: list[Rejection] = []
+        self._last = 2**63
+        """No place behind it is listed any more."""
+        self._kinds: dict[tuple[str, str, str], RejectedKind] = {}
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @property
+    def listed(self) -> list[Rejection]:
+        """The first thousand, in order."""
+        self._shorten()
+        return self._listed
+
+    @property
+    def are_erased(self) -> bool:
+        """Whether all of them are of erased records."""
+        return self.erased == self.count
+
+    def kinds(self) -> Iterator[RejectedKind]:
+        """Counts by model, reason and field."""
+        return iter(self._kinds.values())
+
+    def suggest(self, what: str, name: str, known: Sequence[str]) -> str:
+        """Reason for a name that is none of the known ones."""
+        if name not in self._suggested and len(self._suggested) < _SUGGESTIONS:
+            self._suggested[name] = self._near(name, known)
+        near = self._suggested.get(name, ())
+        more = (
+            f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known[:20])}" if known else ""
+        )
+        return f"unknown {what} {name[:256]!r}{more}"
+
+    def add(self, index: int, field: str, reason: str, *, model: str = "", id_: str | None = None) -> None:
+        """Refuse one record."""
+        if index < self._last:
+            self._list(Rejection(index, id_, field, reason, model))
+        self._count(model, field, 1, id_)
+
+    def add_explained(
+        self, index: int, field: str, explain: Callable[[], tuple[str, str, str | None]]
+    ) -> None:
+        """Refuse one record; field, reason and id are worked out where they are listed."""
+        id_ = None
+        if index < self._last:
+            field, reason, id_ = explain()
+            self._list(Rejection(index, id_, field, reason))
+        self._count("", field, 1, id_)
+
+    def add_rows(
+        self, rows: Rows, field: str, reason: Reason, *,
+        indices: Sequence[int], model: str, id_of: Callable[[int], str | None] = lambda _: None,
+        below: Reason = "", said_of: Rows | None = None, are_erased: bool = False,
+    ) -> None:  # fmt: skip
+        """Refuse rows of one model for one reason.
+
+        Parameters
+        ----------
+        rows
+            In ascending order.
+        indices
+            Place of every row in what was sent.
+        below
+            Place within the field.
+        said_of
+            Rows as ``reason`` and ``below`` count them.
+        """
+        if not len(rows):
+            return
+        chosen = rows[:LISTED].tolist()
+        for row, own in zip(chosen, (rows if said_of is None else said_of)[:LISTED].tolist(), strict=True):
+            if indices[row] < self._last:
+                place = field + said(below, own)
+                one = Rejection(indices[row], id_of(row), place, said(reason, own), model, are_erased)
+                self._list(one)
+        self.erased += len(rows) if are_erased else 0
+        if are_erased:
+            self._count(model, field, len(rows), None, reason="erased")
+        else:
+            self._count(model, field, len(rows), id_of(chosen[0]))
+
+    def add_unknown(
+        self,
+        indices: Sequence[int],
+        models: Sequence[str],
+        *,
+        id_of: Callable[[int], str | None],
+        known: Sequence[str],
+    ) -> None:
+        """Refuse rows of models that are not known, or not named."""
+        for row, (index, name) in enumerate(zip(indices[:LISTED], models, strict=False)):
+            if index < self._last:
+                reason = self.suggest("model", name, known) if name else _NO_MODEL
+                self._list(Rejection(index, id_of(row), "model", reason, name))
+        counts = Counter(models)
+        for row, name in enumerate(models):
+            if not counts or len(self._kinds) >= _APART:
+                break
+            if name in counts:
+                self._count(name, "model", counts.pop(name), id_of(row))
+        if rest := counts.total():
+            self._count("", OTHERS, rest, None, reason="unknown_model")
+
+    def _list(self, one: Rejection) -> None:
+        self._listed.append(one)
+        if len(self._listed) >= 2 * LISTED:
+            self._shorten()
+
+    def _count(
+        self, model: str, field: str, count: int, example: str | None, *, reason: str | None = None
+    ) -> None:
+        self.count += count
+        reason = reason or _reason_of(field)
+        kind = self._kinds.get((model, reason, field))
+        if kind is None:
+            if len(self._kinds) >= _APART:
+                model, field, example = "", OTHERS, None
+            new = RejectedKind(model, reason, field, example=example)
+            kind = self._kinds.setdefault((model, reason, field), new)
+        kind.count += count
+
+    def _shorten(self) -> None:
+        self._listed.sort(key=lambda one: one.index)
+        if len(self._listed) >= LISTED:
+            del self._listed[LISTED:]
+            self._last = self._listed[-1].index
+
+
+def said(what: Reason, row: int) -> str:
+    """The words about a row."""
+    return what if isinstance(what, str) else what(row)
+
+
+def _reason_of(field: str) -> str:
+    if field == "model":
+        return "unknown_model"
+    return "schema" if field else "malformed"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,17 @@ def test_what_is_no_safetensors_file_is_refused(world: World, data: bytes) -> No
     refused = world.send({"net.safetensors": data})
     assert refused.status_code == 422, refused.text
     assert "a safetensors file expected" in refused.json()["detail"]
+
+
+def test_a_pickle_that_is_called_a_tokenizer_is_refused(world: World) -> None:
+    config = {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}
+    files = {"config.json": json.dumps(config).encode(), "model.safetensors": linear(1.0)}
+    refused = world.send({**files, "tokenizer.model": pickle.dumps(print)}, "hf", inputs=["text"])
+    assert refused.status_code == 422, refused.text
+    told = refused.json()
+    assert (told["file"], told["expected"], told["got"]) == (
+        "tokenizer.model", "a sentencepiece model", "a pickle",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

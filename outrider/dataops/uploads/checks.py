@@ -11,6 +11,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 
 from .announced import ADAPTER_WEIGHTS, Announced
+from .contents import check_contents
 from .onnx_process import check_onnx
 from .tensor_headers import TensorForm, check_adapter, check_finite, check_same, merged, tensor_forms
 from .wrong import WrongUpload
@@ -100,6 +101,7 @@ def checked(
     WrongUpload
         With file and tensor, what was expected and what came.
     """
+    check_contents(announced, parts)
     known = champion.source or default
     told = replace(
         known,

@@ -310,6 +310,40 @@ def test_another_digest_is_sent_again(world: World) -> None:
     assert world.ask("POST", begun["complete"], world.owner, json={}).status_code == 201
 
 
+def test_unfinished_uploads_of_one_key_block_no_other_key_and_no_job(world: World) -> None:
+    _, token = world.waiting_job()
+    other = world.make_key("other", "promote")
+    for _ in range(3):
+        assert world.begin({"net.safetensors": linear(1.0)}).status_code == 201
+    refused = world.begin({"net.safetensors": linear(1.0)})
+    assert (refused.status_code, "uploads of 'owner'" in refused.json()["detail"]) == (429, True)
+    assert world.begin({"net.safetensors": linear(1.0)}, key=other).status_code == 201
+    assert world.begin({"net.safetensors": linear(1.0)}, key=token).status_code == 201
+    assert world.begin({"net.safetensors": linear(2.0)}, key=token).status_code == 201  # in place of it
+
+
+def test_one_sender_has_at_most_half_of_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = type("Usage", (), {"free": 3000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+    other = world.make_key("half", "promote")
+
+    def begin(size: int, key: str) -> tuple[int, str]:
+        body = {
+            "kind": "safetensors",
+            "files": [{"name": "a.safetensors", "bytes": size, "sha256": "0" * 64}],
+        }
+        answer = world.ask("POST", "/v1/models/m/versions", key, json=body)
+        return answer.status_code, answer.json().get("detail", "")
+
+    assert begin(1501, other)[0] == 507
+    assert begin(1000, other)[0] == 201
+    status, why = begin(501, other)
+    assert (status, "of 'half' would have more than half of the 3000 bytes" in why) == (507, True)
+    assert begin(1500, world.owner)[0] == 201
+    assert begin(400, world.make_key("third", "promote"))[0] == 201
+    assert "fewer than 3001 bytes" in begin(101, world.make_key("fourth", "promote"))[1]
+
+
 def test_bounds_of_files_and_of_uploads(world: World) -> None:
     large = {
         "kind": "safetensors",

@@ -328,15 +328,39 @@ def test_failed_attempts_to_log_in_are_bounded_per_address(server: Server) -> No
     waits = log_in(server, server.owner)
     assert waits.status_code == 429  # who guesses waits, whatever the next guess is
     assert 0 < int(waits.headers["retry-after"]) <= 60
-    assert server.ask("GET", "/login?token=guess").status_code == 429
+    assert use_link(server, "guess").status_code == 429
     assert log_in(server, server.owner, client=("10.0.0.9", 1)).status_code == 303
     assert server.ask("GET", "/v1/models", server.owner).status_code == 200
 
 
+def use_link(server: Server, token: str, **headers: str) -> httpx.Response:
+    return server.ask("POST", "/login", headers=FORM | headers, content=f"token={token}")
+
+
+def test_link_is_used_by_its_button_alone(server: Server) -> None:
+    """Previews of messages, prefetching browsers and scanners of mail GET and HEAD what they see."""
+    link = link_of(server.process.keyring, server.owner)
+    for method in ("GET", "HEAD", "GET"):
+        page = server.ask(method, f"/login?token={link}", headers=PAGE | {"sec-purpose": "prefetch"})
+        assert (page.status_code, page.headers["cache-control"]) == (200, "no-store")
+        assert "set-cookie" not in page.headers
+    assert page.headers["referrer-policy"] == "same-origin"
+    assert "<script" not in page.text
+    assert 'name="key"' not in page.text
+    assert f'<input type="hidden" name="token" value="{link}">' in page.text
+    assert use_link(server, link, origin="http://evil.example").status_code == 403
+    assert use_link(server, link, **{"sec-fetch-site": "cross-site"}).status_code == 403
+    opened = use_link(server, link, origin="http://localhost")
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert "HttpOnly" in opened.headers["set-cookie"]
+    hostile = server.ask("GET", "/login", params={"token": '"><script>alert(1)</script>'})
+    assert "<script" not in hostile.text
+
+
 def test_a_used_or_unknown_link_says_what_to_do_and_a_sender_gets_no_page(server: Server) -> None:
     link = link_of(server.process.keyring, server.owner)
-    assert server.ask("GET", f"/login?token={link}").status_code == 303
-    again = server.ask("GET", f"/login?token={link}")
+    assert use_link(server, link).status_code == 303
+    again = use_link(server, link)
     assert again.status_code == 401
     assert "outrider login" in again.text
     assert "set-cookie" not in again.headers

@@ -322,6 +322,16 @@ def test_unfinished_uploads_of_one_key_block_no_other_key_and_no_job(world: Worl
     assert world.begin({"net.safetensors": linear(2.0)}, key=token).status_code == 201  # in place of it
 
 
+def test_a_key_of_a_model_goes_on_with_its_uploads_alone(world: World) -> None:
+    mine, theirs = (world.make_key(f"of-{model}", "promote", models=[model]) for model in ("m", "deep"))
+    begun = world.begin({"net.safetensors": linear(1.0)}, key=mine).json()
+    for key, status in ((theirs, 403), (mine, 200)):
+        assert world.ask("GET", f"/v1/uploads/{begun['upload']}", key).status_code == status
+        assert world.put(begun["files"][0]["url"], linear(1.0)[:9], key).status_code == status
+    assert world.ask("DELETE", f"/v1/uploads/{begun['upload']}", theirs).status_code == 403
+    assert world.ask("POST", begun["complete"], theirs, json={}).status_code == 403
+
+
 def test_one_sender_has_at_most_half_of_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     free = type("Usage", (), {"free": 3000})
     monkeypatch.setattr("shutil.disk_usage", lambda _: free)

@@ -107,6 +107,9 @@ class AccessPages:
     def _open(self, request: Request, visitor: Visitor, holder: Holder, wanted: str) -> Response:
         if "read" not in holder.rights:
             return self._page(f"Key {holder.name!r} may send, not read.", wanted=wanted, status=403)
+        if holder.models is not None:
+            text = f"Key {holder.name!r} is for some models alone; pages show all of them."
+            return self._page(text, wanted=wanted, status=403)
         if visitor.session is not None:
             self._keyring.end_session(visitor.session.row.id)
         agent = request.headers.get("user-agent", "")

@@ -223,10 +223,9 @@ def _announced(body: VersionRequest) -> Announced:
 
 
 def _upload(connection: Connection, id_: str, visitor: Visitor) -> UploadRow:
-    """Upload that a visitor may go on with: a job's token with its own alone."""
+    """Upload that a visitor may go on with: a token with that of its job, a key with those of its models."""
     found = store.get(connection, id_)
-    if visitor.token is not None:
-        of_job(visitor, found.job if found.token else "", model=found.model)
+    of_job(visitor, found.job if found.token else "", model=found.model)
     return found
 
 

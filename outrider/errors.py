@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+_LONGEST = 200
+"""Characters of a name that stands in paths and addresses."""
+
 
 class OutriderError(Exception):
     """Base of every error that Outrider raises on purpose."""
@@ -86,3 +89,40 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; nearest: {', '.join(close)}"
     return f"; there are {', '.join(rest)}{' …' if len(rest) < len(there) else ''}" if rest else ""
+
+
+def check_name(name: str, what: str, *, has_parts: bool = False) -> str:
+    """The name, where a path and an address can hold it.
+
+    Parameters
+    ----------
+    what
+        Of the message, such as ``dataset``.
+    has_parts
+        Whether it may have several parts with ``/`` between them.
+
+    Raises
+    ------
+    ValueError
+        With the name, and why no path or address can hold it.
+
+    Examples
+    --------
+    >>> check_name("typos/swap", "test", has_parts=True)
+    'typos/swap'
+    >>> check_name("..", "dataset")
+    Traceback (most recent call last):
+    ValueError: dataset '..': a name expected that is not empty, '.' or '..'
+    """
+    if {"", ".", ".."}.intersection(name.split("/") if has_parts else [name]):
+        why = "that is not empty, '.' or '..'" + (", nor one of its parts" if has_parts else "")
+    elif has_parts:
+        return name
+    elif len(name) > _LONGEST or name != name.strip() or not name.isprintable():
+        why = f"of at most {_LONGEST} printable characters without blanks at the ends"
+    elif "/" in name or "\\" in name:
+        why = "without slashes"
+    else:
+        return name
+    shown = name[:_LONGEST]
+    raise ValueError(f"{what} {shown!r}: a name expected {why}")

@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = body["messages"][0]["content"]
+        prompt = body["messages"][-1]["content"]
         self.server.prompts.append(prompt)
         self.server.bodies.append(body)
         self.server.keys.append(self.headers.get("Authorization"))

@@ -13,6 +13,8 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.errors import check_name
+
 from .batch import Batch
 from .findings import Findings, checked
 from .group import Group
@@ -57,6 +59,9 @@ class Assertion:
     revision: str
     per_record: bool = False
     needs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "assertion", has_parts=True)
 
     def __call__(self, batch: Batch) -> Any:
         """Verdicts of the function, unchanged.

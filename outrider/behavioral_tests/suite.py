@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from outrider.assertions import Batch, Predictor
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, check_name
 from outrider.user_code import load_file
 
 from .dir import DIR
@@ -39,6 +39,10 @@ class Suite:
             raise ValueError(
                 f"suite {self.name!r}: one distinct name per test expected, got {double} twice or empty"
             )
+
+        check_name(self.name, "suite", has_parts=True)
+        for name in names:
+            check_name(name, f"suite {self.name!r}: test", has_parts=True)
 
     def __add__(self, other: "Suite") -> "Suite":
         return Suite(self.name, self.tests + other.tests, self.candidates + other.candidates)

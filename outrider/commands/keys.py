@@ -13,6 +13,7 @@ app = listing("List keys (the default); make, limit and revoke them.")
 COLUMNS = {
     "name": "key",
     "scopes": "scopes",
+    "models": "models",
     "created": "created",
     "created_by": "by",
     "last_used": "last used",
@@ -55,7 +56,15 @@ def list_keys(
     if json:
         as_json(found)
     else:
-        shown = [{**key, "scopes": ", ".join(key["scopes"]), "limits": _limits(key)} for key in found["keys"]]
+        shown = [
+            {
+                **key,
+                "scopes": ", ".join(key["scopes"]),
+                "models": ", ".join(key["models"]),
+                "limits": _limits(key),
+            }
+            for key in found["keys"]
+        ]
         table(shown, COLUMNS, empty="no key")
 
 
@@ -66,6 +75,9 @@ def create(
         list[Scope],
         typer.Option(help="What it may do; several may be given."),
     ],
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model that it is for alone; several may be given.")
+    ] = None,
     records_per_s: RecordsPerS = None,
     burst: Burst = None,
     bytes_per_day: BytesPerDay = None,
@@ -73,7 +85,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Make a key, shown this once."""
-    body = {"name": name, "scopes": [one.value for one in scope]}
+    body = {"name": name, "scopes": [one.value for one in scope], "models": model or []}
     made = connect(config).post("/v1/keys", body | _wanted(records_per_s, burst, bytes_per_day))
     if json:
         as_json(made)

@@ -222,3 +222,9 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.py does not exist"):
         load_assertions(tmp_path / "nowhere.py")
+
+
+@pytest.mark.parametrize("name", ["..", "a/../b", "a//b"])
+def test_assertion_of_a_name_that_no_address_holds_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"assertion '.*': a name expected that is not empty"):
+        assertion(level="warning", name=name)(lambda batch: [0.0] * batch.rows)

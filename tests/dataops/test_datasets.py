@@ -330,3 +330,11 @@ def test_a_part_is_read_alone(engine: Engine, objects: LocalObjects) -> None:
         whole = datasets.read(connection, objects, version).keys.tolist()
         assert [row.record_id for row in datasets.provenance(connection, version)] == whole
         assert [row["id"] for row in datasets.some_rows(connection, objects, version, limit=4)] == whole[:4]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a@1", " a", "a\n", "a\0", "d" * 201])
+def test_dataset_of_a_name_that_no_path_holds_is_refused(
+    engine: Engine, objects: LocalObjects, name: str
+) -> None:
+    with pytest.raises(ValueError, match="a name expected"):
+        commit(engine, objects, rows(["a"]), dataset=name)

@@ -95,7 +95,8 @@ def test_records_and_pages_pass_through_tls(tmp_path: Path) -> None:
             assert ask("GET", "/metrics", authorization=key).status_code == 200
             link = ask("POST", "/v1/logins", b"{}", authorization=key).text
             token = re.findall(r"token=([\w.-]+)", link)[0]
-            browser = ask("GET", f"/login?token={token}")
+            form = {"content-type": "application/x-www-form-urlencoded"}
+            browser = ask("POST", "/login", f"token={token}".encode(), **form)
             assert browser.status_code == 303
             assert "; Secure" in browser.headers["set-cookie"]
             # A body above the limits is refused by the service, with its reason.

@@ -1,6 +1,7 @@
 """Keys, links and sessions of a real service, by its commands."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -50,8 +51,10 @@ def test_keys_sessions_and_the_log_by_command(tmp_path: Path) -> None:
             browsers.enter_context(httpx.Client(timeout=PATIENCE_S)),
             browsers.enter_context(httpx.Client(timeout=PATIENCE_S)),
         )
-        assert browser.get(link).status_code == 303
-        assert browser.get(link).status_code == 401
+        token = link.partition("token=")[2]
+        assert browser.get(link).status_code == 200
+        assert browser.post(f"{url}/login", data={"token": token}).status_code == 303
+        assert browser.post(f"{url}/login", data={"token": token}).status_code == 401
         assert browser.get(f"{url}/sessions").status_code == 200
 
         # Another one at any time, with the rights of whoever asks.
@@ -59,7 +62,8 @@ def test_keys_sessions_and_the_log_by_command(tmp_path: Path) -> None:
         assert another.returncode == 0, another.stderr
         assert another.stdout.strip().startswith(f"{url}/login?token=")
         assert len(another.stdout.splitlines()) == 1
-        assert guest.get(another.stdout.strip()).status_code == 303
+        of_guest = another.stdout.strip().partition("token=")[2]
+        assert guest.post(f"{url}/login", data={"token": of_guest}).status_code == 303
         sessions = service.run_command("sessions")["sessions"]
         assert [one["key"] for one in sessions] == ["owner", "owner"]
 
@@ -97,8 +101,7 @@ def test_keys_sessions_and_the_log_by_command(tmp_path: Path) -> None:
     with Service(config) as service:
         url = address(service)
         assert asks(service, anna).status_code == 401
-        token = link.partition("token=")[2]
-        assert httpx.get(f"{url}/login?token={token}").status_code == 401
+        assert httpx.post(f"{url}/login", data={"token": token}).status_code == 401
         again = {httpx.get(f"{url}/sessions", headers={"cookie": one}).status_code for one in cookies}
         assert again == {200, 401}
         assert len(service.run_command("log")["writes"]) >= len(log)
@@ -172,5 +175,13 @@ def test_a_browser_logs_in_works_and_is_sent_to_the_login_when_its_session_ends(
         page.goto(f"{url}/m/toy")
         service.run_command("keys", "revoke", "anna")
         page.wait_for_selector("#key")  # the page, which refreshes itself, says it by itself
+        link = re.findall(r"http://\S+/login\?token=\S+", service.log.read_text())[0]
+        page.goto(link)
+        page.reload()
+        page.click("button")
+        page.wait_for_selector("text=Records judged")
+        page.goto(link)
+        page.click("button")
+        page.wait_for_selector("text=This link was used already")
         assert [line for line in said if "Content Security Policy" in line] == []
         browser.close()

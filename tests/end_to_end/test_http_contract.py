@@ -341,7 +341,9 @@ def test_the_one_time_link_opens_the_page_once_and_forms_need_their_token(servic
     found = re.search(r"http://\S+(/login\?token=\S+)", service.log.read_text(encoding="utf-8"))
     assert found is not None
     with stranger(service) as browser, stranger(service) as thief:
-        opened = browser.get(found[1])
+        token = found[1].partition("token=")[2]
+        assert thief.get(found[1]).status_code == 200  # a preview of the message with the link
+        opened = browser.post("/login", data={"token": token})
         assert (opened.status_code, opened.headers["location"]) == (303, "/")
         cookie = opened.headers["set-cookie"]
         assert "HttpOnly" in cookie
@@ -349,8 +351,8 @@ def test_the_one_time_link_opens_the_page_once_and_forms_need_their_token(servic
         page = browser.get("/", follow_redirects=True)
         assert page.status_code == 200
         assert "default-src" in page.headers["content-security-policy"]
-        assert thief.get(found[1]).status_code == 401
-        assert thief.get("/login", params={"token": "1.2.3"}).status_code == 401
+        assert thief.post("/login", data={"token": token}).status_code == 401
+        assert thief.post("/login", data={"token": "1.2.3"}).status_code == 401
         is_problem(thief.get("/"), 401)
         wanted = {"model": "toy", "budget": 0}
         refused = is_problem(browser.post("/v1/label-requests", json=wanted), 403)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from outrider.dataops.access.scopes import SCOPES, Right, rights_of
+from outrider.monitor.http.model_scopes import PLACES
 from outrider.monitor.http.route_scopes import INTAKES, ROUTES
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
@@ -26,6 +27,8 @@ port = 0
 [storage]
 min_free_bytes = 0
 [models.churn]
+predictor = "model.py:predict"
+[models.other]
 predictor = "model.py:predict"
 """
 RECORD = {"model": "churn", "id": "a", "inputs": {"age": 41}}
@@ -65,7 +68,7 @@ class Server:
 
         return asyncio.run(send())
 
-    def make_key(self, name: str, *scopes: str, **limits: float) -> str:
+    def make_key(self, name: str, *scopes: str, **limits: float | list[str]) -> str:
         body = {"name": name, "scopes": list(scopes)} | limits
         answer = self.ask("POST", "/v1/keys", self.owner, json=body)
         assert answer.status_code == 201, answer.text
@@ -144,6 +147,95 @@ def test_no_key_goes_beyond_its_scopes_on_any_route(server: Server) -> None:
                 refused += 1
     assert asked > 500
     assert refused > 150
+
+
+def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> None:
+    """Each route with the other model at each place where a request names one, and with none."""
+    key = server.make_key("churn-admin", "admin", models=["churn"])
+    json_body = {"content-type": "application/json"}
+    opened, closed = set(), set()
+    for route in ROUTES:
+        method, path = filled(route)
+        if not ROUTES[route] or path == "/logout":
+            continue
+        if (place := PLACES.get(route)) == "records":  # each record names one: below
+            continue
+        of_other = path.replace("/nothing", "/other", 1) if place == "path" else path
+        asked = [("", b"{}"), ("?model=other", b'{"model": "other"}'), ("?model=churn&model=other", b"")]
+        for query, body in asked if place is not None else asked[:1]:
+            answer = server.ask(method, of_other + query, key, headers=json_body, content=body)
+            if place in ("none", "route"):
+                assert answer.status_code != 403, route
+            else:
+                assert answer.status_code == 403, (route, query, answer.status_code)
+        mine = re.sub(r"\{model\}", "churn", route.partition(" ")[2])
+        mine = re.sub(r"\{(\w+)(:path)?\}", "nothing", mine) + ("?model=churn" if place == "query" else "")
+        answer = server.ask(method, mine, key, headers=json_body, content=b'{"model": "churn"}')
+        (closed if answer.status_code == 403 else opened).add(route)
+    assert opened == {route for route in ROUTES if PLACES.get(route, "records") != "records"}
+    assert len(opened) > 50
+    assert {
+        "GET /v1/keys",
+        "POST /v1/keys",
+        "GET /v1/log",
+        "POST /v1/erasures",
+        "GET /metrics",
+        "GET /",
+    } <= closed
+
+
+def test_places_name_routes_and_intakes_and_parameters_that_there_are(server: Server) -> None:
+    assert set(PLACES) <= {*ROUTES, *INTAKES}
+    paths = server.process._api.openapi()["paths"]
+    for route, place in PLACES.items():
+        method, _, path = route.partition(" ")
+        if place == "path":
+            assert path.count("{model}") == 1
+        if place == "query":
+            asked = paths[path][method.lower()]["parameters"]
+            assert "model" in {one["name"] for one in asked if one["in"] == "query"}, route
+
+
+def test_records_and_labels_of_other_models_are_refused_whole(server: Server) -> None:
+    key = server.make_key("churn-sender", "ingest", models=["churn"])
+    other = RECORD | {"model": "other", "id": "b"}
+    label = {"model": "churn", "id": "a", "label": {"label": 1}}
+    assert server.ask("POST", "/v1/records", key, json=RECORD).status_code == 202
+    assert server.ask("POST", "/v1/labels", key, json=label).status_code == 202
+    for path, body in (
+        ("/v1/records", other),
+        ("/v1/records", [RECORD | {"id": "c"}, other]),
+        ("/v1/records?model=churn", [other]),
+        ("/v1/records?model=other", [{"id": "d", "inputs": {"age": 1}}]),
+        ("/v1/labels", label | {"model": "other"}),
+        ("/v1/labels", [label, label | {"model": "other"}]),
+        (
+            "/v2/models/other/infer",
+            {"inputs": [{"name": "age", "shape": [1], "datatype": "INT64", "data": [1]}]},
+        ),
+    ):
+        answer = server.ask("POST", path, key, json=body, headers={"x-outrider-mirror": "1"})
+        assert answer.status_code in (403, 422), (path, answer.text)
+    refused = server.ask("POST", "/v1/records", key, json=other)
+    assert refused.json()["detail"] == "the key is for model churn alone, not other"
+    for path in ("/v1/traces", "/v1/logs"):  # spans of one call may come by several keys
+        body = server.ask("POST", path, key, json={"resourceSpans": []})
+        assert body.status_code == 403, path
+    stored = {block.model for block in server.process.journal.read(0, limit=1000) if block.kind != "tick"}
+    assert stored == {"churn"}
+
+
+def test_key_of_a_model_goes_on_with_uploads_of_its_model_alone_and_opens_no_page(server: Server) -> None:
+    key = server.make_key("ci", "promote", models=["churn"])
+    listed = server.ask("GET", "/v1/keys", server.owner).json()["keys"]
+    assert {one["name"]: one["models"] for one in listed} == {"owner": [], "ingest": [], "ci": ["churn"]}
+    body = {"name": "x", "scopes": ["read"], "models": [".."]}
+    assert server.ask("POST", "/v1/keys", server.owner, json=body).status_code == 422
+    refused = log_in(server, key)
+    assert (refused.status_code, "for some models alone" in refused.text) == (403, True)
+    file = [{"name": "a.onnx", "bytes": 4, "sha256": "0" * 64}]
+    wanted = {"kind": "onnx", "files": file}
+    assert server.ask("POST", "/v1/models/other/versions", key, json=wanted).status_code == 403
 
 
 def test_a_sender_can_send_and_nothing_else(server: Server) -> None:
@@ -328,15 +420,39 @@ def test_failed_attempts_to_log_in_are_bounded_per_address(server: Server) -> No
     waits = log_in(server, server.owner)
     assert waits.status_code == 429  # who guesses waits, whatever the next guess is
     assert 0 < int(waits.headers["retry-after"]) <= 60
-    assert server.ask("GET", "/login?token=guess").status_code == 429
+    assert use_link(server, "guess").status_code == 429
     assert log_in(server, server.owner, client=("10.0.0.9", 1)).status_code == 303
     assert server.ask("GET", "/v1/models", server.owner).status_code == 200
 
 
+def use_link(server: Server, token: str, **headers: str) -> httpx.Response:
+    return server.ask("POST", "/login", headers=FORM | headers, content=f"token={token}")
+
+
+def test_link_is_used_by_its_button_alone(server: Server) -> None:
+    """Previews of messages, prefetching browsers and scanners of mail GET and HEAD what they see."""
+    link = link_of(server.process.keyring, server.owner)
+    for method in ("GET", "HEAD", "GET"):
+        page = server.ask(method, f"/login?token={link}", headers=PAGE | {"sec-purpose": "prefetch"})
+        assert (page.status_code, page.headers["cache-control"]) == (200, "no-store")
+        assert "set-cookie" not in page.headers
+    assert page.headers["referrer-policy"] == "same-origin"
+    assert "<script" not in page.text
+    assert 'name="key"' not in page.text
+    assert f'<input type="hidden" name="token" value="{link}">' in page.text
+    assert use_link(server, link, origin="http://evil.example").status_code == 403
+    assert use_link(server, link, **{"sec-fetch-site": "cross-site"}).status_code == 403
+    opened = use_link(server, link, origin="http://localhost")
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert "HttpOnly" in opened.headers["set-cookie"]
+    hostile = server.ask("GET", "/login", params={"token": '"><script>alert(1)</script>'})
+    assert "<script" not in hostile.text
+
+
 def test_a_used_or_unknown_link_says_what_to_do_and_a_sender_gets_no_page(server: Server) -> None:
     link = link_of(server.process.keyring, server.owner)
-    assert server.ask("GET", f"/login?token={link}").status_code == 303
-    again = server.ask("GET", f"/login?token={link}")
+    assert use_link(server, link).status_code == 303
+    again = use_link(server, link)
     assert again.status_code == 401
     assert "outrider login" in again.text
     assert "set-cookie" not in again.headers

@@ -69,6 +69,10 @@ ERRORS = [
     ("[[webhooks]]\nevents = []\n", r"webhooks\.0\.url: Field required"),
     ("[models.m]\narchitecture = 'a.py:b'\n", r"models\.m: architecture needs weights"),
     ("[models.m]\narchitecture = 'a.py:b'\npredictor = 'a.py:c'\n", "exclude each other"),
+    ("[models.'..']\n", r"models: model '\.\.': a name expected that is not empty, '\.' or '\.\.'"),
+    ("[models.'a/b']\n", "models: model 'a/b': a name expected without slashes"),
+    ("[models.'a@1']\n", "models: model 'a@1': a name expected without '@', which a version follows"),
+    ("[models.m]\nversion = '..'\n", r"models: models\.m\.version: '\.\.': a name expected that is not"),
     ("[server\n", "cannot be read"),
 ]
 

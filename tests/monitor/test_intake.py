@@ -232,11 +232,13 @@ def test_a_one_time_link_opens_the_page(tmp_path: Path) -> None:
 
 def open_page_by_link(call: Caller) -> None:
     token = link_of(call.intake.keyring, call.key)
-    response = call("GET", f"/login?token={token}", headers={"authorization": ""})
+    form = {"authorization": "", "content-type": "application/x-www-form-urlencoded"}
+    assert call("GET", f"/login?token={token}", headers={"authorization": ""}).status_code == 200
+    response = call("POST", "/login", headers=form, content=f"token={token}")
     assert response.status_code == 303
     cookie = response.headers["set-cookie"].partition(";")[0]
     assert call("GET", "/openapi.json", headers={"authorization": "", "cookie": cookie}).status_code == 200
-    assert call("GET", f"/login?token={token}", headers={"authorization": ""}).status_code == 401
+    assert call("POST", "/login", headers=form, content=f"token={token}").status_code == 401
 
 
 def test_a_full_journal_is_507_and_not_ready_until_there_is_room(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
     )
 
     def say(prompt: str) -> str:
-        verdict = "grounded" if "Answer: two years" in prompt else "not_grounded"
+        verdict = "grounded" if '"outputs.text": "two years"' in prompt else "not_grounded"
         return f'{{"verdict": "{verdict}", "score": 0.9}}'
 
     with chat_server(say) as server:
@@ -45,4 +45,4 @@ def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
             finish(bench, "judge.grounded", "judge.tone")
             assert bench.flags("ungrounded") == {"for life, you fault"}
             assert bench.count("answered", "judge.tone") == 2
-            assert "[2] Returns are free." in server.prompts[0]
+            assert "Returns are free." in server.prompts[0]

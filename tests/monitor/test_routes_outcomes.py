@@ -164,6 +164,24 @@ def test_names_with_slashes_are_found_by_their_address(app: FastAPI) -> None:
     assert request(app, "GET", "/v1/suites/m/outcomes/feature%2Fx/a%2Fb/c").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("version", "suite", "test", "field"),
+    [
+        ("..", "s", "t", "version"),
+        ("1", "a/..", "t", "suite"),
+        ("1", "s", "./t", "name"),
+        ("1", "s", "", "name"),
+    ],
+)
+def test_outcomes_under_names_that_no_address_holds_are_refused(
+    app: FastAPI, version: str, suite: str, test: str, field: str
+) -> None:
+    given = OUTCOME.to_dict() | {"suite": suite, "name": test}
+    status, body = publish(app, given, version=version)
+    assert status == 422
+    assert body["errors"][0]["field"].endswith(field)
+
+
 @pytest.mark.parametrize("number", ["NaN", "1e999", "[1, [-Infinity]]"])
 def test_what_is_no_number_is_refused(app: FastAPI, engine: Engine, number: str) -> None:
     """SQLite would find no field in the whole column any more."""

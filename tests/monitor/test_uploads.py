@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,17 @@ def test_what_is_no_safetensors_file_is_refused(world: World, data: bytes) -> No
     assert "a safetensors file expected" in refused.json()["detail"]
 
 
+def test_a_pickle_that_is_called_a_tokenizer_is_refused(world: World) -> None:
+    config = {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}
+    files = {"config.json": json.dumps(config).encode(), "model.safetensors": linear(1.0)}
+    refused = world.send({**files, "tokenizer.model": pickle.dumps(print)}, "hf", inputs=["text"])
+    assert refused.status_code == 422, refused.text
+    told = refused.json()
+    assert (told["file"], told["expected"], told["got"]) == (
+        "tokenizer.model", "a sentencepiece model", "a pickle",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("kind", "names", "why"),
     [
@@ -275,7 +287,7 @@ def test_what_is_no_safetensors_file_is_refused(world: World, data: bytes) -> No
         ("hf", ["config.json", "pytorch_model.bin"], "a pickle or code is never read"),
         ("hf", ["config.json", "modeling.py"], "a pickle or code is never read"),
         ("hf", ["tokenizer.json"], "config.json expected"),
-        ("hf", ["config.json", "adapter_config.json"], "upload an adapter as kind adapter"),
+        ("hf", ["config.json", "adapter_config.json"], "an adapter is uploaded as kind adapter"),
         ("adapter", ["adapter_config.json"], "adapter_model.safetensors expected"),
         ("onnx", ["a.pt"], "a pickle or code is never read"),
         ("endpoint", [], "an address expected"),
@@ -297,6 +309,50 @@ def test_another_digest_is_sent_again(world: World) -> None:
     assert "send it again" in world.ask("POST", begun["complete"], world.owner, json={}).json()["detail"]
     assert world.put(url, data).status_code == 200
     assert world.ask("POST", begun["complete"], world.owner, json={}).status_code == 201
+
+
+def test_unfinished_uploads_of_one_key_block_no_other_key_and_no_job(world: World) -> None:
+    _, token = world.waiting_job()
+    other = world.make_key("other", "promote")
+    for _ in range(3):
+        assert world.begin({"net.safetensors": linear(1.0)}).status_code == 201
+    refused = world.begin({"net.safetensors": linear(1.0)})
+    assert (refused.status_code, "uploads of 'owner'" in refused.json()["detail"]) == (429, True)
+    assert world.begin({"net.safetensors": linear(1.0)}, key=other).status_code == 201
+    assert world.begin({"net.safetensors": linear(1.0)}, key=token).status_code == 201
+    assert world.begin({"net.safetensors": linear(2.0)}, key=token).status_code == 201  # in place of it
+
+
+def test_a_key_of_a_model_goes_on_with_its_uploads_alone(world: World) -> None:
+    mine, theirs = (world.make_key(f"of-{model}", "promote", models=[model]) for model in ("m", "deep"))
+    begun = world.begin({"net.safetensors": linear(1.0)}, key=mine).json()
+    for key, status in ((theirs, 403), (mine, 200)):
+        assert world.ask("GET", f"/v1/uploads/{begun['upload']}", key).status_code == status
+        assert world.put(begun["files"][0]["url"], linear(1.0)[:9], key).status_code == status
+    assert world.ask("DELETE", f"/v1/uploads/{begun['upload']}", theirs).status_code == 403
+    assert world.ask("POST", begun["complete"], theirs, json={}).status_code == 403
+
+
+def test_one_sender_has_at_most_half_of_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = type("Usage", (), {"free": 3000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+    other = world.make_key("half", "promote")
+
+    def begin(size: int, key: str) -> tuple[int, str]:
+        body = {
+            "kind": "safetensors",
+            "files": [{"name": "a.safetensors", "bytes": size, "sha256": "0" * 64}],
+        }
+        answer = world.ask("POST", "/v1/models/m/versions", key, json=body)
+        return answer.status_code, answer.json().get("detail", "")
+
+    assert begin(1501, other)[0] == 507
+    assert begin(1000, other)[0] == 201
+    status, why = begin(501, other)
+    assert (status, "of 'half' would have more than half of the 3000 bytes" in why) == (507, True)
+    assert begin(1500, world.owner)[0] == 201
+    assert begin(400, world.make_key("third", "promote"))[0] == 201
+    assert "fewer than 3001 bytes" in begin(101, world.make_key("fourth", "promote"))[1]
 
 
 def test_bounds_of_files_and_of_uploads(world: World) -> None:

@@ -3,6 +3,7 @@
 By SQLite alone, and with a connection of its own: the server process answers before SQLAlchemy is loaded.
 """
 
+import json
 import secrets
 import sqlite3
 import threading
@@ -44,6 +45,7 @@ class KeyRow:
     name: str
     digest: str
     scopes: str
+    models: str
     file: str
     created_us: int
     created_by: str
@@ -55,6 +57,11 @@ class KeyRow:
     bytes_per_day: int | None
     day: int
     day_bytes: int
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Models that it is for alone; none for all."""
+        return tuple(json.loads(self.models)) if self.models else ()
 
     @property
     def limits(self) -> KeyLimits:
@@ -134,9 +141,9 @@ class AccessStore:
         """Number of changes of keys and sessions; None without a database."""
         try:
             found = self._rows("SELECT value FROM meta WHERE key = ?", _VERSION)
-            self._rows("SELECT 1 FROM api_key LIMIT 1")
+            self._rows("SELECT models FROM api_key LIMIT 1")
         except sqlite3.OperationalError as error:
-            if "unable to open" in str(error) or "no such table" in str(error):
+            if "unable to open" in str(error) or "no such " in str(error):
                 return None
             raise
         return int(found[0][0]) if found else 0
@@ -168,12 +175,20 @@ class AccessStore:
         ]
 
     def add_key(
-        self, name: str, digest: str, *, scopes: Sequence[str], limits: KeyLimits, by: str, now_us: int
+        self,
+        name: str,
+        digest: str,
+        *,
+        scopes: Sequence[str],
+        models: Sequence[str],
+        limits: KeyLimits,
+        by: str,
+        now_us: int,
     ) -> bool:
         """Add a key; False where another of the name is in force."""
         try:
             with self._change() as connection:
-                self._insert(connection, name, digest, scopes, limits, by, now_us, file="")
+                self._insert(connection, name, digest, scopes, limits, by, now_us, models=models)
         except sqlite3.IntegrityError:
             return False
         return True
@@ -246,14 +261,15 @@ class AccessStore:
         by: str,
         now_us: int,
         *,
-        file: str,
+        models: Sequence[str] = (),
+        file: str = "",
     ) -> None:
-        columns = "name, digest, scopes, file, created_us, created_by, revoked_by, day, day_bytes"
+        columns = "name, digest, scopes, models, file, created_us, created_by, revoked_by, day, day_bytes"
         connection.execute(
             f"INSERT INTO api_key ({columns}, records_per_s, burst_records, bytes_per_day) "
-            "VALUES (?, ?, ?, ?, ?, ?, '', 0, 0, ?, ?, ?)",
+            "VALUES (?, ?, ?, ?, ?, ?, ?, '', 0, 0, ?, ?, ?)",
             (
-                *(name, digest, " ".join(scopes), file, now_us, by),
+                *(name, digest, " ".join(scopes), json.dumps(models) if models else "", file, now_us, by),
                 *(limits.records_per_s, limits.burst_records, limits.bytes_per_day),
             ),
         )

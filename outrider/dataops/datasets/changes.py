@@ -28,6 +28,7 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import OutriderError
 
 from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
+from .references import check_dataset_name
 from .row_counts import row_counts
 from .row_files import check_exact, conform, empty_table, merged_schema, to_parquet
 from .versions import (
@@ -152,10 +153,12 @@ def prepare(
     Raises
     ------
     ValueError
-        If nothing changes, provenance is not aligned, an id occurs twice, or one to remove is not there.
+        If nothing changes, provenance is not aligned, an id occurs twice, one to remove is not there, or no
+        path can hold the name.
     SchemaMismatch
         If inputs or labels have types that do not go with those of the version they are appended to.
     """
+    check_dataset_name(dataset)
     rows = 0 if batch is None else batch.rows
     if not (rows or (append and removed)) or len(provenance) != rows:
         raise ValueError(f"one provenance per row expected for > 0 rows, got {len(provenance)} for {rows}")

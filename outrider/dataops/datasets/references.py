@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert
 from outrider.dataops.payloads.objects import is_digest
 from outrider.dataops.state.improvement_tables import DatasetTag, DatasetVersion
 from outrider.dataops.state.tables import table_of
-from outrider.errors import NotFound, OutriderError, nearest
+from outrider.errors import NotFound, OutriderError, check_name, nearest
 
 from .versions import Version, get, newest
 
@@ -48,6 +48,19 @@ def name_of(reference: str) -> str:
     ('churn-flagged', 'churn-flagged')
     """
     return reference.partition("@")[0]
+
+
+def check_dataset_name(name: str) -> str:
+    """The name, where paths, addresses and references can hold it.
+
+    Raises
+    ------
+    ValueError
+        With the name, and what was expected.
+    """
+    if "@" in name:
+        raise ValueError(f"dataset {name[:200]!r}: a name expected without '@', which a version follows")
+    return check_name(name, "dataset")
 
 
 def open_version(connection: Connection, reference: str) -> Version:

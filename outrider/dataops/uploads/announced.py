@@ -15,6 +15,8 @@ UploadKind = Literal["safetensors", "onnx", "hf", "adapter", "endpoint"]
 _SINGLE = {"safetensors": ".safetensors", "onnx": ".onnx"}
 _PARSED, _PARSED_BYTES = ("config.json", ".index.json"), 4_194_304
 """Files that the check parses, and their bounds."""
+_TEXTS, _TEXT_BYTES = (".json", ".txt", ".model", ".jinja"), 67_108_864
+"""Files that are read whole when their content is checked, and their bound."""
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _RUNS_CODE = re.compile(r"\.(bin|pt|pth|pkl|pickle|joblib|ckpt|npy|npz|py|so|h5)$")
 
@@ -90,10 +92,10 @@ def _check_file(file: AnnouncedFile, max_bytes: int) -> None:
             f"files: {file.name}: 1 to {max_bytes} bytes expected (limits.upload_bytes), got {file.bytes}",
             file=file.name,
         )
-    if file.name.endswith(_PARSED) and file.bytes > _PARSED_BYTES:
+    most = _PARSED_BYTES if file.name.endswith(_PARSED) else _TEXT_BYTES
+    if file.name.endswith(_TEXTS) and file.bytes > most:
         raise WrongUpload(
-            f"files: {file.name}: at most {_PARSED_BYTES} bytes expected, got {file.bytes}",
-            file=file.name,
+            f"files: {file.name}: at most {most} bytes expected, got {file.bytes}", file=file.name
         )
     if file.name in PICKLES or _RUNS_CODE.search(file.name.lower()):
         raise WrongUpload(
@@ -118,8 +120,7 @@ def _check_kind(one: Announced, names: list[str]) -> None:
             )
         if ADAPTER_CONFIG in names:  # transformers would open the base that it names
             raise WrongUpload(
-                f"files: {ADAPTER_CONFIG}: not of a model folder: upload an adapter as kind adapter",
-                file=ADAPTER_CONFIG,
+                f"files: {ADAPTER_CONFIG}: an adapter is uploaded as kind adapter", file=ADAPTER_CONFIG
             )
         if "config.json" not in names:
             raise WrongUpload("files: config.json expected of a model folder")

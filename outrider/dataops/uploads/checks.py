@@ -12,6 +12,7 @@ from outrider.dataops.models.registry import Model
 
 from .announced import ADAPTER_WEIGHTS, Announced
 from .check_process import check_folder, check_onnx
+from .contents import check_contents
 from .tensor_headers import TensorForm, check_adapter, check_finite, check_same, merged, tensor_forms
 from .wrong import WrongUpload
 
@@ -100,6 +101,7 @@ def checked(
     WrongUpload
         With file and tensor, what was expected and what came.
     """
+    check_contents(announced, parts)
     known = champion.source or default
     told = replace(
         known,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from outrider.dataops.state.improvement_tables import VersionUpload
 from outrider.dataops.state.tables import table_of
@@ -45,6 +45,11 @@ class UploadRow:
     version: str | None
     created_us: int
     until_us: int
+
+    @property
+    def bytes(self) -> int:
+        """Announced bytes of all files."""
+        return sum(file.bytes for file in self.announced.files)
 
     @property
     def announced(self) -> Announced:
@@ -112,21 +117,16 @@ def touch(connection: Connection, id_: str, until_us: int) -> None:
     connection.execute(update(_UPLOAD).where(*is_open).values(until_us=until_us))
 
 
-def count_open(connection: Connection) -> int:
-    """Number of unfinished uploads."""
-    query = select(func.count()).select_from(_UPLOAD).where(_UPLOAD.c.status == "open")
-    return int(connection.scalar(query) or 0)
-
-
 def expire(connection: Connection, *, now_us: int) -> None:
     """Forget unfinished uploads whose time is over."""
     late = _UPLOAD.c.status == "open", _UPLOAD.c.until_us < now_us
     connection.execute(delete(_UPLOAD).where(*late))
 
 
-def open_ids(connection: Connection) -> set[str]:
-    """Ids of unfinished uploads."""
-    return set(connection.scalars(select(_UPLOAD.c.id).where(_UPLOAD.c.status == "open")))
+def list_open(connection: Connection) -> list[UploadRow]:
+    """Unfinished uploads."""
+    rows = connection.execute(select(_UPLOAD).where(_UPLOAD.c.status == "open"))
+    return [UploadRow(**row._mapping) for row in rows]
 
 
 class Pieces:

@@ -4,12 +4,12 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from outrider.dataops.access.scopes import Right
 from outrider.dataops.access.store import KeyLimits, KeyRow, WriteRow
-from outrider.errors import NotFound
+from outrider.errors import NotFound, check_name
 from outrider.monitor.http.auth import LOGIN
 from outrider.monitor.http.common import RequestBody, iso, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
@@ -33,6 +33,7 @@ class KeyFacts(TypedDict):
 
     name: str
     scopes: list[str]
+    models: list[str]
     file: str
     created: Time
     created_by: str
@@ -107,6 +108,10 @@ class KeyWanted(LimitsWanted):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")
     scopes: list[Right] = Field(min_length=1, max_length=6)
+    models: list[Annotated[str, AfterValidator(lambda name: check_name(name, "model"))]] = Field(
+        default_factory=list, max_length=100
+    )
+    """That it is for alone; none for all."""
 
 
 def access_routes(keyring: Keyring) -> APIRouter:
@@ -143,7 +148,8 @@ def _add_key_routes(router: APIRouter, keyring: Keyring) -> None:
         if len(keyring.list_keys()) >= MOST_KEYS:
             raise ProblemError(problem(409, f"{MOST_KEYS} keys are in force: revoke those not used"))
         by = visitor_of(request).name
-        secret = keyring.add_key(body.name, scopes=scopes, limits=body.limits(), by=by)
+        models = sorted({*body.models})
+        secret = keyring.add_key(body.name, scopes=scopes, models=models, limits=body.limits(), by=by)
         if secret is None:
             detail = f"a key {body.name!r} is in force: revoke it, or choose another name"
             raise ProblemError(problem(409, detail, field="name"))
@@ -198,6 +204,7 @@ def _key(row: KeyRow) -> KeyFacts:
     return {
         "name": row.name,
         "scopes": row.scopes.split(),
+        "models": list(row.model_names),
         "file": row.file,
         "created": iso(row.created_us) or "",
         "created_by": row.created_by,

@@ -24,7 +24,7 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
-from outrider.dataops.datasets.references import find_version, name_of, tags_of
+from outrider.dataops.datasets.references import check_dataset_name, find_version, name_of, tags_of
 from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
@@ -262,6 +262,10 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
             if model is None:
                 raise ProblemError(problem(422, "?model= is needed beside an Arrow body", field="model"))
             known_model(settings, model)
+            try:
+                check_dataset_name(name)
+            except ValueError as error:
+                raise ProblemError(problem(422, str(error), field="name")) from None
             _check_arrow(body, limits)
             _check_place(settings, name, source, part)
             body.seek(0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.judged import JudgedPairs
+from outrider.behavioral_tests import chat
 
 from .answers import Asker
 from .questions import MODEL, REQUEST
@@ -20,18 +21,10 @@ from .questions import MODEL, REQUEST
 LABEL_SHARE = 0.25
 """Chance of a judged pair to be drawn for a label."""
 _PROMPT = """\
-Two assistants answered the same question. Which answer is better? Say only 1, 2 or tie.
-
-<question>
-{question}
-</question>
-<answer_1>
-{one}
-</answer_1>
-<answer_2>
-{two}
-</answer_2>"""
-_SAID = re.compile(r"\b(1|2|tie)\b", re.IGNORECASE)
+Two assistants answered the same question. Which answer is better, answer_1 or answer_2?
+Say only 1, 2 or tie.
+"""
+_SAID = re.compile(r"\W*(?:answer[ _]?)?(1|2|tie)\W*", re.IGNORECASE)
 _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 
 
@@ -103,8 +96,8 @@ def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed:
 
 
 def _body(pair: dict[str, Any], one: str, two: str) -> str:
-    prompt = _PROMPT.format(question=_question(pair), one=pair[one], two=pair[two])
-    messages = [{"role": "user", "content": prompt}]
+    values = {"question": _question(pair), "answer_1": pair[one], "answer_2": pair[two]}
+    messages = chat.judging_messages(_PROMPT, values)
     return json.dumps({"messages": messages, "temperature": 0, "max_tokens": 8})
 
 
@@ -120,7 +113,7 @@ def _question(pair: dict[str, Any]) -> str:
 
 def _value(text: str | None) -> float | None:
     """Value of an answer: 1 for the first, -1 for the second, 0 for a tie."""
-    found = _SAID.search(text or "")
+    found = _SAID.fullmatch(text or "")
     return None if found is None else _VALUES[found[1].lower()]
 
 

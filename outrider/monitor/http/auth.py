@@ -15,6 +15,7 @@ from .error_page import is_browser, send_error
 from .hosts import HostNames, TrustedProxies
 from .keyring import SESSION_S, Holder, Keyring, csrf_token, is_csrf_token, is_job_token
 from .limits import ASGIApp, Message, Receive, Scope, Send
+from .model_scopes import models_fault, reads_body
 from .problem import Problem, ProblemError, problem
 from .responses import send_problem
 from .route_scopes import AFTER_VERSION, FOR_JOBS, RouteScopes, ScopedRoute
@@ -117,7 +118,8 @@ class KeyGate:
             return
         holder.is_used = True
         set_holder(scope, f"key {holder.name!r}")
-        if route is not None and route.is_intake and route.missing(holder.rights) is None:
+        is_intake = route is not None and route.is_intake and route.missing(holder.rights) is None
+        if is_intake and holder.models is None:
             scope.setdefault("state", {})["meter"] = holder.meter
             await self._app(scope, receive, send)
             return
@@ -200,8 +202,16 @@ class KeyGate:
         elif (missing := route.missing(holder.rights)) is not None:
             await self._refuse(scope, receive, send, headers, forbidden(holder.name, missing))
         else:
+            if holder.models is not None:
+                body = await _small_body(receive) if reads_body(route) else b""
+                receive = _replay(body, receive) if reads_body(route) else receive
+                query = scope.get("query_string", b"")
+                if fault := models_fault(route, holder.models, path=scope["path"], query=query, body=body):
+                    why = problem(403, f"key {holder.name!r} {fault}", key=holder.name)
+                    await self._refuse(scope, receive, send, headers, why)
+                    return
             state = scope.setdefault("state", {})
-            state["visitor"], state["meter"] = visitor, holder.meter
+            state["visitor"], state["meter"], state["models"] = visitor, holder.meter, holder.models
             is_change = not route.is_intake and scope["method"] not in _SAFE
             noting = self._noting(scope, send, visitor, route) if is_change else send
             await self._app(scope, receive, noting)

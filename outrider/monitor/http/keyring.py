@@ -94,6 +94,8 @@ class Holder:
     is_used: bool = False
     used_us: int | None = None
     written_us: int = 0
+    models: frozenset[str] | None = None
+    """That it is for alone; None for all."""
 
 
 @dataclass(slots=True, eq=False)
@@ -214,10 +216,14 @@ class Keyring:
 
     # ---- changes
 
-    def add_key(self, name: str, *, scopes: Sequence[Right], limits: KeyLimits, by: str) -> str | None:
+    def add_key(
+        self, name: str, *, scopes: Sequence[Right], models: Sequence[str] = (), limits: KeyLimits, by: str
+    ) -> str | None:
         """Make a key; None where another of the name is in force."""
         key, now = new_key(), self.now_us()
-        is_new = self.store.add_key(name, digest_of(key), scopes=scopes, limits=limits, by=by, now_us=now)
+        is_new = self.store.add_key(
+            name, digest_of(key), scopes=scopes, models=models, limits=limits, by=by, now_us=now
+        )
         self.refresh()
         return key if is_new else None
 
@@ -381,7 +387,8 @@ def _holder(row: KeyRow, before: Holder | None) -> Holder:
     used = before.used_us if before and before.used_us else row.used_us
     written = before.written_us if before else row.used_us or 0
     is_used = before is not None and before.is_used
-    return Holder(row.id, row.name, row.digest, rights_of(scopes), meter, is_used, used, written)
+    models = frozenset(row.model_names) or None
+    return Holder(row.id, row.name, row.digest, rights_of(scopes), meter, is_used, used, written, models)
 
 
 def _is_late(one: Holder | Session, due_us: int) -> bool:

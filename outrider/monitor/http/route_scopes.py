@@ -222,11 +222,14 @@ class ScopedRoute:
         Of each, any one is enough; without one everybody may.
     is_intake
         Whether records, labels or telemetry come by it.
+    actions
+        Names of all routes of the path, where it is of several.
     """
 
     action: str
     needs: tuple[frozenset[Right], ...]
     is_intake: bool = False
+    actions: tuple[str, ...] = ()
 
     def missing(self, rights: frozenset[Right]) -> frozenset[Right] | None:
         """Scopes of which these rights lack one, else None."""
@@ -284,7 +287,8 @@ class RouteScopes:
         if len(found) <= 1:
             return found[0] if found else None
         nearest = max(found, key=lambda route: len(re.sub(r"\{.*?\}", "", route.action)))
-        return ScopedRoute(nearest.action, tuple(needs for route in found for needs in route.needs))
+        needs = tuple(needs for route in found for needs in route.needs)
+        return ScopedRoute(nearest.action, needs, actions=tuple(route.action for route in found))
 
     def methods(self, path: str) -> list[str]:
         """Methods that a path has a route for."""

@@ -47,7 +47,7 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> str | None:
-    """Job of a request; a token's own alone.
+    """Job of a request; a token's own alone, and a key's models.
 
     Parameters
     ----------
@@ -57,9 +57,13 @@ def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> st
     Raises
     ------
     ProblemError
-        401 for the token of another job or model.
+        401 for the token of another job or model, 403 for a key of other models.
     """
-    token = visitor.token
+    token, holder = visitor.token, visitor.holder
+    if holder is not None and holder.models is not None and model is not None and model not in holder.models:
+        known = ", ".join(sorted(holder.models))
+        why = f"key {holder.name!r} is for model {known} alone, not {model}"
+        raise ProblemError(problem(403, why, key=holder.name))
     if token is None:
         return job
     if job not in (None, token.job) or model not in (None, token.model):

@@ -208,7 +208,8 @@ class HotRoutes:
         receive: Receive,
         take: Callable[[int], None],
     ) -> SenderReply:
-        meter: Meter | None = scope.get("state", {}).get("meter")
+        state = scope.get("state", {})
+        meter: Meter | None = state.get("meter")
         try:
             if meter is not None:
                 meter.admit()
@@ -218,8 +219,9 @@ class HotRoutes:
             if meter is not None:
                 meter.take(len(body))
             arrival = Arrival(
-                scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us()
-            )
+                scope["method"], scope["path"], _query(scope), _texts(headers), body, self._now_us(),
+                state.get("models"),
+            )  # fmt: skip
             reading, decoded = await self._read(intake, arrival)
         except ProblemError as error:
             if intake.name != "labels" and error.problem.status != 404:
@@ -257,9 +259,11 @@ class HotRoutes:
 
     def _build(self, reading: ParsedRequest, arrival: Arrival) -> tuple[ParsedRequest, Decoded]:
         try:
-            if self._limits.of_models:
+            if self._limits.of_models or arrival.models is not None:
                 sides = [half.part for half in reading.halves]
-                self._limits.check({part.model for part in [*reading.parts, *sides]}, len(arrival.body))
+                models = {part.model for part in [*reading.parts, *sides]}
+                _check_models(models, arrival.models)
+                self._limits.check(models, len(arrival.body))
             decoded = self._decoder.build(
                 reading.parts,
                 reading.rejected,
@@ -329,6 +333,15 @@ class HotRoutes:
 
     def _count(self, intake: IntakeProtocol, status: int) -> None:
         self._responses.labels(route=intake.name, status=f"{status // 100}xx").inc()
+
+
+def _check_models(named: Iterable[str], models: frozenset[str] | None) -> None:
+    """Refuse a request with a record of a model that its key is not for, whole."""
+    if models is None:
+        return
+    if others := sorted(model for model in named if model not in models):
+        known = ", ".join(sorted(models))
+        raise ProblemError(problem(403, f"the key is for model {known} alone, not {others[0][:200]}"))
 
 
 def _query(scope: Scope) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 
 from outrider.behavioral_tests import Outcome
+from outrider.errors import check_name
 from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.problem import ProblemError, problem
 
@@ -86,8 +87,8 @@ class MeasureGiven(RequestBody):
 class OutcomeGiven(RequestBody):
     """Outcome, as ``Outcome.to_dict()`` and ``--json`` write one."""
 
-    name: Name
-    suite: Name
+    name: Annotated[Name, AfterValidator(lambda name: check_name(name, "test", has_parts=True))]
+    suite: Annotated[Name, AfterValidator(lambda name: check_name(name, "suite", has_parts=True))]
     kind: Literal["MFT", "INV", "DIR"]
     capability: Name
     description: Text = ""
@@ -138,7 +139,11 @@ class OutcomeGiven(RequestBody):
 class OutcomesGiven(RequestBody):
     """Outcomes of one version, replacing the same tests' former ones."""
 
-    version: Annotated[str, Field(min_length=1, max_length=100)]
+    version: Annotated[
+        str,
+        Field(min_length=1, max_length=100),
+        AfterValidator(lambda name: check_name(name, "version", has_parts=True)),
+    ]
     source: Literal["cli", "pytest"]
     outcomes: list[OutcomeGiven] = Field(min_length=1, max_length=MOST_OUTCOMES)
 

@@ -8,10 +8,10 @@ import tomllib
 from pathlib import Path
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, check_name
 
 from . import sections
 from .explanations import explain
@@ -56,6 +56,16 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Sources of settings: the environment above the file. The file comes in as init arguments."""
         return env_settings, init_settings
+
+    @field_validator("models")
+    @classmethod
+    def _model_names(cls, models: dict[str, ModelSettings]) -> dict[str, ModelSettings]:
+        for name, own in models.items():
+            if "@" in name:
+                raise ValueError(f"model {name!r}: a name expected without '@', which a version follows")
+            check_name(name, "model")
+            check_name(own.version, f"models.{name}.version:", has_parts=True)
+        return models
 
     @model_validator(mode="after")
     def _names_of_requests(self) -> "Settings":

@@ -94,7 +94,7 @@ class LimitSettings(Section):
     upload_bytes: int = Field(
         default=17_179_869_184, ge=1024, description="one file of an uploaded version, on disk"
     )
-    uploads: int = Field(default=16, ge=1, description="unfinished uploads of versions at once")
+    uploads: int = Field(default=16, ge=1, description="unfinished uploads of versions of a key")
     upload_s: float = Field(
         default=86_400.0, gt=0, description="without a byte until an unfinished upload is removed"
     )

@@ -20,6 +20,8 @@ from .frame import PageFrame
 
 _LOGIN_BYTES = 8192
 _LOGIN_FIELDS = 10
+_TOKEN = 200
+"""Characters of a link's token that are shown again, at most."""
 _UNKNOWN = "This key is not known, or it was revoked."
 _DEAD_LINK = "This link was used already, or it is older than 15 minutes. `outrider login` prints another."
 
@@ -48,7 +50,7 @@ class AccessPages:
     _attempts: LoginAttempts = field(default_factory=LoginAttempts)
 
     def show_login(self, request: Request, token: str = "") -> Response:
-        """Page of the login; with a token, the end of a link.
+        """Page of the login; with the token of a link, its button: previews and scanners only GET.
 
         The gate has strangers see it in the place of any other page.
         """
@@ -57,24 +59,26 @@ class AccessPages:
         if refusal is not None and refusal.status != 401:
             heading = "Not allowed"
             return self._frame.message(heading, f"{refusal.detail}.", status=refusal.status, back="/")
-        if token:
-            return self._by_link(request, visitor, token)
+        if token and refusal is None:
+            return self._page("", wanted="/", status=200, token=token)
         if refusal is None and visitor.session is not None:
             return RedirectResponse("/", status_code=303, headers=HEADERS)
         wanted = getattr(request.state, "wanted", "/")
         return self._page("", wanted=wanted, status=200 if refusal is None else refusal.status)
 
     def log_in(self, request: Request, form: LoginFields) -> Response:
-        """Open a session for a key."""
+        """Open a session for a key, or for the token of a one-time link."""
         visitor, wanted = visitor_of(request), form.get("next", "/")
         if not _is_own_form(request):
             return self._page("The form came from another site.", wanted="/", status=403)
         if wait_s := self._attempts.wait_s(visitor.address):
             return self._too_many(wait_s, wanted)
-        holder = self._keyring.by_key(form.get("key", "").strip())
+        token = form.get("token", "")
+        by_key, by_link = self._keyring.by_key, self._keyring.use_link
+        holder = by_link(token) if token else by_key(form.get("key", "").strip())
         if holder is None:
             self._attempts.failed(visitor.address)
-            return self._page(_UNKNOWN, wanted=wanted, status=401)
+            return self._page(_DEAD_LINK if token else _UNKNOWN, wanted=wanted, status=401)
         return self._open(request, visitor, holder, wanted)
 
     def log_out(self, request: Request) -> Response:
@@ -100,18 +104,12 @@ class AccessPages:
         end_session_for(self._keyring, visitor_of(request), session)
         return RedirectResponse("/sessions", status_code=303, headers=HEADERS)
 
-    def _by_link(self, request: Request, visitor: Visitor, token: str) -> Response:
-        if wait_s := self._attempts.wait_s(visitor.address):
-            return self._too_many(wait_s, "/")
-        holder = self._keyring.use_link(token)
-        if holder is None:
-            self._attempts.failed(visitor.address)
-            return self._page(_DEAD_LINK, wanted="/", status=401)
-        return self._open(request, visitor, holder, "/")
-
     def _open(self, request: Request, visitor: Visitor, holder: Holder, wanted: str) -> Response:
         if "read" not in holder.rights:
             return self._page(f"Key {holder.name!r} may send, not read.", wanted=wanted, status=403)
+        if holder.models is not None:
+            text = f"Key {holder.name!r} is for some models alone; pages show all of them."
+            return self._page(text, wanted=wanted, status=403)
         if visitor.session is not None:
             self._keyring.end_session(visitor.session.row.id)
         agent = request.headers.get("user-agent", "")
@@ -129,9 +127,9 @@ class AccessPages:
         return self._page(text, wanted=wanted, status=429, headers={"retry-after": str(wait_s)})
 
     def _page(
-        self, text: str, *, wanted: str, status: int, headers: dict[str, str] | None = None
+        self, text: str, *, wanted: str, status: int, headers: dict[str, str] | None = None, token: str = ""
     ) -> Response:
-        context = {"text": text, "wanted": _own_path(wanted)}
+        context = {"text": text, "wanted": _own_path(wanted), "token": token[:_TOKEN]}
         found = self._frame.pages.render(
             "login.html", context, status=status, headers=HEADERS | (headers or {})
         )

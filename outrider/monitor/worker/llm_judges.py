@@ -49,7 +49,8 @@ class Question:
 
     row: int
     digest: str
-    prompt: str
+    values: Mapping[str, Any]
+    """By the name of their column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,7 @@ class Judge:
         ]
 
     def _question(self, row: int, values: Mapping[str, Any]) -> Question:
-        if self.prompt:
-            prompt = FIELD.sub(lambda found: _shown(values[found[1]]), self.prompt)
-            return Question(row, digest_of(prompt), prompt)
-        return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), "")
+        return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), values)
 
     def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
         """Answers as columns, null where there is none, and ``outcome``: why."""
@@ -118,9 +116,11 @@ def open_judge(settings: Settings, model: str, name: str) -> Judge:
     prompt = prompt_of(settings, own)
     digest = judge_digest(settings, own)
     if own.predictor is not None:
-        ask = _local(own, load_predictor_function(own.predictor, settings.base), reads_of(own, prompt))
+        ask = _local(
+            own, load_predictor_function(own.predictor, settings.base), reads_of(own, prompt), prompt
+        )
         return Judge(model, name, own, digest, prompt, ask, LOCAL_CHUNK)
-    return Judge(model, name, own, digest, prompt, _remote(own), 8 * own.parallel)
+    return Judge(model, name, own, digest, prompt, _remote(own, prompt), 8 * own.parallel)
 
 
 def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
@@ -199,22 +199,23 @@ def _last_object(text: str) -> Mapping[str, Any] | None:
 # ---- remote --------------------------------------------------------------------------------------------
 
 
-def _remote(judge: JudgeSettings) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
+def _remote(judge: JudgeSettings, prompt: str) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     assert judge.url is not None
     client = HttpClient(judge.url)
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
-        work = [partial(_chat, client, judge, question.prompt) for question in questions]
+        asked = [chat.judging_messages(prompt, question.values) for question in questions]
+        work = [partial(_chat, client, judge, messages) for messages in asked]
         return in_threads(judge.parallel, work)
 
     return ask
 
 
-def _chat(client: HttpClient, judge: JudgeSettings, prompt: str) -> Reply:
+def _chat(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
     """Ask one question; every failure is a reply, so that it can be counted."""
     start = time.monotonic()
     try:
-        body = _post(client, judge, prompt)
+        body = _post(client, judge, messages)
     except TimeoutError:
         detail = f"no answer within {judge.deadline_s:g} s"
         return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
@@ -226,8 +227,8 @@ def _chat(client: HttpClient, judge: JudgeSettings, prompt: str) -> Reply:
         text = chat.text_of(body)
     except ValueError as error:
         text = json.dumps(body)[:KEPT_TEXT]
-        return Reply("invalid", {}, text, str(error), _tokens(body, prompt, text), seconds)
-    return _reply(text, judge, _tokens(body, prompt, text), seconds)
+        return Reply("invalid", {}, text, str(error), _tokens(body, messages, text), seconds)
+    return _reply(text, judge, _tokens(body, messages, text), seconds)
 
 
 def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Reply:
@@ -237,10 +238,10 @@ def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Repl
         return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
 
 
-def _post(client: HttpClient, judge: JudgeSettings, prompt: str) -> dict[str, Any]:
+def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": judge.model,
-        "messages": [{"role": "user", "content": prompt}],
+        "messages": messages,
         "temperature": 0,
         "max_tokens": judge.max_tokens,
     }
@@ -266,18 +267,19 @@ def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
     }
 
 
-def _tokens(body: Mapping[str, Any], prompt: str, text: str) -> int:
+def _tokens(body: Mapping[str, Any], messages: Sequence[Mapping[str, str]], text: str) -> int:
     """Tokens as the server counted them, else a quarter of the characters."""
     usage = body.get("usage")
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    return total if isinstance(total, int) else (len(prompt) + len(text) + 3) // 4
+    asked = sum(len(message["content"]) for message in messages)
+    return total if isinstance(total, int) else (asked + len(text) + 3) // 4
 
 
 # ---- local ---------------------------------------------------------------------------------------------
 
 
 def _local(
-    judge: JudgeSettings, predict: Callable[[Batch], Mapping[str, Any]], reads: Sequence[str]
+    judge: JudgeSettings, predict: Callable[[Batch], Mapping[str, Any]], reads: Sequence[str], prompt: str
 ) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     def ask(batch: Batch, questions: Sequence[Question]) -> list[Reply]:
         start = time.monotonic()
@@ -285,8 +287,10 @@ def _local(
             # Only what the question's digest covers: else a cached answer could be another record's.
             rows = batch.take([question.row for question in questions]).to_arrow()
             columns = {name: rows.column(name) for name in ("id", *reads)}
-            if any(question.prompt for question in questions):
-                columns["inputs.prompt"] = pa.array([question.prompt for question in questions])
+            if prompt:
+                asked = [chat.judging_messages(prompt, question.values) for question in questions]
+                texts = ["\n".join(message["content"] for message in messages) for messages in asked]
+                columns["inputs.prompt"] = pa.array(texts)
             outputs = predict(Batch.from_columns(columns, model=batch.model, rows=len(questions)))
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the questions are counted
             detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
@@ -309,12 +313,3 @@ def _local_reply(values: Mapping[str, Any], judge: JudgeSettings, seconds: float
         return Reply("answered", check_answer(native, judge.answer), seconds=seconds)
     except InvalidAnswer as error:
         return Reply("invalid", {}, str(native)[:KEPT_TEXT], str(error), seconds=seconds)
-
-
-def _shown(value: Any) -> str:
-    """A value in a prompt: texts as they are, lists of texts numbered, the rest as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return "\n".join(f"[{number}] {item}" for number, item in enumerate(value, 1))
-    return json.dumps(value, default=str, ensure_ascii=False)

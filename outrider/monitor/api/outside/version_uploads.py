@@ -88,7 +88,6 @@ class VersionUploads:
             check_announced(announced, max_bytes=limits.upload_bytes)
         if announced.url is not None:
             _check_address(announced.url, own.uploads, model)
-        _check_disk(settings, sum(file.bytes for file in announced.files))
         with self._engine.connect() as connection:
             _champion(connection, model)
             if announced.dataset is not None:
@@ -97,8 +96,7 @@ class VersionUploads:
                 raise NotFound(f"job {job!r} is not of model {model!r}")
         with write(self._engine) as connection:
             store.expire(connection, now_us=now_us())
-            if store.count_open(connection) >= limits.uploads:
-                raise _too_many(limits.uploads)
+            self._check_room(connection, visitor, announced)
             made = store.begin(
                 connection,
                 model=model,
@@ -109,7 +107,7 @@ class VersionUploads:
                 now_us=now_us(),
                 until_us=_until_us(settings),
             )
-            still = store.open_ids(connection)
+            still = {row.id for row in store.list_open(connection)}
         self._pieces.drop_all_but(still)
         return self.told(made)
 
@@ -191,6 +189,29 @@ class VersionUploads:
             "complete": f"{here}/complete",
         }
 
+    def _check_room(self, connection: Connection, visitor: Visitor, announced: Announced) -> None:
+        """Refuse an upload for which the disk, or the share of its sender, has no room."""
+        is_token, most = visitor.token is not None, self._settings.limits.uploads
+        rows = store.list_open(connection)
+        mine = [row for row in rows if (row.token, row.begun_by) == (is_token, visitor.name)]
+        if is_token:  # its upload before is about to be replaced
+            rows, mine = [row for row in rows if row not in mine], []
+        if len(mine) >= most:
+            raise _too_many(f"{most} uploads of {visitor.name!r} are unfinished (limits.uploads)")
+        more = sum(file.bytes for file in announced.files)
+        held = sum(self._held(row) for row in rows)
+        room = _free_bytes(self._settings) + held
+        if sum(row.bytes for row in mine) + more > room // 2:
+            raise _too_many(
+                f"unfinished uploads of {visitor.name!r} would have more than half of the "
+                f"{max(room, 0)} bytes that the disk has for uploads",
+                status=507,
+            )
+        _check_disk(self._settings, sum(row.bytes for row in rows) - held + more)
+
+    def _held(self, found: UploadRow) -> int:
+        return sum(self._pieces.received(found.id, number) for number in range(len(found.announced.files)))
+
     def _open(self, upload: str, visitor: Visitor) -> UploadRow:
         with self._engine.connect() as connection:
             found = _upload(connection, upload, visitor)
@@ -225,10 +246,9 @@ def _announced(body: VersionRequest) -> Announced:
 
 
 def _upload(connection: Connection, id_: str, visitor: Visitor) -> UploadRow:
-    """Upload that a visitor may go on with: a job's token with its own alone."""
+    """Upload that a visitor may go on with: a token with that of its job, a key with those of its models."""
     found = store.get(connection, id_)
-    if visitor.token is not None:
-        of_job(visitor, found.job if found.token else "", model=found.model)
+    of_job(visitor, found.job if found.token else "", model=found.model)
     return found
 
 
@@ -258,21 +278,23 @@ async def _write_all(request: Request, piece: store.Piece, bounds: BodyBounds, s
     await asyncio.to_thread(piece.write, bytes(waiting))
 
 
-def _too_many(most: int) -> ProblemError:
-    detail = f"{most} uploads are unfinished (limits.uploads): finish one, DELETE it, or send again later"
-    return ProblemError(problem(429, detail, headers={"retry-after": "60"}))
+def _too_many(why: str, *, status: int = 429) -> ProblemError:
+    detail = f"{why}: finish one, DELETE it, or send again later"
+    return ProblemError(problem(status, detail, headers={"retry-after": "60"}))
 
 
 def _until_us(settings: Settings) -> int:
     return now_us() + int(settings.limits.upload_s * 1e6)
 
 
+def _free_bytes(settings: Settings) -> int:
+    return shutil.disk_usage(settings.data_folder).free - settings.storage.min_free_bytes
+
+
 def _check_disk(settings: Settings, more: int = 0) -> None:
-    least = settings.storage.min_free_bytes
-    if shutil.disk_usage(settings.data_folder).free < least + more:
-        detail = (
-            f"fewer than {least + more} bytes are free on the disk (storage.min_free_bytes and the files)"
-        )
+    if _free_bytes(settings) < more:
+        least = settings.storage.min_free_bytes + more
+        detail = f"fewer than {least} bytes are free on the disk (storage.min_free_bytes and the files)"
         raise ProblemError(problem(507, detail, headers={"retry-after": "60"}))
 
 

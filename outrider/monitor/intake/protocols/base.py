@@ -47,6 +47,8 @@ class Arrival:
         Decompressed bytes.
     received_us
         Time of receipt, µs since the epoch, UTC.
+    models
+        That its key is for alone; None for all.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Arrival:
     headers: Mapping[str, str]
     body: bytes
     received_us: int
+    models: frozenset[str] | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+OTHERS = "__other__"

@@ -241,7 +241,7 @@ def stream_looks(
         Logarithm of the evidence that is of interest: where a cheap bound lies below it, -inf is returned.
     """
     parts, versions = counts.slices(), counts.versions()
-    begin, earliest = _window(counts, rule)
+    begin, _ = _window(counts, rule)
     streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
     evidence = np.full(len(streams), -np.inf)
     sides: list[tuple[FlaggedShare, FlaggedShare]] = []
@@ -249,7 +249,8 @@ def stream_looks(
     """Rows of streams to look at, by place: a few at once, however many streams there are."""
     for at, key in enumerate(streams):
         rows = usual.since_it_came(counts, key)
-        sides.append((_share(_sums(rows, slice(begin, -_LATEST))), _share(_sums(rows, slice(-_LATEST, None)))))
+        before, now = slice(begin, -_LATEST), slice(-_LATEST, None)
+        sides.append((_share(_sums(rows, before)), _share(_sums(rows, now))))
         if key not in left_out and rows[0][-_LATEST:].any():
             recent[at] = rows
         if len(recent) == _AT_ONCE or (recent and at == len(streams) - 1):

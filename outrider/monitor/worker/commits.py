@@ -7,19 +7,16 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from outrider.dataops.alarms.assertion_silence import JudgedNotes
-from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, count_versions
+from outrider.dataops.alarms.version_mismatch import count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger import outcomes
 from outrider.dataops.ledger.aging import age
+from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.groups import GroupNames
-from outrider.dataops.ledger.outcomes import ClassNames
-from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -59,12 +56,8 @@ class Commits:
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._aged_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
-        self._classes: dict[str, ClassNames] = {}
-        self._groups: dict[str, GroupNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._judged: dict[str, JudgedNotes] = {}
-        self._stated: dict[str, VersionNames] = {}
-        """Versions that records of each model state, as far as they are counted by name."""
 
     @contextmanager
     def transaction(
@@ -132,14 +125,11 @@ class Commits:
         found = count_flags(connection, effects, self._budget, entities)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
-        if model not in self._classes:
-            declared = self._context.settings.models[model].classes
-            self._classes[model] = ClassNames.stored(connection, model, declared=declared)
-            self._groups[model] = GroupNames.stored(connection, model)
-            outcomes.count_earlier(connection, model, self._classes[model])
-        effects.class_names, effects.group_names = self._classes[model], self._groups[model]
+        effects.classes = declared_words(self._context.settings.models[model].classes)
         ledger.count_groups(connection, effects, entities.add)
         ledger.apply(connection, effects)
+        if effects.owner == CHAMPION:
+            self._context.pipelines[model].stated.store(connection)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
             book = self._context.incidents[model]
@@ -147,7 +137,7 @@ class Commits:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
-                count_versions(connection, effects, self._stated_names(connection, model))
+                count_versions(connection, effects)
                 self._age(connection, model, now_us=now_us)
             self._judged.setdefault(model, JudgedNotes()).note(connection, effects, now_us=now_us)
             ahead = effects.counts["ahead"]
@@ -155,16 +145,6 @@ class Commits:
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
         return found
-
-    def _stated_names(self, connection: Connection, model: str) -> VersionNames:
-        """Names of the versions that records of the last hour state."""
-        if model not in self._stated:
-            own = VersionNames.stored(
-                connection, model, table="version_count", most=MOST_NAMED, kept_us=KEPT_US
-            )
-            self._stated[model] = own
-        self._stated[model].register(self._context.pipelines[model].names.registered)
-        return self._stated[model]
 
     def _age(self, connection: Connection, model: str, *, now_us: int) -> None:
         """Join old counts and profiles, once an hour."""

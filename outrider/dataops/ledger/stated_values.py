@@ -60,13 +60,14 @@ class ValueBook:
     >>> book = ValueBook(places=1)
     >>> book.meet(["eu", "us", "eu"], 0).tolist()
     [True, False, True]
-    >>> _ = book.meet(["us"] * 40, 0)
+    >>> _ = book.meet(["us"] * LEAST, 0)
     >>> book.meet(["us", "eu"], 60_000_000).tolist()
     [True, False]
     """
 
     places: int = PLACES
     counters: int = COUNTERS
+    least: int = LEAST
     declared: frozenset[str] = frozenset()
     minute_us: int = 0
     """Newest minute that was met."""
@@ -160,7 +161,7 @@ class ValueBook:
         self._compete()
 
     def _compete(self) -> None:
-        weight = LEAST * _WEIGHTS[self.minute_us % DAY_US // HOUR_US]
+        weight = self.least * _WEIGHTS[self.minute_us % DAY_US // HOUR_US]
         waiting = [
             (-count + self.error, value)
             for value, count in self._counts.items()

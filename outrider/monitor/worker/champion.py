@@ -258,4 +258,5 @@ def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
             for row in range(table.num_rows)
         ],
         "ts_us": table.column("ts").cast(pa.int64()).to_pylist(),
+        "is_other_class": nothing,
     }

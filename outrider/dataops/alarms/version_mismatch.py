@@ -70,7 +70,8 @@ class StatedVersions:
         ]
         if rest := sum(n for _, n in others[MOST_TOLD:]):
             told.append(f"{rest / self.records:.1%} {len(others) - MOST_TOLD} further versions")
-        return f"of {self.records} records that state a version {', '.join(told)}; version {self.champion} is champion"
+        words = ", ".join(told)
+        return f"of {self.records} records that state a version {words}; version {self.champion} is champion"
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ Misra and Gries, "Finding Repeated Elements", Science of Computer Programming 19
 Summaries", PODS 2012, section 2, whose prune at twice the size is used here.
 """
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -251,12 +252,14 @@ class StatedValues:
 
     Attributes
     ----------
-    filled
-        Dimensions of which some value is counted under ``OTHERS``, and none was before. Not yet told.
+    folded
+        Records counted under ``OTHERS`` by dimension, and in ``filled`` dimensions that had none before,
+        since both were last taken.
     """
 
     model: str
     books: dict[str, ValueBook] = field(default_factory=dict)
+    folded: Tally[str] = field(default_factory=Tally)
     filled: list[str] = field(default_factory=list)
 
     @classmethod
@@ -295,9 +298,17 @@ class StatedValues:
             if end > start:
                 found.append(book.meet(values[start:end], int(minutes_us[start])))
             start = end
+        named = np.concatenate(found)
+        self.folded[dimension] += int(np.count_nonzero(~named))
         if book.folded and not had:
             self.filled.append(dimension)
-        return np.concatenate(found)
+        return named
+
+    def take_folded(self) -> tuple[Tally[str], list[str]]:
+        """Take ``folded`` and ``filled``."""
+        found = +self.folded, self.filled
+        self.folded, self.filled = Tally(), []
+        return found
 
     def shift(self, by_us: int) -> None:
         """Move all times by a step of the clock."""
@@ -316,6 +327,18 @@ class StatedValues:
             replace_rows(connection, StatedValue, rows)
             forget_values(connection, self.model, dimension, gone)
             book.changed.clear()
+
+
+def folded_shares(connection: Connection, model: str) -> dict[str, float]:
+    """Share of a model's records that is counted under ``OTHERS``, of dimensions with any.
+
+    A record weighs half as much after a day.
+    """
+    query = (
+        "SELECT dimension, 1.0 * folded / total FROM stated_dimension"
+        " WHERE model = ? AND folded > 0 AND total > 0 ORDER BY dimension"
+    )
+    return {row[0]: row[1] for row in connection.exec_driver_sql(query, (model,))}
 
 
 def forget_values(connection: Connection, model: str, dimension: str, values: Iterable[str]) -> None:

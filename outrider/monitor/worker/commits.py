@@ -1,5 +1,6 @@
 """Commits of the worker: one transaction per unit and slot."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.stated_values import LONGEST, OTHERS, PLACES
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -28,9 +30,10 @@ from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
 from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION
+from .pipeline import CHAMPION, Pipeline
 from .stages.work import Timings
 
+log = logging.getLogger("outrider.worker")
 TOLD_AGAIN_S = 10.0
 """An evaluation of labels that says the same again is logged so often."""
 CHECKPOINT_S = 10.0
@@ -81,7 +84,19 @@ class Commits:
             timings.stage("commit")
         context.metrics.committed(effects, timings or Timings(), pipeline.offered)
         context.metrics.slices(effects, found, context.settings.models[model].slices)
+        self._tell_folded(pipeline)
         self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
+
+    def _tell_folded(self, pipeline: Pipeline) -> None:
+        """Count what is counted under ``__other__``, and log each dimension once."""
+        records, filled = pipeline.stated.take_folded()
+        self._context.metrics.folded(pipeline.name, records)
+        for dimension in filled:
+            log.warning(
+                "model %s: some values of %s are counted under %s: at most %d, of %d letters, have a name in "
+                "counts, the heaviest (docs/series.md)",
+                pipeline.name, dimension, OTHERS, PLACES, LONGEST,
+            )  # fmt: skip
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
         """Commit effects alone: see :meth:`transaction`."""

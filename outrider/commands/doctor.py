@@ -171,7 +171,7 @@ def _folded(config: Path | None) -> dict[str, str]:
 
     def told(settings: "Settings", connection: "Connection") -> dict[str, str]:
         return {
-            f"{name} {dimension}": f"{share:.1%} of the last days' records under {OTHERS}: {PLACES} have names"
+            f"{name} {dimension}": f"{share:.1%} of late records under {OTHERS}: {PLACES} values have names"
             for name in settings.models
             for dimension, share in folded_shares(connection, name).items()
         }

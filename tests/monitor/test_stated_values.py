@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from outrider.commands import doctor
+from outrider.dataops.erasure import pending
+from outrider.dataops.erasure.erasing import complete
+from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.ledger.stated_values import COUNTERS, OTHERS, PLACES
+from outrider.monitor.settings.erasure_place import place_of
+from tests.scan import needles, places
 from tests.soak import rounds
 
 from .workbench import Workbench, workbench
@@ -95,7 +100,7 @@ def test_a_flood_in_every_dimension_leaves_few_names_and_the_honest_ones(tmp_pat
         assert told is not None
         assert told > 0
         facts = doctor._folded(made.config)
-        assert facts["toy slice"].endswith(f"under {OTHERS}: {PLACES} have names")
+        assert facts["toy slice"].endswith(f"under {OTHERS}: {PLACES} values have names")
 
 
 def test_an_honest_value_gets_a_place_after_a_flood_has_taken_all(tmp_path: Path) -> None:
@@ -158,3 +163,28 @@ def test_memory_is_flat_under_values_without_end(tmp_path: Path) -> None:
     assert max(seen) - warm < 50e6, json.dumps([one - warm for one in seen[:: max(1, blocks // 20)]])
     assert rows["version_count"] <= 61 * (PLACES + 1)
     assert rows["stated_value"] <= 5 * (2 * COUNTERS + PLACES)
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_erasure_takes_a_person_out_of_the_book(tmp_path: Path, comes_first: bool) -> None:
+    person, markers = "person-zq7f31", needles("person-zq7f31")
+    own = sent(99, lambda _: person, rows=2)
+    own = [one | {"entity": person, "version": "1", "id": f"zq7f-{at}"} for at, one in enumerate(own)]
+    with workbench(project(tmp_path)) as made:
+        if comes_first:  # with a place, else without
+            made.feed(own)
+        made.feed(sent(0, flood(0)))
+        if not comes_first:
+            made.feed(own)
+        made.label(dict.fromkeys(["zq7f-0", "zq7f-1"], person))
+        made.work()
+        named = made.rows("SELECT DISTINCT is_named FROM stated_value WHERE value LIKE '%zq7f31'")
+        assert {bool(row[0]) for row in named} == {comes_first, True}  # labels are few: theirs has one
+        settings, folder, now_us = made.settings, made.settings.data_folder, made.now_us
+    assert "state.db stated_value" in places(folder, markers)
+    pending.ask(folder, ErasureTarget((person,)), who="command", now_us=now_us)
+    complete(place_of(settings))
+    assert places(folder, markers) == []
+    with workbench(project(tmp_path)) as made:
+        made.feed(sent(1, flood(1)))
+        made.work()

@@ -92,7 +92,8 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
             seq = journal.append([Entry("records", MODEL, rows, batch.to_ipc())], _us(at))[0]
             _judge(connection, batch, truth, seq, rng)
             told = {"attrs.shop": [HOSTILE if row % 2 else "north" for row in range(rows)]}
-            gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)})
+            devices = batch.column("attrs.device").tolist()
+            gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)}, devices)
             total += rows
         _profiles(connection, gathered, _us(start + timedelta(seconds=3 * max(0, blocks - 1))))
         _counters(connection, blocks * rows)
@@ -107,7 +108,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
 def _profiles(connection: Connection, gathered: ProfileBuffer, at_us: int) -> None:
     """Profiles of all minutes, where there are records enough to fit bins on."""
     book = LayoutBook()
-    rows = gathered.drain("champion", book, now_us=at_us, slice_by="device", is_last=True)
+    rows = gathered.drain("champion", book, now_us=at_us, is_last=True)
     insert_layouts(connection, MODEL, book.new_rows())
     insert_profiles(connection, MODEL, rows)
 

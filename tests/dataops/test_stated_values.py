@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms
 from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US
 from outrider.dataops.ledger.stated_values import (
     COUNTERS,
@@ -21,7 +23,7 @@ from outrider.dataops.ledger.stated_values import (
     forget_unmet,
 )
 from outrider.dataops.state.database import write
-from tests.soak import examples, rounds
+from tests.soak import at_most, examples, rounds
 
 START_US = 20_000 * DAY_US
 AFTER = [0, MINUTE_US, 7 * HOUR_US, DAY_US, KEPT_US]
@@ -287,3 +289,48 @@ def test_what_has_no_place_is_told_once(engine: Engine) -> None:
         again = StatedValues.stored(connection, "m")
     again.meet("slice", ["more"], np.array([START_US + 3 * MINUTE_US]))
     assert again.filled == []
+
+
+RULE = AlarmRule(alpha=0.2, horizon_s=6 * 3600.0, baseline_s=7200.0)
+
+
+def alarms_of(seed: int, *, fault: str = "") -> tuple[set[str], int]:
+    """Slices that alarm in six hours, of a book with ten places whose heaviest change every hour.
+
+    Each record is flagged with a chance of 5 %; from minute 330 on those of ``fault`` with 50 %.
+    """
+    rng, book, counts = np.random.default_rng(seed), ValueBook(places=10), MinuteCounts("m", RULE.minutes)
+    found: set[str] = set()
+    names: set[str] = set()
+    for minute in range(360):
+        weight = 1.0 / (1 + (np.arange(60) - 7 * (minute // 60)) % 60) ** 1.5
+        drawn = rng.choice(60, 120, p=weight / weight.sum())
+        parts = [f"shop {at}" for at in drawn]
+        share = np.where((np.array(parts) == fault) & (minute >= 330), 0.5, 0.05)
+        hits = rng.random(120) < share
+        named = book.meet(parts, START_US + minute * MINUTE_US)
+        start = START_US // MINUTE_US + minute + 1 - counts.minutes
+        counts.start_us = start * MINUTE_US
+        counts.rows.shift(start, counts.minutes - 1)
+        for part, is_named, hit in zip(parts, named.tolist(), hits.tolist(), strict=True):
+            name = part if is_named else OTHERS
+            names.add(name)
+            for key in (name, ALL):
+                counts.rows.add(("", key), counts.minutes - 1, 1)
+                if hit:
+                    counts.rows.add(("x", key), counts.minutes - 1, 1)
+        if minute % 5 == 4:
+            found |= {one.slice for one in rate_alarms(counts, ["x"], RULE, standing=set())}
+    return found, len(names)
+
+
+def test_places_by_weight_raise_no_false_alarm_though_their_holders_change() -> None:
+    runs = rounds(200, part=25)
+    made = [alarms_of(seed) for seed in range(runs)]
+    assert min(names for _, names in made) > 20  # many more than places
+    assert sum(bool(found) for found, _ in made) / runs <= at_most(RULE.alpha, runs)
+
+
+def test_a_slice_that_entered_late_is_found_where_its_share_rises() -> None:
+    found, _ = alarms_of(1, fault="shop 35")
+    assert "shop 35" in found

@@ -165,6 +165,19 @@ def test_memory_is_flat_under_values_without_end(tmp_path: Path) -> None:
     assert rows["stated_value"] <= 5 * (2 * COUNTERS + PLACES)
 
 
+def test_a_body_of_new_values_takes_memory_as_one_of_the_same_values_does(tmp_path: Path) -> None:
+    with workbench(project(tmp_path)) as made:
+        grown = []
+        for body, name in enumerate((lambda at: "honest", lambda at: f"new-{at}")):
+            made.feed(sent(body, name, rows=20_000))
+            before = resident_bytes()
+            made.work()
+            grown.append(resident_bytes() - before)
+        assert grown[1] < grown[0] + 50e6
+        marked = made.rows("SELECT count(DISTINCT version) FROM judged_block")[0][0]
+        assert marked <= PLACES + 1
+
+
 @pytest.mark.parametrize("comes_first", [True, False])
 def test_erasure_takes_a_person_out_of_the_book(tmp_path: Path, comes_first: bool) -> None:
     person, markers = "person-zq7f31", needles("person-zq7f31")

@@ -86,20 +86,23 @@ class BlockLosses:
 
 
 def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
-    """Champion, else the version of the newest labelled record."""
-    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
-    found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
+    """Champion, else the named version of the newest labelled record."""
+    query = (
+        "SELECT version FROM loss_block WHERE model = ? AND version != ?"
+        " ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
+    )
+    found: str | None = connection.exec_driver_sql(query, (model, OTHERS, champion or "")).scalar()
     return found
 
 
 def former_version(connection: Connection, losses: BlockLosses, model: str) -> str | None:
     """Version with the newest label before the first one of another."""
     query = (
-        "SELECT version FROM loss_block WHERE model = ? AND version != ? AND begun_us < ?"
+        "SELECT version FROM loss_block WHERE model = ? AND version NOT IN (?, ?) AND begun_us < ?"
         " ORDER BY begun_us DESC LIMIT 1"
     )
     before_us = int(losses.begun_us[0])
-    found: str | None = connection.exec_driver_sql(query, (model, losses.version, before_us)).scalar()
+    found: str | None = connection.exec_driver_sql(query, (model, losses.version, OTHERS, before_us)).scalar()
     return found
 
 

@@ -103,10 +103,11 @@ class RecordLocations:
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
-        """Mark the answered records as judged, by version and block."""
+        """Mark the answered records as judged, by version and block, of versions that counts name."""
         codes: dict[str | None, int] = {}
         code = np.array([codes.setdefault(one, len(codes)) for one in self.versions], dtype=np.int64)
-        known = np.flatnonzero(answered & (code != codes.get(None, -1)))
+        is_named = np.array([name != OTHERS for name in self.counted], dtype=np.bool_)
+        known = np.flatnonzero(answered & is_named & (code != codes.get(None, -1)))
         if not len(known):
             return
         at = known[np.lexsort((known, self.seq[known], code[known]))]

@@ -170,7 +170,6 @@ class Pipeline:
         locations = locations.judged_as(versions)
         if digests is None:
             locations = locations.registered_as(names or {}, slot=owner_of(slot))
-        locations.note_judged(effects, judged.answered)
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
             note_cost(effects.counts, version, predictions.seconds, batch.rows)
@@ -189,6 +188,7 @@ class Pipeline:
             locations.note_records(effects, judged, digests, counted)
             effects.first_seen += self.seen.versions(self.name, counted.versions, minutes)
             effects.first_seen += self.seen.stated(judged.batch, received_us=unit.received_us)
+        locations.note_judged(effects, judged.answered)
         if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
             note_measures(
                 effects,

@@ -50,10 +50,10 @@ def counts_of(rng: np.random.Generator, fault: Fault | None) -> MinuteCounts:
 
 def until(counts: MinuteCounts, minutes: int) -> MinuteCounts:
     """Counts as they stood once so many minutes were complete."""
-    rows = {
-        key: np.concatenate([np.zeros(MINUTES - minutes), row[:minutes]]) for key, row in counts.rows.items()
-    }
-    return MinuteCounts("m", MINUTES, (minutes - MINUTES) * MINUTE_US, rows)
+    found = MinuteCounts("m", MINUTES, (minutes - MINUTES) * MINUTE_US)
+    for key, row in counts.rows.items():
+        found.rows[key] = np.concatenate([np.zeros(MINUTES - minutes), row[:minutes]])
+    return found
 
 
 def first_alarm(counts: MinuteCounts, begin: int) -> tuple[RateAlarm, MinuteCounts, int] | None:

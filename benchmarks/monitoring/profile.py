@@ -143,8 +143,8 @@ def gathered(
     for seq, one in enumerate(cut):
         at_us = seq * BLOCK // MINUTE_ROWS * MINUTE_US
         buffer.add(one, places[seq], {seq: at_us})
-        stored += shown(buffer.drain("champion", book, now_us=at_us, slice_by=None), layout, detectors)
-    rest = buffer.drain("champion", book, now_us=0, slice_by=None, is_last=True)
+        stored += shown(buffer.drain("champion", book, now_us=at_us), layout, detectors)
+    rest = buffer.drain("champion", book, now_us=0, is_last=True)
     return stored + shown(rest, layout, detectors)
 
 

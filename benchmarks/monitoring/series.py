@@ -176,7 +176,7 @@ def unit(number: int, rng: np.random.Generator, what: str) -> Effects:
         "model": "m", "id": ids, "seq": seq, "row": list(range(UNIT_ROWS)), "ts_us": received,
         "digest": list(range(UNIT_ROWS)), "version": "1", "entity": None, "slice": "a",
         "predicted": said.astype(str).tolist(), "weight": 1.0, "by_replica": False, "confidence": sure,
-        "is_unnamed": None,
+        "is_unnamed": None, "class_scores": None, "groups": None, "is_other_class": None,
     }  # fmt: skip
     effects.records.add(UNIT_ROWS, columns)
     if what == "labels":
@@ -184,7 +184,7 @@ def unit(number: int, rng: np.random.Generator, what: str) -> Effects:
         labels = {
             "seq": seq + 1, "row": list(range(UNIT_ROWS)), "model": "m", "record_id": ids, "source": "human",
             "value": truth, "label": '{"label": 1}', "ts_us": received, "received_us": received,
-            "entity": None,
+            "entity": None, "is_other_class": None,
         }  # fmt: skip
         effects.labels.add(UNIT_ROWS, labels)
     return effects

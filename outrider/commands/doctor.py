@@ -50,6 +50,7 @@ def doctor(
         "intake_ready_seconds": _ready_seconds(),
         "data": _data(config),
         "latency": _latency(config),
+        "counted_as_other": _folded(config),
         "trunks": _trunks(config),
         "assertion_costs": _assertion_costs(config),
     }
@@ -169,6 +170,23 @@ def _latency(config: Path | None) -> dict[str, str]:
 
     old = {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
     return read_state(find_config(config), ages, earlier=old)
+
+
+def _folded(config: Path | None) -> dict[str, str]:
+    """Dimensions of each model of which counts do not name all stated values."""
+    from outrider.dataops.ledger.stated_values import OTHERS, PLACES, folded_shares
+    from outrider.monitor.settings.config import find_config
+
+    from .stored_state import read_state
+
+    def told(settings: "Settings", connection: "Connection") -> dict[str, str]:
+        return {
+            f"{name} {dimension}": f"{share:.1%} of late records under {OTHERS}: {PLACES} values have names"
+            for name in settings.models
+            for dimension, share in folded_shares(connection, name).items()
+        }
+
+    return read_state(find_config(config), told, earlier={})
 
 
 def _trunks(config: Path | None) -> dict[str, str]:

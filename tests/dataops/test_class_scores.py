@@ -11,7 +11,6 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.class_scores import BUCKETS, score_buckets, stored_scores
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import MINUTE_US
-from outrider.dataops.ledger.outcomes import ClassNames
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import table_of
@@ -95,24 +94,24 @@ def test_answers_score_all_classes_or_none() -> None:
     assert stored_class_scores(ragged) == [None, None]
 
 
-def _fill(engine: Engine, probs: np.ndarray, labels: list[str | None], names: ClassNames) -> None:
+def _fill(engine: Engine, probs: np.ndarray, labels: list[str | None]) -> None:
     """Records in two blocks, and labels in blocks behind them."""
     scores = stored_scores(probs)
     said = probs.argmax(axis=1)
     for half in range(2):
         effects = Effects("m", "champion", half + 1, received={half + 1: START_US + half}, version="9")
-        effects.class_names = names
+        effects.classes = CLASSES
         for at in range(half, len(probs), 2):
             row = ("m", f"r{at}", half + 1, at, START_US, 0, "1", None, "a", CLASSES[said[at]], 1.0, False)
             append(effects.records, (*row, 5_000, None, scores[at]))
         with write(engine) as connection:
             ledger.apply(connection, effects)
-    _label(engine, {f"r{at}": label for at, label in enumerate(labels)}, names, seq=3)
+    _label(engine, {f"r{at}": label for at, label in enumerate(labels)}, seq=3)
 
 
-def _label(engine: Engine, labels: dict[str, str | None], names: ClassNames, *, seq: int) -> None:
+def _label(engine: Engine, labels: dict[str, str | None], *, seq: int) -> None:
     effects = Effects("m", "champion", seq, received={seq: START_US + seq}, version="9")
-    effects.class_names = names
+    effects.classes = CLASSES
     for row, (record, value) in enumerate(labels.items()):
         body = "{}" if value is None else '{"label": 0}'
         append(effects.labels, (seq, row, "m", record, "human", value, body, 0, START_US, None))
@@ -133,12 +132,11 @@ def _auroc(engine: Engine) -> dict[str, tuple[float, str]]:
 
 def test_labels_that_come_change_and_go_leave_the_area_of_those_that_stand(engine: Engine) -> None:
     probs, truth = drawn(400, seed=4)
-    names = ClassNames(declared=CLASSES)
     wrong: list[str | None] = [CLASSES[(one + at % 3) % 4] for at, one in enumerate(truth.tolist())]
-    _fill(engine, probs, wrong, names)
-    _label(engine, {f"r{at}": CLASSES[one] for at, one in enumerate(truth.tolist())}, names, seq=4)
-    _label(engine, {f"r{at}": None for at in range(100)}, names, seq=5)
-    _label(engine, {f"r{at}": "neither of them" for at in range(100, 110)}, names, seq=6)
+    _fill(engine, probs, wrong)
+    _label(engine, {f"r{at}": CLASSES[one] for at, one in enumerate(truth.tolist())}, seq=4)
+    _label(engine, {f"r{at}": None for at in range(100)}, seq=5)
+    _label(engine, {f"r{at}": "neither of them" for at in range(100, 110)}, seq=6)
     left = slice(110, None)
     known = roc_auc_score(truth[left], probs[left], multi_class="ovr", average="macro")
     weighted = roc_auc_score(truth[left], probs[left], multi_class="ovr", average="weighted")
@@ -152,8 +150,7 @@ def test_labels_that_come_change_and_go_leave_the_area_of_those_that_stand(engin
 def test_a_range_with_two_of_many_classes_has_one_figure(engine: Engine) -> None:
     probs, truth = drawn(2000, seed=8, sharp=3.0)
     own = np.flatnonzero((truth < 2) & (probs.argmax(axis=1) < 2))[:300]
-    confident = ClassNames(declared=CLASSES)
-    _fill(engine, probs[own], [CLASSES[one] for one in truth[own].tolist()], confident)
+    _fill(engine, probs[own], [CLASSES[one] for one in truth[own].tolist()])
     span = SeriesSpan(START_US, START_US + MINUTE_US, MINUTE_US)
     with engine.connect() as connection:
         found = read_performance(connection, SeriesCut("m"), span).figures
@@ -163,8 +160,7 @@ def test_a_range_with_two_of_many_classes_has_one_figure(engine: Engine) -> None
 
 def test_chosen_labels_are_weighed_back(engine: Engine) -> None:
     probs, truth = drawn(600, seed=5)
-    names = ClassNames(declared=CLASSES)
-    _fill(engine, probs, [CLASSES[one] for one in truth.tolist()], names)
+    _fill(engine, probs, [CLASSES[one] for one in truth.tolist()])
     rows = [
         {"model": "m", "record_id": f"r{at}", "policy": "bal", "reason": "x", "round": 1, "created_us": 1,
          "position": at, "probability": 0.9 if at % 3 else 0.3, "population": 600, "is_audit": False}

@@ -15,7 +15,7 @@ from outrider.dataops.ledger.first_seen import (
     note_first_seen,
 )
 from outrider.dataops.ledger.minutes import DAY_US, MINUTE_US
-from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.database import write
 
 START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % DAY_US

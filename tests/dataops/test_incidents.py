@@ -13,10 +13,10 @@ from outrider.dataops.alarms.explanation import iso
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule
-from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, VERSION, count_versions
+from outrider.dataops.alarms.version_mismatch import VERSION, count_versions
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, count_flags
 from outrider.dataops.ledger.commit import Effects, apply, flag_id
-from outrider.dataops.ledger.version_names import VersionNames
+from outrider.dataops.ledger.stated_values import OTHERS, PLACES, StatedValues
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound, OutriderError
@@ -412,7 +412,7 @@ class Versions(Traffic):
 
     def __init__(self, engine: Engine, changed_us: int = START_US) -> None:
         super().__init__(engine)
-        self.names = VersionNames(MOST_NAMED, KEPT_US)
+        self.stated = StatedValues("m")
         self.point("2", changed_us)
 
     def point(self, version: str, at_us: int) -> None:
@@ -439,10 +439,17 @@ class Versions(Traffic):
             version = None if name == "none" else name.removeprefix("v")
             key = f"r{self.seq}-{row}"
             append(effects.records, ("m", key, self.seq, row, 0, row, version, None, "a", "0", 1.0, False))
+        stated = effects.records["version"]
+        named = self.stated.meet(
+            "version", stated, np.full(len(stated), self.now_us // 60_000_000 * 60_000_000)
+        )
+        effects.stated_versions = [
+            one if is_named else OTHERS for one, is_named in zip(stated, named.tolist(), strict=True)
+        ]
         with write(self.engine) as connection:
             found = count_flags(connection, effects, FlagBudget())
             apply(connection, effects)
-            count_versions(connection, effects, self.names)
+            count_versions(connection, effects)
             self.book.follow(connection, found, now_us=self.now_us)
 
     def found(self) -> list[tuple[str, str, str]]:
@@ -518,7 +525,7 @@ def test_invented_versions_are_counted_as_one(engine: Engine) -> None:
         traffic.state(**{f"v{minute}-{n}": 1 for n in range(200)})
     with engine.connect() as connection:
         kept = connection.execute(text("SELECT count(DISTINCT version) FROM version_count")).scalar()
-    assert kept == 21
+    assert kept == PLACES + 1
     assert "other versions" in traffic.found()[0][2]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import given, settings
@@ -21,11 +20,12 @@ from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.groups import MOST_GROUPS, OTHER_GROUP, GroupNames
 from outrider.dataops.ledger.measures import RATIO, buckets_of
 from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
-from outrider.dataops.ledger.outcomes import MOST_CLASSES, NUMBER, OTHER, ClassNames, outcomes_of
+from outrider.dataops.ledger.outcomes import LabelledRow, outcomes_of
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.database import write
 from tests.databases import migrated
 from tests.soak import examples
@@ -40,8 +40,6 @@ record = st.tuples(
 label = st.tuples(st.just("label"), st.integers(0, 9), st.sampled_from((*TEXTS, None)))
 entity_label = st.tuples(st.just("entity"), st.integers(0, 2), st.integers(0, 9), st.sampled_from(TEXTS))
 Stream = list[list[tuple[Any, ...]]]
-ENTITIES: WeakKeyDictionary[ClassNames, MinuteEntities] = WeakKeyDictionary()
-"""Of each worked stream, as one worker has them."""
 
 
 @contextmanager
@@ -52,10 +50,11 @@ def database() -> Iterator[Engine]:
         engine.dispose()
 
 
-def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names: ClassNames) -> None:
+def commit(
+    engine: Engine, number: int, group: Sequence[tuple[Any, ...]], seen: MinuteEntities | None = None
+) -> None:
     seq, received = 2 * number + 1, START_US + number * 40_000_000
     effects = Effects("m", "champion", seq + 1, received={seq: received, seq + 1: received}, version="9")
-    effects.class_names = names
     for row, (kind, key, *rest) in enumerate(group):
         if kind == "record":
             predicted, version, confidence, weight = rest
@@ -83,7 +82,7 @@ def commit(engine: Engine, number: int, group: Sequence[tuple[Any, ...]], names:
             row_of = (seq + 1, row, "m", "", "human", value, '{"label": 0}', ts_us, received, f"e{key}")
             append(effects.labels, row_of)
     with write(engine) as connection:
-        ledger.count_groups(connection, effects, ENTITIES.setdefault(names, MinuteEntities()).add)
+        ledger.count_groups(connection, effects, (seen or MinuteEntities()).add)
         ledger.apply(connection, effects)
 
 
@@ -117,9 +116,8 @@ def slow_outcomes(engine: Engine) -> Counter[tuple[Any, ...]]:
 @given(st.lists(st.lists(st.one_of(record, label, entity_label), max_size=6), min_size=1, max_size=6))
 def test_outcomes_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
     with database() as engine:
-        names = ClassNames()
         for number, group in enumerate(stream):
-            commit(engine, number, group, names)
+            commit(engine, number, group)
         rows = query(engine, "SELECT * FROM outcome_count")
         assert all(row.records > 0 for row in rows)
         found: Counter[tuple[Any, ...]] = Counter()
@@ -136,10 +134,10 @@ def test_outcomes_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
 @given(st.lists(st.lists(st.one_of(record, label, entity_label), max_size=6), min_size=1, max_size=6))
 def test_counts_of_groups_of_any_stream_are_those_of_all_rows(stream: Stream) -> None:
     with database() as engine:
-        names = ClassNames()
+        counted = MinuteEntities()
         for number, group in enumerate(stream):
             fresh = [one for one in group if one[0] != "record" or not _is_there(engine, one[1])]
-            commit(engine, number, list({one[:2]: one for one in fresh}.values()), names)
+            commit(engine, number, list({one[:2]: one for one in fresh}.values()), counted)
         found: Counter[tuple[Any, ...]] = Counter()
         entities: Counter[str] = Counter()
         for row in query(engine, "SELECT * FROM group_count"):
@@ -176,14 +174,6 @@ def _slow_groups(engine: Engine) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def test_groups_beyond_the_first_twenty_and_long_ones_have_no_name() -> None:
-    names = GroupNames()
-    parts = [names.of(json.dumps({"id": f"id={at}"}))[0][1] for at in range(30)]
-    assert parts == [f"id={at}" for at in range(MOST_GROUPS)] + [OTHER_GROUP] * 10
-    assert names.of('{"id": "id=3"}') == [("id", "id=3")]
-    assert names.of('{"id": "id=29"}') == [("id", OTHER_GROUP)]
-
-
 def _numeric_pairs(engine: Engine) -> int:
     """Labelled records whose answer is a fractional type and whose label is a number."""
     labels = query(engine, "SELECT * FROM label ORDER BY seq, row")
@@ -200,20 +190,19 @@ def test_a_class_that_only_erased_records_name_loses_its_name(engine: Engine) ->
     rows = [("record", 0, '"secret"', "1", 5_120, 1.0), ("label", 0, '"dog"')]
     rows += [("record", 1, '"cat"', "1", 5_120, 1.0), ("label", 1, '"dog"')]
     rows += [("record", 2, '"cat"', "1", 5_120, 1.0), ("label", 2, '"mine"')]
-    commit(engine, 0, rows, ClassNames())
+    commit(engine, 0, rows)
     with write(engine) as connection:
         found, quoted = Found(), Quotations([], [])
         found.ids["m"] = {"r0", "r2"}
         name_gone(connection, ErasureTarget(records=("r0", "r2")), found)
         erase_rows_of(connection, found, quoted)
     counted = query(engine, "SELECT predicted, label, sum(records) FROM outcome_count GROUP BY 1, 2")
-    assert set(map(tuple, counted)) == {(OTHER, "dog", 1), ("cat", "dog", 1), ("cat", OTHER, 1)}
+    assert set(map(tuple, counted)) == {(OTHERS, "dog", 1), ("cat", "dog", 1), ("cat", OTHERS, 1)}
 
 
 def test_equal_classes_are_counted_by_one_name() -> None:
-    names = ClassNames()
     pairs = [("1", "true"), ("1", "0"), ("0.0", "false"), ('"01"', '"1"'), ('"cat"', "dog"), ("0.25", "0.25")]
-    found = outcomes_of(pairs, names)
+    found = outcomes_of([labelled(*pair) for pair in pairs])
     assert [(one.predicted, one.label, one.hit) for one in found] == [
         ("1", "1", True), ("1", "0", False), ("0", "0", True), ("01", "1", False), ("cat", "dog", False),
         (NUMBER, NUMBER, True),
@@ -221,12 +210,21 @@ def test_equal_classes_are_counted_by_one_name() -> None:
     assert found[-1].error == 0.0
 
 
-def test_a_target_of_free_texts_names_no_more_than_fifty() -> None:
-    names = ClassNames()
-    found = {names.name(f'"text {n}"') for n in range(500)}
-    assert len(found) == MOST_CLASSES + 1
-    assert OTHER in found
-    assert names.name('"' + "long " * 20 + '"') == OTHER
+def labelled(predicted: str, value: str, *others: bool) -> LabelledRow:
+    """Record with a label; ``others`` say whether counts fold its answer and its label."""
+    empty = ("r", 1, 0, "1", None, None)
+    return LabelledRow(*empty, predicted, None, 1.0, None, None, None, None, value, 0, *others)
+
+
+def test_outcomes_keep_the_names_that_answer_and_label_were_given() -> None:
+    found = outcomes_of([labelled('"cat"', '"dog"', is_other, not is_other) for is_other in (True, False)])
+    assert [(one.predicted, one.label, one.hit) for one in found] == [
+        (OTHERS, "dog", False),
+        ("cat", OTHERS, False),
+    ]
+    (hit,) = outcomes_of([labelled('"cat"', '"cat"', False, True)])
+    assert (hit.predicted, hit.label, hit.hit) == ("cat", "cat", True)
+    assert class_word('"cat"') == "cat"
 
 
 @pytest.mark.parametrize("value", [1e-9, 0.013, 1.0, 37.0, 1e12])
@@ -238,14 +236,8 @@ def test_a_bucket_is_narrower_than_its_ratio(value: float) -> None:
 
 
 def test_counts_roll_up_and_add_up(engine: Engine) -> None:
-    names = ClassNames()
     for number in range(40):
-        commit(
-            engine,
-            number,
-            [("record", number % 10, "1", "1", 5_120, 1.0), ("label", number % 10, "1")],
-            names,
-        )
+        commit(engine, number, [("record", number % 10, "1", "1", 5_120, 1.0), ("label", number % 10, "1")])
     sql = "SELECT sum(records) n, sum(weight) w, count(*) rows FROM outcome_count"
     (before,) = query(engine, sql)
     now = START_US + DAY_US + 5 * HOUR_US

@@ -15,10 +15,12 @@ from outrider.dataops.erasure.texts import Quotations
 from outrider.dataops.ledger.profiles import (
     FIRST_ROWS,
     MINUTE_US,
+    SLICES,
     LayoutBook,
     ProfileBuffer,
     ProfileRow,
 )
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.stored_profiles import (
     DAY_S,
     HOUR_S,
@@ -32,7 +34,6 @@ from outrider.dataops.ledger.stored_profiles import (
     read_profile,
     roll_up,
 )
-from outrider.dataops.ledger.version_names import OTHERS
 from outrider.dataops.state.database import write
 
 START = 1_790_000_040_000_000 // MINUTE_US * MINUTE_US
@@ -54,14 +55,17 @@ def gathered(*blocks: tuple[int, Batch]) -> ProfileBuffer:
     """Blocks that were received at seconds behind the start."""
     buffer = ProfileBuffer()
     for seq, (at_s, one) in enumerate(blocks, 1):
-        buffer.add(one, np.full(one.rows, seq), {seq: START + at_s * 1_000_000})
+        buffer.add(one, np.full(one.rows, seq), {seq: START + at_s * 1_000_000}, shops(one))
     return buffer
 
 
-def drained(
-    buffer: ProfileBuffer, book: LayoutBook, at_s: float, slice_by: str | None = None
-) -> list[ProfileRow]:
-    return buffer.drain("champion", book, now_us=START + int(at_s * 1e6), slice_by=slice_by)
+def shops(one: Batch) -> list[str | None] | None:
+    """Slices by shop."""
+    return text_of(one, "attrs.shop") if one.has("attrs.shop") else None
+
+
+def drained(buffer: ProfileBuffer, book: LayoutBook, at_s: float) -> list[ProfileRow]:
+    return buffer.drain("champion", book, now_us=START + int(at_s * 1e6))
 
 
 def fitted() -> LayoutBook:
@@ -102,7 +106,7 @@ def test_a_reference_comes_before_traffic_and_columns_that_it_lacks_are_added() 
 def test_versions_and_slices_have_profiles_of_their_own_and_rare_slices_share_one() -> None:
     one = batch(60, version="1").with_columns({"attrs.shop": ["a"] * 30 + ["b"] * 25 + ["c"] * 5})
     two = batch(20, version="2").with_columns({"attrs.shop": ["a"] * 20})
-    rows = drained(gathered((0, one), (1, two)), fitted(), 60, slice_by="shop")
+    rows = drained(gathered((0, one), (1, two)), fitted(), 60)
     assert {(row.version, row.slice): row.rows for row in rows} == {
         ("1", "a"): 30, ("1", "b"): 25, ("1", OTHERS): 5, ("2", "a"): 20,
     }  # fmt: skip
@@ -220,7 +224,7 @@ def sliced(rows: int, part: object, *, seed: int = 0) -> Batch:
 
 def test_a_slice_that_is_called_as_the_others_are_loses_no_record() -> None:
     blocks = (10, sliced(30, OTHERS)), (20, sliced(3, "rare", seed=1))
-    rows = drained(gathered(*blocks), fitted(), 60, "shop")
+    rows = drained(gathered(*blocks), fitted(), 60)
     assert [(row.slice, row.rows) for row in rows] == [(OTHERS, 33)]
 
 
@@ -236,8 +240,9 @@ def test_slices_of_few_records_a_minute_have_profiles_of_their_own_in_the_end() 
     buffer, book, found = ProfileBuffer(), fitted(), []
     for minute in range(6):
         for seq, part in enumerate(("a", "b"), 2 * minute + 1):
-            buffer.add(sliced(4, part, seed=seq), np.full(4, seq), {seq: START + minute * MINUTE_US})
-        found.append({row.slice for row in drained(buffer, book, 60 * (minute + 1), "shop")})
+            rows = sliced(4, part, seed=seq)
+            buffer.add(rows, np.full(4, seq), {seq: START + minute * MINUTE_US}, shops(rows))
+        found.append({row.slice for row in drained(buffer, book, 60 * (minute + 1))})
     assert found == [{OTHERS}] * 2 + [{"a", "b"}] * 4
 
 
@@ -245,15 +250,15 @@ def test_an_entity_counts_once_for_its_slice() -> None:
     buffer, book = ProfileBuffer(), fitted()
     for minute in range(12):
         rows = sliced(4, "a", seed=minute).with_columns({"entity": pa.array(["e"] * 4)})
-        buffer.add(rows, np.full(4, minute + 1), {minute + 1: START + minute * MINUTE_US})
-        (row,) = drained(buffer, book, 60 * (minute + 1), "shop")
+        buffer.add(rows, np.full(4, minute + 1), {minute + 1: START + minute * MINUTE_US}, shops(rows))
+        (row,) = drained(buffer, book, 60 * (minute + 1))
         assert row.slice == OTHERS
 
 
 @pytest.mark.parametrize("part", [True, 1.0, 7])
 def test_slices_are_named_as_in_the_counts(part: object) -> None:
     rows = sliced(20, part)
-    (row,) = drained(gathered((10, rows)), fitted(), 60, "shop")
+    (row,) = drained(gathered((10, rows)), fitted(), 60)
     assert row.slice == text_of(rows, "attrs.shop")[0]
 
 
@@ -329,11 +334,18 @@ def test_bins_of_images_wait_for_as_many_records_as_all_others() -> None:
     )
 
 
-def test_versions_that_never_end_and_minutes_years_apart_are_few_rows() -> None:
-    rows = batch(500)
-    named = rows.with_columns({"version": pa.array([f"build-{at}" for at in range(500)])})
-    buffer, own = gathered((-1_000_000_000, named), (10, named)), {f"build-{at}" for at in range(50)}
-    found = buffer.drain("champion", fitted(), now_us=START + 60_000_000, slice_by=None, named=own)
-    assert len(found) == 2 * 51
-    assert sum(row.rows for row in found) == 1000
-    assert sum(row.rows for row in found if row.version == OTHERS) == 1000 - 2 * 50
+def test_minutes_years_apart_are_few_rows() -> None:
+    rows = batch(500).with_columns({"version": pa.array([f"{at % 2}" for at in range(500)])})
+    found = drained(gathered((-1_000_000_000, rows), (10, rows)), fitted(), 60)
+    assert [row.rows for row in found] == [250] * 4
+
+
+def test_slices_that_have_profiles_are_those_met_last() -> None:
+    buffer, book = ProfileBuffer(), fitted()
+    for minute in range(SLICES + 20):
+        for part in ("always", f"shop {minute}"):
+            rows = sliced(12, part)
+            buffer.add(rows, np.full(12, minute), {minute: START + minute * MINUTE_US}, shops(rows))
+        found = {row.slice for row in drained(buffer, book, 60 * (minute + 1))}
+        assert found == {"always", f"shop {minute}"}
+    assert len(buffer.slices) == SLICES

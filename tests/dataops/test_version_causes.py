@@ -11,7 +11,7 @@ from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.minutes import MINUTE_US
-from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.database import write
 
 START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % MINUTE_US

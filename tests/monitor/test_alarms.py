@@ -196,7 +196,7 @@ def test_what_is_kept_is_bounded_and_changes_nothing(
     offer(engine, "x")
     count(engine, "north", 20, 1, late=4)
     kept = [reader.read(MODEL, now_us=NOW_US + at * MINUTE_US) for at in range(3)]
-    monkeypatch.setattr(alarms, "MOST_ROWS", 0)
+    monkeypatch.setattr(alarms, "MOST_HOURS", 0)
     assert [reader.read(MODEL, now_us=NOW_US + at * MINUTE_US) for at in range(3)] == kept
     assert kept[0] != kept[2]
 

@@ -15,6 +15,7 @@ from sqlalchemy import insert
 from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import roll_up
+from outrider.dataops.ledger.stated_values import PLACES
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import RecordCount, table_of
@@ -349,18 +350,6 @@ def test_labels_withdrawn_when_their_minutes_are_hours_leave_no_figure(tmp_path:
         assert [(each["statistic"], each["whole"]["value"]) for each in found["series"]] == [("share", 0.0)]
 
 
-def test_labels_of_an_earlier_release_are_counted_before_one_changes(tmp_path: Path) -> None:
-    with workbench(write_project(tmp_path)) as made:
-        counted = labelled(made)
-        for table in ("outcome_count", "minute_block"):  # as migrations leave them
-            made.execute(f"DELETE FROM {table}")
-        made.restart()
-        made.label({"r1": 0})
-        made.label({"r1": 1})
-        made.work()
-        assert made.rows("SELECT * FROM outcome_count ORDER BY 1, 2, 3, 4, 5, 6, 7, 8") == counted
-
-
 def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as made:
         said: list[str] = []
@@ -396,13 +385,13 @@ def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not
         ):
             counted = made.rows(f"SELECT version, sum({number}), min({number}) FROM {table} GROUP BY 1")
             names = {version for version, _, _ in counted}
-            assert names <= {"1", "late", "__other__", *(f"0-{at}" for at in range(50))}, table
+            assert names <= {"1", "late", "__other__", *(f"0-{at}" for at in range(PLACES))}, table
             assert of is None or sum(rows for _, rows, _ in counted) == of
             assert all(least >= 0 for _, _, least in counted)
         late = {
             row[0]: row[1:] for row in made.rows("SELECT version, sum(records) FROM record_count GROUP BY 1")
         }
-        assert (late["late"], late["__other__"]) == ((500,), (4000 - 500 - 50,))
+        assert (late["late"], late["__other__"]) == ((500,), (4000 - 500 - PLACES,))
 
 
 def test_a_new_prompt_is_an_event_and_a_restart_tells_it_once(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 from outrider.assertions.drift.share_watch import ShareStreams
 from outrider.assertions.drift.shares import ColumnShare, ShareCounter, column_shares
 from outrider.assertions.profiling import Profile, ProfileLayout
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.stored_profiles import ProfileRange, WindowWeights, read_weights
-from outrider.dataops.ledger.version_names import OTHERS
 
 from .minute_counts import ALL
 

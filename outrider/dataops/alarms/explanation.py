@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.first_seen import STATED
-from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .minute_counts import ALL, CHAMPION

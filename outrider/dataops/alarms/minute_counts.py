@@ -1,5 +1,6 @@
 """Exact counts of a model by minute, as alarms read them."""
 
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,22 +8,82 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 Floats = NDArray[np.float64]
 CHAMPION = "champion"
 ALL = "*"
 """Slice of all records, beside those of their own."""
-MOST_SLICES = 100
-"""Slices with streams of their own, those of the most records: the others count in all records alone."""
 OF_VERSION = "\0"
 """Begin of the part of a version's stream: no other has it."""
-MOST_VERSIONS = 10
-"""Versions with streams of their own, those of the most records of an hour."""
 _AGAIN_US = 10 * MINUTE_US
 """Minutes that are read again, beside those in which a window has flagged: judges may lag."""
 _HOUR = 60
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
+
+
+class MinuteRows(MutableMapping[tuple[str, str], Floats]):
+    """Counts by assertion and slice or version, shape (minutes,); hours without any take no memory.
+
+    Examples
+    --------
+    >>> rows = MinuteRows(120)
+    >>> rows.add(("x", "eu"), 70, 3)
+    >>> rows["x", "eu"].nonzero()[0].tolist(), rows.hours
+    ([70], 1)
+    """
+
+    def __init__(self, minutes: int, start: int = 0) -> None:
+        self.minutes, self._start = minutes, start
+        self._held: dict[tuple[str, str], dict[int, NDArray[np.uint32]]] = {}
+
+    @property
+    def hours(self) -> int:
+        """Hours that are held, of all rows."""
+        return sum(map(len, self._held.values()))
+
+    def __getitem__(self, key: tuple[str, str]) -> Floats:
+        found = np.zeros(self.minutes)
+        for hour, cells in self._held[key].items():
+            first = hour * _HOUR - self._start
+            found[max(0, first) : first + _HOUR] = cells[max(0, -first) : max(0, self.minutes - first)]
+        return found
+
+    def __setitem__(self, key: tuple[str, str], row: Floats) -> None:
+        self._held[key] = {}
+        for at in np.flatnonzero(row).tolist():
+            self.add(key, at, int(row[at]))
+
+    def __delitem__(self, key: tuple[str, str]) -> None:
+        del self._held[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, key: tuple[str, str], at: int, count: int) -> None:
+        """Add a count to a minute of a row."""
+        hour, minute = divmod(self._start + at, _HOUR)
+        held = self._held.setdefault(key, {})
+        if hour not in held:
+            held[hour] = np.zeros(_HOUR, dtype=np.uint32)
+        held[hour][minute] += count
+
+    def shift(self, start: int, fresh: int) -> None:
+        """Begin at another minute, and empty the minutes from ``fresh`` on."""
+        self._start = start
+        for key, held in list(self._held.items()):
+            for hour, cells in list(held.items()):
+                first = hour * _HOUR - start
+                cells[: max(0, -first)] = 0
+                cells[max(0, fresh - first) :] = 0
+                if not cells.any():
+                    del held[hour]
+            if not held:
+                del self._held[key]
 
 
 @dataclass(slots=True)
@@ -35,8 +96,11 @@ class MinuteCounts:
     model: str
     minutes: int
     start_us: int = 0
-    rows: dict[tuple[str, str], Floats] = field(default_factory=dict)
+    rows: MinuteRows = field(init=False)
     """By assertion and slice or version, ``ALL`` included; those seen stand under the empty assertion."""
+
+    def __post_init__(self) -> None:
+        self.rows = MinuteRows(self.minutes, self.start_us // MINUTE_US)
 
     @property
     def stop_us(self) -> int:
@@ -56,7 +120,8 @@ class MinuteCounts:
         since = start if is_back else max(start, self.stop_us - _AGAIN_US)
         if changed_us is not None:
             since = max(start, min(since, changed_us))
-        self._shift(start, since)
+        self.start_us = start
+        self.rows.shift(start // MINUTE_US, (since - start) // MINUTE_US)
         minute = _RECORDS.c.minute_us
         query = select(_RECORDS.c.slice, _RECORDS.c.version, minute, _RECORDS.c.entities).where(
             _RECORDS.c.model == self.model, minute >= since, minute < self.stop_us
@@ -80,51 +145,30 @@ class MinuteCounts:
         return np.minimum(self.rows.get((assertion, part), nothing), seen), seen
 
     def slices(self) -> list[str]:
-        """Slices with streams of their own, by name.
+        """Slices with streams of their own, by name: those that the counts name.
 
-        None where all records are of one.
+        None where all records are of one. What is counted together is no stream: what belongs to it changes.
         """
-        seen = {
-            part: float(row.sum())
-            for (name, part), row in self.rows.items()
-            if not name and part != ALL and not part.startswith(OF_VERSION)
-        }
-        largest = sorted(seen, key=lambda part: (-seen[part], part))[:MOST_SLICES]
-        return sorted(largest) if len(seen) > 1 else []
+        seen = [part for name, part in self.rows if not name and part != ALL and part[:1] != OF_VERSION]
+        return sorted(part for part in seen if part != OTHERS) if len(seen) > 1 else []
 
     def versions(self) -> list[str]:
-        """Parts of versions with streams of their own, by name.
+        """Parts of versions with records in the newest hour, by name.
 
         None where one version answers alone.
         """
-        recent = {
-            part: float(row[-_HOUR:].sum())
-            for (name, part), row in self.rows.items()
-            if not name and part.startswith(OF_VERSION)
-        }
-        found = sorted((part for part in recent if recent[part]), key=lambda part: (-recent[part], part))
-        return sorted(found[:MOST_VERSIONS]) if len(recent) > 1 else []
+        seen = [part for name, part in self.rows if not name and part[:1] == OF_VERSION]
+        if len(seen) < 2:
+            return []
+        return sorted(
+            part for part in seen if part != OF_VERSION + OTHERS and self.rows["", part][-_HOUR:].any()
+        )
 
     def index(self, at_us: int) -> int:
         """Position of the minute that holds a time, in [0, minutes]."""
         return int(np.clip((at_us - self.start_us) // MINUTE_US, 0, self.minutes))
 
     def _add(self, assertion: str, part: str, version: str, at_us: int, entities: int) -> None:
+        at = (at_us - self.start_us) // MINUTE_US
         for name in (part, ALL, *([OF_VERSION + version] if version else [])):
-            if (assertion, name) not in self.rows:
-                self.rows[assertion, name] = np.zeros(self.minutes)
-            self.rows[assertion, name][(at_us - self.start_us) // MINUTE_US] += entities
-
-    def _shift(self, start: int, since: int) -> None:
-        """Move the window on, and empty what is read again."""
-        by, self.start_us = (start - self.start_us) // MINUTE_US, start
-        fresh = (since - start) // MINUTE_US
-        for key, row in list(self.rows.items()):
-            moved = np.zeros(self.minutes)
-            if 0 <= by < self.minutes:
-                moved[: self.minutes - by] = row[by:]
-            moved[fresh:] = 0.0
-            if moved.any():
-                self.rows[key] = moved
-            else:
-                del self.rows[key]
+            self.rows.add((assertion, name), at, entities)

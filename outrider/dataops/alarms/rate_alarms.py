@@ -6,8 +6,9 @@ All streams of a model are looked at after every complete minute, with one alpha
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -240,45 +241,65 @@ def stream_looks(
         Logarithm of the evidence that is of interest: where a cheap bound lies below it, -inf is returned.
     """
     parts, versions = counts.slices(), counts.versions()
-    begin, earliest = _window(counts, rule)
+    begin, _ = _window(counts, rule)
     streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
-    rows = {key: usual.since_it_came(counts, key) for key in streams}
     evidence = np.full(len(streams), -np.inf)
-    recent = [at for at, key in enumerate(streams) if key not in left_out and rows[key][0][-_LATEST:].any()]
-    horizon = _WINDOWS * rule.horizon
-    for start in range(0, len(recent), _AT_ONCE):
-        part_of = recent[start : start + _AT_ONCE]
-        whole = [np.stack([rows[streams[at]][side] for at in part_of]) for side in (0, 1)]
-        may = might_rise(
-            whole[0][:, begin:], whole[1][:, begin:], horizon=horizon, needed=least, earliest=earliest
-        )
-        looked = [at for at, one in zip(part_of, may.tolist(), strict=True) if one]
-        if not looked:
-            continue
-        whole = [side[may] for side in whole]
-        spread = Spread.of(whole[0], whole[1], rule.widths, peak=rule.widths[-2]).since(begin)
-        hits, seen = (side[:, begin:] for side in whole)
-        evidence[looked] = rising(
-            hits, seen, horizon=horizon, needed=least, odds=rule.odds, earliest=earliest, spread=spread
-        )
-        for row, at in enumerate(looked):
-            if parts and streams[at][1] == ALL and evidence[at] > 0.0:
-                known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
-                held = rising(
-                    hits[row : row + 1], seen[row : row + 1], known=known, horizon=horizon,
-                    needed=least, odds=rule.odds, earliest=earliest, spread=spread.row(row),
-                )  # fmt: skip
-                evidence[at] = min(evidence[at], held[0])
+    sides: list[tuple[FlaggedShare, FlaggedShare]] = []
+    recent: dict[int, tuple[Floats, Floats]] = {}
+    """Rows of streams to look at, by place: a few at once, however many streams there are."""
+    for at, key in enumerate(streams):
+        rows = usual.since_it_came(counts, key)
+        before, now = slice(begin, -_LATEST), slice(-_LATEST, None)
+        sides.append((_share(_sums(rows, before)), _share(_sums(rows, now))))
+        if key not in left_out and rows[0][-_LATEST:].any():
+            recent[at] = rows
+        if len(recent) == _AT_ONCE or (recent and at == len(streams) - 1):
+            for place, found in _evidence(counts, streams, recent, parts, rule, least=least):
+                evidence[place] = found
+            recent = {}
     return [
         StreamLook(
-            *key,
-            rule.alpha * _alpha_share(key[1], parts, versions) / len(assertions),
-            float(evidence[at]),
-            _share(_sums(rows[key], slice(begin, -_LATEST))),
-            _share(_sums(rows[key], slice(-_LATEST, None))),
+            *key, rule.alpha * _alpha_share(key[1], parts, versions) / len(assertions), float(one), *shares
         )
-        for at, key in enumerate(streams)
+        for key, one, shares in zip(streams, evidence, sides, strict=True)
     ]
+
+
+def _evidence(
+    counts: MinuteCounts,
+    streams: Sequence[Stream],
+    recent: Mapping[int, tuple[Floats, Floats]],
+    parts: Sequence[str],
+    rule: AlarmRule,
+    *,
+    least: float,
+) -> Iterator[tuple[int, float]]:
+    """Evidence of the streams at some places, as far as it may be ``least``."""
+    begin, earliest = _window(counts, rule)
+    horizon = _WINDOWS * rule.horizon
+    whole = [np.stack([rows[side] for rows in recent.values()]) for side in (0, 1)]
+    may = might_rise(
+        whole[0][:, begin:], whole[1][:, begin:], horizon=horizon, needed=least, earliest=earliest
+    )
+    looked = [at for at, one in zip(recent, may.tolist(), strict=True) if one]
+    if not looked:
+        return
+    whole = [side[may] for side in whole]
+    spread = Spread.of(whole[0], whole[1], rule.widths, peak=rule.widths[-2]).since(begin)
+    hits, seen = (side[:, begin:] for side in whole)
+    evidence = rising(
+        hits, seen, horizon=horizon, needed=least, odds=rule.odds, earliest=earliest, spread=spread
+    )
+    for row, at in enumerate(looked):
+        found = float(evidence[row])
+        if parts and streams[at][1] == ALL and found > 0.0:
+            known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
+            held = rising(
+                hits[row : row + 1], seen[row : row + 1], known=known, horizon=horizon,
+                needed=least, odds=rule.odds, earliest=earliest, spread=spread.row(row),
+            )  # fmt: skip
+            found = min(found, float(held[0]))
+        yield at, found
 
 
 def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
@@ -403,22 +424,34 @@ def _known_mix(
     Direct standardization: Rothman, Greenland and Lash, "Modern Epidemiology", 2008, chapter 15.
     """
     is_kept = seen > 0
-    sides = [
-        np.stack([counts.of(assertion, part)[side][begin:] * is_kept for part in parts]) for side in (0, 1)
-    ]
-    own = [np.concatenate([side, np.maximum(0.0, whole - side.sum(axis=0))[None]])
-           for side, whole in zip(sides, (hits, seen), strict=True)]  # fmt: skip
-    before, total = (np.cumsum(side, axis=1)[:, :-1] for side in own)
-    after = own[1].sum(axis=1, keepdims=True) - total
-    weight = after / np.maximum(after.sum(axis=0), 1.0)
-    share = before.sum(axis=0) / np.maximum(total.sum(axis=0), 1.0)
-    each = (before + OWN_ENOUGH * share) / (total + OWN_ENOUGH)
-    mean = (weight * each).sum(axis=0)
-    own_weight = total / (total + OWN_ENOUGH)
-    noise = own_weight**2 * each * (1.0 - each) / np.maximum(total, 1.0)
-    noise += (1.0 - own_weight) ** 2 * share * (1.0 - share) / np.maximum(total.sum(axis=0), 1.0)
-    variance = (weight**2 * noise).sum(axis=0)
-    entities = np.minimum(total.sum(axis=0), mean * (1.0 - mean) / np.maximum(variance, 1e-12))
+
+    def own() -> Iterator[tuple[Floats, Floats]]:
+        """Each slice's minutes, one after the other: a stack of many would be large."""
+        for part in parts:
+            hits_of, seen_of = counts.of(assertion, part)
+            yield hits_of[begin:] * is_kept, seen_of[begin:] * is_kept
+
+    rest = [hits.copy(), seen.copy()]
+    for sides in own():
+        rest = [whole - side for whole, side in zip(rest, sides, strict=True)]
+    rest = [np.maximum(0.0, side) for side in rest]
+    whole = [side.copy() for side in rest]
+    for sides in own():
+        whole = [both + side for both, side in zip(whole, sides, strict=True)]
+    all_before, all_total = (np.cumsum(side)[:-1] for side in whole)
+    all_after = np.maximum(whole[1].sum() - all_total, 1.0)
+    share = all_before / np.maximum(all_total, 1.0)
+    mean, variance = np.zeros_like(share), np.zeros_like(share)
+    for sides in chain(own(), [(rest[0], rest[1])]):
+        before, total = (np.cumsum(side)[:-1] for side in sides)
+        weight = (sides[1].sum() - total) / all_after
+        each = (before + OWN_ENOUGH * share) / (total + OWN_ENOUGH)
+        own_weight = total / (total + OWN_ENOUGH)
+        noise = own_weight**2 * each * (1.0 - each) / np.maximum(total, 1.0)
+        noise += (1.0 - own_weight) ** 2 * share * (1.0 - share) / np.maximum(all_total, 1.0)
+        mean += weight * each
+        variance += weight**2 * noise
+    entities = np.minimum(all_total, mean * (1.0 - mean) / np.maximum(variance, 1e-12))
     return mean * entities, entities
 
 

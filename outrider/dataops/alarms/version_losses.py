@@ -1,6 +1,5 @@
 """Losses of a version by block, as alarms read them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,8 +10,9 @@ from sqlalchemy import Connection
 from outrider.assertions.bets import weights_of
 from outrider.assertions.detection import LossBlocks
 from outrider.dataops.ledger.losses import WRONG
+from outrider.dataops.ledger.stated_values import OTHERS
 
-from .minute_counts import ALL, MOST_SLICES
+from .minute_counts import ALL
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,7 +30,7 @@ class BlockLosses:
     parts
         Slices, in order of the first axis of ``lost`` and ``seen``.
     lost, seen
-        Shape (slices, blocks, weights); behind the slices may stand what is of none of the largest.
+        Shape (slices, blocks, weights); behind the slices may stand what is counted under ``OTHERS``.
     weight
         Shape (weights,).
     bound
@@ -70,7 +70,7 @@ class BlockLosses:
 
     @property
     def slices(self) -> list[str]:
-        """Slices with streams of their own, the largest.
+        """Slices with streams of their own.
 
         None where all records are of one.
         """
@@ -86,20 +86,23 @@ class BlockLosses:
 
 
 def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
-    """Champion, else the version of the newest labelled record."""
-    query = "SELECT version FROM loss_block WHERE model = ? ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
-    found: str | None = connection.exec_driver_sql(query, (model, champion or "")).scalar()
+    """Champion, else the named version of the newest labelled record."""
+    query = (
+        "SELECT version FROM loss_block WHERE model = ? AND version != ?"
+        " ORDER BY version = ? DESC, newest_us DESC LIMIT 1"
+    )
+    found: str | None = connection.exec_driver_sql(query, (model, OTHERS, champion or "")).scalar()
     return found
 
 
 def former_version(connection: Connection, losses: BlockLosses, model: str) -> str | None:
     """Version with the newest label before the first one of another."""
     query = (
-        "SELECT version FROM loss_block WHERE model = ? AND version != ? AND begun_us < ?"
+        "SELECT version FROM loss_block WHERE model = ? AND version NOT IN (?, ?) AND begun_us < ?"
         " ORDER BY begun_us DESC LIMIT 1"
     )
     before_us = int(losses.begun_us[0])
-    found: str | None = connection.exec_driver_sql(query, (model, losses.version, before_us)).scalar()
+    found: str | None = connection.exec_driver_sql(query, (model, losses.version, OTHERS, before_us)).scalar()
     return found
 
 
@@ -148,13 +151,10 @@ def read_losses(
     kept = [row for row in blocks if row.block >= first]
     counts = [row for row in counts if row.block >= first]
     places = {row.block: at for at, row in enumerate(kept)}
-    sizes = Counter[str]()
-    for row in counts:
-        sizes[row.slice] += row.records
-    largest = sorted(part for part, _ in sizes.most_common(MOST_SLICES))
-    parts = {part: at for at, part in enumerate(largest)}
+    named = {row.slice for row in counts}
+    parts = {part: at for at, part in enumerate(sorted(named - {OTHERS}))}
     classes = {one: at for at, one in enumerate(sorted({row.weight for row in counts}))}
-    seen = np.zeros((min(len(sizes), MOST_SLICES + 1), len(kept), len(classes)))
+    seen = np.zeros((len(named), len(kept), len(classes)))
     lost = np.zeros_like(seen)
     for row in counts:
         at = parts.get(row.slice, len(parts)), places[row.block], classes[row.weight]

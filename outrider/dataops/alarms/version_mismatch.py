@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
-from outrider.dataops.ledger.version_names import OTHERS, VersionNames
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import VersionCount, table_of
@@ -26,8 +26,7 @@ STRETCH_US = 2 * MINUTE_US
 KEPT_US = 60 * MINUTE_US
 LEAST_SHARE = 0.01
 """Smaller shares of the records are none."""
-MOST_NAMED = 20
-"""Versions of the last hour that are not registered."""
+MOST_TOLD = 10
 _COUNT, _VERSION = table_of(VersionCount), table_of(ModelVersion)
 
 
@@ -63,14 +62,16 @@ class StatedVersions:
 
     @property
     def sentence(self) -> str:
-        """Versions with their shares."""
-        shares = Tally(self.by_version).most_common()
-        told = ", ".join(
+        """Versions with their shares, the most stated ones."""
+        others = [(name, n) for name, n in Tally(self.by_version).most_common() if name != self.champion]
+        told = [
             f"{n / self.records:.1%} {'other versions' if name == OTHERS else f'version {name}'}"
-            for name, n in shares
-            if name != self.champion
-        )
-        return f"of {self.records} records that state a version {told}; version {self.champion} is champion"
+            for name, n in others[:MOST_TOLD]
+        ]
+        if rest := sum(n for _, n in others[MOST_TOLD:]):
+            told.append(f"{rest / self.records:.1%} {len(others) - MOST_TOLD} further versions")
+        words = ", ".join(told)
+        return f"of {self.records} records that state a version {words}; version {self.champion} is champion"
 
 
 @dataclass(slots=True)
@@ -116,20 +117,12 @@ class VersionMismatchIncidents:
         return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
 
 
-def count_versions(connection: Connection, effects: Effects, names: VersionNames) -> None:
-    """Count the records of a unit by stated version.
-
-    Parameters
-    ----------
-    names
-        Versions that are counted by name; the others are one.
-    """
+def count_versions(connection: Connection, effects: Effects) -> None:
+    """Count the records of a unit by stated version."""
     tally: Tally[tuple[int, str]] = Tally()
-    for seq, version in effects.records.select("seq", "version"):
-        if version is None:
-            continue
-        minute = minute_of(effects.received.get(seq, effects.received_us))
-        tally[minute, version if names.meet(version, minute) else OTHERS] += 1
+    for seq, version in zip(effects.records["seq"], effects.stated_versions, strict=True):
+        if version is not None:
+            tally[minute_of(effects.received.get(seq, effects.received_us)), version] += 1
     rows = [(effects.model, minute, version, n) for (minute, version), n in tally.items()]
     add_to_rows(connection, VersionCount, rows)
 

@@ -14,8 +14,8 @@ from outrider.assertions.window_state import holds
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
-from outrider.dataops.ledger.groups import OTHER_GROUP
-from outrider.dataops.ledger.outcomes import NUMBER, OTHER, ClassNames
+from outrider.dataops.ledger.class_words import NUMBER, class_word
+from outrider.dataops.ledger.stated_values import ANSWER, GROUP, LABEL, OTHERS, forget_values
 from outrider.dataops.state.folder_secret import secret_beside
 
 from .target import ErasureTarget, Found
@@ -119,7 +119,8 @@ _GROUPS = (
     "records, entities, weight, squares",
 )
 _SLICES = """
-    INSERT INTO temp.gone_slice SELECT model, slice FROM record WHERE coalesce(slice, '') != ''
+    INSERT INTO temp.gone_slice SELECT model, slice FROM record
+    WHERE coalesce(slice, '') NOT IN ('', '__other__')
     GROUP BY model, slice HAVING max((model, id) NOT IN (SELECT model, id FROM temp.gone)) = 0
 """
 
@@ -217,7 +218,10 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
 
 
 def _join_counts(connection: Connection) -> None:
-    """Count what only erased records were sliced by with what has no slice: the totals stay."""
+    """Count what only erased records were sliced by with what has no slice: the totals stay.
+
+    Values without a place go from the books: whose they are is known of no record.
+    """
     for table, key, numbers in _COUNTS:
         there = "(model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
         names = f"{key}, {numbers}"
@@ -227,6 +231,10 @@ def _join_counts(connection: Connection) -> None:
             f"WHERE {there} ON CONFLICT ({key}) DO UPDATE SET {added}"
         )
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE {there}")
+    connection.exec_driver_sql(
+        "DELETE FROM stated_value WHERE model IN (SELECT model FROM temp.gone) AND (NOT is_named"
+        " OR (dimension = 'slice' AND (model, value) IN (SELECT model, slice FROM temp.gone_slice)))"
+    )
     connection.exec_driver_sql(
         "UPDATE incident SET slice = '' WHERE (model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
     )
@@ -241,10 +249,12 @@ def _fold_classes(connection: Connection) -> None:
             _class_names(connection, model, f"{not_}({there})", f"{not_}({labelled})")
             for not_ in ("", "NOT ")
         )
-        for name in own - others - {OTHER, NUMBER}:
+        for name in own - others - {OTHERS, NUMBER}:
             for table in (_OUTCOMES, _GROUPS):
                 for column in ("predicted", "label"):
-                    _fold(connection, table, model, column, name, OTHER)
+                    _fold(connection, table, model, column, name, OTHERS)
+            for dimension in (ANSWER, LABEL):
+                forget_values(connection, model, dimension, [name])
 
 
 def _fold_groups(connection: Connection) -> None:
@@ -262,8 +272,12 @@ def _fold_groups(connection: Connection) -> None:
             }
             for not_ in ("", "NOT ")
         )
-        for part in own - others - {OTHER_GROUP}:
-            _fold(connection, _GROUPS, model, "part", part, OTHER_GROUP)
+        for part in own - others - {OTHERS}:
+            _fold(connection, _GROUPS, model, "part", part, OTHERS)
+            connection.exec_driver_sql(
+                "DELETE FROM stated_value WHERE model = ? AND value = ? AND dimension LIKE ?",
+                (model, part, f"{GROUP}%"),
+            )
 
 
 def _class_names(connection: Connection, model: str, records: str, labels: str) -> set[str]:
@@ -272,7 +286,7 @@ def _class_names(connection: Connection, model: str, records: str, labels: str) 
         f"SELECT DISTINCT predicted FROM record WHERE model = ? AND {records}"
         f" UNION SELECT DISTINCT value FROM label WHERE model = ? AND {labels}"
     )
-    return {ClassNames().name(row[0]) for row in connection.exec_driver_sql(query, (model, model))}
+    return {class_word(row[0]) for row in connection.exec_driver_sql(query, (model, model))}
 
 
 def _fold(

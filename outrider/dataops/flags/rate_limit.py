@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
 from outrider.dataops.ledger.minutes import minute_of
-from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.rows import TableColumns, add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 

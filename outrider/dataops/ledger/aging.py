@@ -9,6 +9,7 @@ from outrider.dataops.state.database import write
 
 from . import minutes, stored_profiles
 from .minutes import HOUR_US, KEPT_US
+from .stated_values import forget_unmet
 from .stored_profiles import KeptProfiles
 
 _COUNTS = ("record_count", "flag_count", "measure_count", "outcome_count", "minute_block", "profile")
@@ -27,6 +28,7 @@ def age(connection: Connection, model: str, *, before_us: int, now_us: int, kept
     if before_us // HOUR_US != now_us // HOUR_US:
         minutes.roll_up(connection, model, before_us=before_us, now_us=now_us)
         stored_profiles.roll_up(connection, model, now_us=now_us, kept=kept)
+        forget_unmet(connection, model, now_us=now_us)
 
 
 @dataclass(slots=True)

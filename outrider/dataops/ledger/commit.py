@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -41,12 +41,11 @@ from .counters import add_counts
 from .cursors import cursor
 from .first_seen import note_first_seen
 from .flag_marks import Marks, store_marks
-from .groups import GroupNames, answer_rows
+from .groups import answer_rows
 from .minutes import minute_of, note_minutes
-from .outcomes import ClassNames
 from .profiles import LayoutRow, ProfileRow
+from .stated_values import OTHERS
 from .stored_profiles import insert_layouts, insert_profiles
-from .version_names import OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +132,10 @@ class Effects(FlagRows):
     """Version of the replica that answered; None without one."""
     measures: list[Row] = field(default_factory=list)
     """Rows of ``measure_count``."""
-    class_names: ClassNames = field(default_factory=ClassNames)
-    """Classes of the model that outcomes are counted by; one for all of its units."""
-    group_names: GroupNames = field(default_factory=GroupNames)
-    """The same of groups."""
+    classes: Sequence[str] = ()
+    """Words of the model's declared classes, in the order in which answers score them."""
+    stated_versions: list[str | None] = field(default_factory=list)
+    """Version that each record states, as counts name it; None for none."""
     earlier_ids: dict[str, str] = field(default_factory=dict)
     """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
@@ -279,8 +278,7 @@ def apply(connection: Connection, effects: Effects) -> None:
         model,
         before,
         after,
-        names=effects.class_names,
-        groups=effects.group_names,
+        classes=effects.classes,
         received=effects.received,
     )
     add_to_rows(connection, MeasureCount, effects.measures)
@@ -309,11 +307,9 @@ def count_groups(connection: Connection, effects: Effects, is_first: Callable[[i
     if any(effects.records["groups"]):
         rows = answer_rows(
             effects.model,
-            effects.records.select("groups", "predicted", "entity", "weight"),
+            effects.records.select("groups", "predicted", "is_other_class", "entity", "weight"),
             versions=effects.judged_versions,
             minutes=effects.minutes,
-            names=effects.group_names,
-            class_name=effects.class_names.name,
             is_first=is_first,
         )
         add_to_rows(connection, GroupCount, rows)

@@ -20,7 +20,7 @@ from outrider.dataops.state.rows import Row, insert_rows
 from outrider.dataops.state.series_tables import FirstSeen
 
 from .minutes import DAY_US, minute_of
-from .version_names import OTHERS
+from .stated_values import OTHERS
 
 VERSION, CONFIGURATION = "version", "configuration"
 STATED: Mapping[str, str] = {

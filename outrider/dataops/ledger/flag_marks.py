@@ -52,9 +52,9 @@ def store_marks(
     """
     found = list(flags)
     earlier = {(version, seq) for version, seq, *_ in found if version is not None} - marks.keys()
-    for version, seq in sorted(earlier):
-        if (stored := _stored(connection, model, slot, version, seq)) is not None:
-            marks[version, seq] = stored
+    for seq in sorted({seq for _, seq in earlier}):
+        stored = _stored(connection, model, slot, seq)
+        marks |= {(version, seq): own for version, own in stored.items() if (version, seq) in earlier}
     for judged, seq, row, level in found:
         own = marks.get((judged or "", seq))
         if own is not None and row < len(own) and own[row]:
@@ -63,12 +63,11 @@ def store_marks(
     replace_rows(connection, JudgedBlock, rows)
 
 
-def _stored(connection: Connection, model: str, slot: str, version: str, seq: int) -> Marks | None:
-    query = select(_JUDGED_BLOCK.c.marks).where(
+def _stored(connection: Connection, model: str, slot: str, seq: int) -> dict[str, Marks]:
+    """Stored marks of a block, by version."""
+    query = select(_JUDGED_BLOCK.c.version, _JUDGED_BLOCK.c.marks).where(
         _JUDGED_BLOCK.c.model == model,
         _JUDGED_BLOCK.c.slot == slot,
         _JUDGED_BLOCK.c.seq == seq,
-        _JUDGED_BLOCK.c.version == version,
     )
-    stored: bytes | None = connection.execute(query).scalar()
-    return None if stored is None else np.frombuffer(stored, dtype=np.uint8).copy()
+    return {row.version: np.frombuffer(row.marks, dtype=np.uint8).copy() for row in connection.execute(query)}

@@ -1,69 +1,29 @@
 """Counts of answers and labels by declared group per minute.
 
 Those of labels change as labels come, change and are withdrawn.
-``record.groups`` names the groups of ``group_by`` that a record is in, so that labels to come find them.
+``record.groups`` names the groups of ``group_by`` that a record is in, as counts do, so that labels to come
+find them.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
 from outrider.dataops.state.rows import Row
 
+from .class_words import class_word
 from .measures import Floats
-
-OTHER_GROUP = "__other__"
-MOST_GROUPS = 20
-LONGEST_GROUP = 80
-
-
-class GroupNames:
-    """Groups counted by name: the first ``MOST_GROUPS`` short ones of each attribute."""
-
-    def __init__(self, known: Iterable[tuple[str, str]] = ()) -> None:
-        self._known: dict[str, set[str]] = {}
-        for attribute, part in known:
-            if part != OTHER_GROUP:
-                self._known.setdefault(attribute, set()).add(part)
-
-    @classmethod
-    def stored(cls, connection: Connection, model: str) -> "GroupNames":
-        """Names that counts have already."""
-        query = "SELECT DISTINCT attribute, part FROM group_count WHERE model = ?"
-        return cls((row.attribute, row.part) for row in connection.exec_driver_sql(query, (model,)))
-
-    def of(self, groups: str) -> list[tuple[str, str]]:
-        """Attributes and groups of ``record.groups``, as counted.
-
-        Examples
-        --------
-        >>> GroupNames().of('{"sex":"sex=f"}'), GroupNames().of('{"note":"note=%s"}' % ("x" * 99))
-        ([('sex', 'sex=f')], [('note', '__other__')])
-        """
-        parts: Mapping[str, str] = json.loads(groups)
-        return [(attribute, self._name(attribute, part)) for attribute, part in parts.items()]
-
-    def _name(self, attribute: str, part: str) -> str:
-        known = self._known.setdefault(attribute, set())
-        if part in known:
-            return part
-        if len(part) > LONGEST_GROUP or len(known) >= MOST_GROUPS:
-            return OTHER_GROUP
-        known.add(part)
-        return part
+from .stated_values import OTHERS
 
 
 def answer_rows(
     model: str,
-    records: Iterable[tuple[str | None, str | None, str | None, float]],
+    records: Iterable[tuple[str | None, str | None, bool | None, str | None, float]],
     *,
     versions: Sequence[str],
     minutes: Sequence[int],
-    names: GroupNames,
-    class_name: Callable[[str], str],
     is_first: Callable[[int, str, str], bool],
 ) -> list[Row]:
     """Rows of ``group_count`` for records that were judged.
@@ -71,7 +31,8 @@ def answer_rows(
     Parameters
     ----------
     records
-        ``groups``, ``predicted``, ``entity`` and weight of each; those without group or answer do not count.
+        ``groups``, ``predicted``, ``is_other_class``, ``entity`` and weight of each; those without group or
+        answer do not count.
     is_first
         Whether a minute meets, in some group with some answer, an entity for the first time.
     """
@@ -80,12 +41,13 @@ def answer_rows(
     weights: list[float] = []
     owners: dict[tuple[int, str | None, int], None] = {}
     classes: dict[str, str] = {}
-    for at, (groups, predicted, entity, weight) in enumerate(records):
+    for at, (groups, predicted, is_other, entity, weight) in enumerate(records):
         if groups is None or predicted is None:
             continue
         if predicted not in classes:
-            classes[predicted] = class_name(predicted)
-        place = cells.setdefault((minutes[at], versions[at], groups, classes[predicted]), len(cells))
+            classes[predicted] = class_word(predicted)
+        name = OTHERS if is_other else classes[predicted]
+        place = cells.setdefault((minutes[at], versions[at], groups, name), len(cells))
         places.append(place)
         weights.append(weight)
         owners[place, entity, -1 if entity is not None else at] = None
@@ -103,7 +65,7 @@ def answer_rows(
         for (minute, version, groups, answer), first, (n, *rest) in zip(
             keys, firsts.tolist(), sums, strict=True
         )
-        for attribute, part in names.of(groups)
+        for attribute, part in json.loads(groups).items()
     ]
 
 
@@ -113,7 +75,6 @@ def label_rows(
     *,
     sign: Floats,
     weight: Floats,
-    names: GroupNames,
 ) -> list[Row]:
     """Rows of ``group_count`` for labelled records, put on or taken off.
 
@@ -130,7 +91,7 @@ def label_rows(
             known, _sums(place, sign, weight, len(known)), strict=True
         )
         if groups is not None
-        for attribute, part in names.of(groups)
+        for attribute, part in json.loads(groups).items()
     ]
 
 

@@ -11,35 +11,29 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import matches, number_of
-from outrider.assertions.typed_text import plain_text, read_typed
+from outrider.assertions.matching import matches
+from outrider.assertions.typed_text import read_typed
 from outrider.dataops.state.rows import Row, add_to_rows
 from outrider.dataops.state.series_tables import GroupCount, MeasureCount, OutcomeCount, ScoreCount
 
 from .champions import read_borders, version_at
 from .class_scores import score_rows
-from .groups import GroupNames, label_rows
+from .class_words import class_word
+from .groups import label_rows
 from .losses import FirstOutcome, count_losses
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
-from .version_names import OTHERS
+from .stated_values import OTHERS
 
-OTHER = "__other__"
-"""Class that is not counted by name."""
-NUMBER = "__number__"
-"""A fractional number: no class."""
-MOST_CLASSES = 50
-LONGEST_CLASS = 40
 CONFIDENCES = 50
 """Buckets of [0, 1]."""
 SCALE = 10_000
 """Of ``record.confidence``."""
 _CHUNK = 500
-_EARLIER = 10_000
-"""Labels of earlier releases that are counted at once."""
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
-    " r.groups, r.class_scores, r.entity, r.is_unnamed, l.value, l.received_us FROM label l"
+    " r.groups, r.class_scores, r.entity, r.is_unnamed, l.value, l.received_us, r.is_other_class,"
+    " l.is_other_class AS is_other_label FROM label l"
     " JOIN record r ON r.model = l.model AND r.id = l.record_id"
     " WHERE l.model = ? AND l.record_id IN ({marks}) AND r.predicted IS NOT NULL"
     " AND (l.value IS NOT NULL OR l.label = '{{}}') ORDER BY l.seq, l.row"
@@ -65,6 +59,8 @@ class LabelledRow(NamedTuple):
     value: str
     """Null where it was withdrawn, as rows are read."""
     received_us: int
+    is_other_class: bool | None = None
+    is_other_label: bool | None = None
 
 
 T = TypeVar("T")
@@ -83,61 +79,21 @@ class LabelOutcome:
     """Answer minus label; nan where they are no numbers to be near."""
 
 
-class ClassNames:
-    """Classes counted by name: a model's first ``MOST_CLASSES`` short ones.
-
-    Attributes
-    ----------
-    scored
-        Declared classes, in the order in which answers score them.
-    """
-
-    def __init__(self, known: Iterable[str] = (), *, declared: Sequence[int | str] = ()) -> None:
-        self._known = set(known) - {OTHER, NUMBER}
-        # Declared texts stand as they are told; numbers and truth values as answers of that value.
-        self.scored = tuple(
-            one if isinstance(one, str) else ClassNames().name(str(one).lower()) for one in declared
-        )
-
-    @classmethod
-    def stored(
-        cls, connection: Connection, model: str, *, declared: Sequence[int | str] = ()
-    ) -> "ClassNames":
-        """Names that counts have already."""
-        one = "SELECT DISTINCT predicted, label FROM {} WHERE model = ?"
-        query = " UNION ".join(one.format(table) for table in ("outcome_count", "group_count"))
-        rows = connection.exec_driver_sql(query, (model, model))
-        return cls((name for row in rows for name in row), declared=declared)
-
-    def name(self, text: str | None) -> str:
-        """Name of a stored answer or label, equal for equal numbers."""
-        word = plain_text(text) or ""
-        number = number_of(word)
-        if isinstance(number, float) and not number.is_integer():
-            return NUMBER
-        if isinstance(number, bool) or (number is not None and read_typed(text) == number):
-            word = str(int(number))
-        if word in self._known:
-            return word
-        if len(word) > LONGEST_CLASS or len(self._known) >= MOST_CLASSES:
-            return OTHER
-        self._known.add(word)
-        return word
-
-
-def outcomes_of(pairs: Sequence[tuple[str, str]], names: ClassNames) -> list[LabelOutcome]:
-    """Outcomes of stored answers and their labels."""
-    distinct = list(dict.fromkeys(pairs))
-    values = [(read_typed(answer), read_typed(label)) for answer, label in distinct]
+def outcomes_of(rows: Sequence[LabelledRow]) -> list[LabelOutcome]:
+    """Outcomes of labelled records, by the names that answers and labels were given when they came."""
+    told = [(row.predicted, row.value, bool(row.is_other_class), bool(row.is_other_label)) for row in rows]
+    distinct = list(dict.fromkeys(told))
+    values = [(read_typed(answer), read_typed(label)) for answer, label, *_ in distinct]
     hits = matches([one for one, _ in values], [one for _, one in values]).tolist()
-    found: dict[tuple[str, str], LabelOutcome] = {}
-    for pair, (answer, label), hit in zip(distinct, values, hits, strict=True):
-        own = names.name(pair[0])
+    found: dict[tuple[str, str, bool, bool], LabelOutcome] = {}
+    for key, (answer, label), hit in zip(distinct, values, hits, strict=True):
+        own = OTHERS if key[2] else class_word(key[0])
         error = float("nan")
         if isinstance(answer, float) and isinstance(label, int | float):
             error = answer - label
-        found[pair] = LabelOutcome(own, own if hit else names.name(pair[1]), hit, error)
-    return [found[pair] for pair in pairs]
+        other = OTHERS if key[3] else class_word(key[1])
+        found[key] = LabelOutcome(own, own if hit else other, hit, error)
+    return [found[key] for key in told]
 
 
 def affected(
@@ -193,14 +149,15 @@ def count_changes(
     before: Standing,
     after: Standing,
     *,
-    names: ClassNames,
-    groups: GroupNames,
+    classes: Sequence[str],
     received: Mapping[int, int],
 ) -> None:
     """Move counts from the outcomes before a transaction to the new ones.
 
     Parameters
     ----------
+    classes
+        Declared ones, in the order in which answers score them.
     received
         Receive time of the transaction's own blocks; others are looked up.
     """
@@ -219,11 +176,11 @@ def count_changes(
         np.array([minutes.get(row.seq, minute_of(row.ts_us)) for row in rows], dtype=np.int64),
         np.array([row.weight for row in rows], dtype=np.float64),
     )
-    outcomes = outcomes_of([(row.predicted, row.value) for row in rows], names)
+    outcomes = outcomes_of(rows)
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
-    add_to_rows(connection, GroupCount, _group_rows(model, outcomes, rows, keys, sign, groups))
+    add_to_rows(connection, GroupCount, _group_rows(model, outcomes, rows, keys, sign))
     scores, labels = [row.class_scores for row in rows], [one.label for one in outcomes]
-    add_to_rows(connection, ScoreCount, score_rows(model, scores, labels, keys, sign, names.scored))
+    add_to_rows(connection, ScoreCount, score_rows(model, scores, labels, keys, sign, classes))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
     first = [at for at in range(len(gone), len(rows)) if rows[at].id not in before]
@@ -242,21 +199,6 @@ def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKe
         row.id, version, row.slice or "", row.entity, record_us, known_us, row.weight,
         outcome.hit, outcome.error,
     )  # fmt: skip
-
-
-def count_earlier(connection: Connection, model: str, names: ClassNames) -> None:
-    """Count the labels that earlier releases stored uncounted.
-
-    Nothing happens where there are outcomes.
-    """
-    some = "SELECT 1 FROM outcome_count WHERE model = ? LIMIT 1"
-    if connection.exec_driver_sql(some, (model,)).first() is not None:
-        return
-    labelled = "SELECT DISTINCT record_id FROM label WHERE model = ? AND record_id != ''"
-    ids = connection.exec_driver_sql(labelled, (model,)).scalars().all()
-    for start in range(0, len(ids), _EARLIER):
-        found = standing(connection, model, ids[start : start + _EARLIER])
-        count_changes(connection, model, {}, found, names=names, groups=GroupNames(), received={})
 
 
 def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:
@@ -313,7 +255,6 @@ def _group_rows(
     rows: Sequence[LabelledRow],
     keys: RecordKeys,
     sign: Floats,
-    names: GroupNames,
 ) -> list[Row]:
     """Rows of ``group_count`` for the outcomes of records with groups."""
     own = np.flatnonzero([row.groups is not None for row in rows])
@@ -325,7 +266,7 @@ def _group_rows(
         )
         for at in own.tolist()
     ]
-    return label_rows(model, cells, sign=sign[own], weight=keys.weight[own], names=names)
+    return label_rows(model, cells, sign=sign[own], weight=keys.weight[own])
 
 
 def _measure(

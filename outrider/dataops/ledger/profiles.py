@@ -16,9 +16,8 @@ from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.assertions.profiling.features import PARTS, WIDE_BYTES, batch_columns, narrowed
 from outrider.assertions.profiling.layout import batch_entities, first_of_entities
 from outrider.assertions.profiling.points import LEAST_ENTITIES
-from outrider.assertions.typed_text import text_of
 
-from .version_names import OTHERS
+from .stated_values import OTHERS, PLACES
 
 MINUTE_US = 60_000_000
 BUFFER_ROWS = 65_536
@@ -30,8 +29,8 @@ LATER_ROWS = 200
 """Records that columns are fitted on which come later."""
 _WEIGHED = 4096
 """Behind so many rows the next are asked how many bytes they have."""
-SLICES = 50
-"""Most slices that have profiles of their own; the others are one."""
+SLICES = 2 * PLACES
+"""Slices that are known to have had ten entities, those met last."""
 _CANDIDATES = 1000
 """Other slices whose entities are counted."""
 
@@ -131,6 +130,7 @@ class _Gathered:
     seq: Ints
     minute: Ints | int
     """Of each record, or of all."""
+    slices: pa.Array | None = None
 
 
 @dataclass(slots=True)
@@ -144,22 +144,30 @@ class ProfileBuffer:
     _weigh_at: int = 0
     _is_wide: bool = False
     """Records have tensors, as it seems, that their features stand for."""
-    slices: set[str] = field(default_factory=set)
-    """Slices that have profiles of their own."""
+    slices: dict[str, None] = field(default_factory=dict)
+    """Slices that have profiles of their own, the one met last behind."""
     _met: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Entities of the other slices, up to ten each."""
 
-    def add(self, batch: Batch, seq: Ints, received: Mapping[int, int]) -> None:
+    def add(
+        self,
+        batch: Batch,
+        seq: Ints,
+        received: Mapping[int, int],
+        slices: Sequence[str | None] | None = None,
+    ) -> None:
         """Gather judged records.
 
         Parameters
         ----------
         batch
-            With the judged version of each record.
+            With the judged version of each record, as counts name it.
         seq
             Block of every record, shape (rows,).
         received
             Receive time of each block in µs.
+        slices
+            Slice of each record, as counts name it; None where none is declared.
         """
         if not batch.rows:
             return
@@ -178,7 +186,8 @@ class ProfileBuffer:
             self._row_bytes = max(self._row_bytes, own)
         elif self._is_wide:
             batch = narrowed(batch)
-        self._parts.append(_Gathered(batch, seq, minutes))
+        parts = None if slices is None else pa.array(slices, pa.string())
+        self._parts.append(_Gathered(batch, seq, minutes, parts))
         self.rows += batch.rows
 
     def drain(
@@ -187,8 +196,6 @@ class ProfileBuffer:
         book: LayoutBook,
         *,
         now_us: int,
-        slice_by: str | None,
-        named: Container[str] | None = None,
         is_last: bool = False,
     ) -> list[ProfileRow]:
         """Profiles of the minutes that are over at ``now_us``.
@@ -197,8 +204,6 @@ class ProfileBuffer:
 
         Parameters
         ----------
-        named
-            Versions with profiles of their own, the others are one; None for all.
         is_last
             True to write the open minute, too.
         """
@@ -215,9 +220,9 @@ class ProfileBuffer:
             due, self._parts = _split(due, now)
         self.rows, self._row_bytes, self._weigh_at = sum(len(part.seq) for part in self._parts), 0.0, 0
         found: dict[tuple[int, str, str], tuple[int, Profile]] = {}
-        for batch, seq, minute in _joined(due):
+        for batch, seq, minute, slices in _joined(due):
             layout = book.fit(batch, at_us=now_us)
-            for key, last, profile in self._profiles(layout, batch, seq, minute, slice_by, named):
+            for key, last, profile in self._profiles(layout, batch, seq, minute, slices):
                 if key in found:  # of another schema
                     before, own = found[key]
                     last, profile = max(last, before), own.merged(profile)
@@ -240,14 +245,11 @@ class ProfileBuffer:
         batch: Batch,
         seq: Ints,
         minute: Ints,
-        slice_by: str | None,
-        named: Container[str] | None,
+        parts: pa.Array | None,
     ) -> Iterator[tuple[tuple[int, str, str], int, Profile]]:
         """Profile of each minute, version and slice, with its last block."""
-        versions = _texts(batch, "version")
-        if named is not None and versions[1] != [""]:
-            versions = _folded(*versions, named)
-        slices = self._bounded(batch, _texts(batch, f"attrs.{slice_by}" if slice_by else ""))
+        versions = _texts(batch.arrow("version"), batch.rows)
+        slices = self._bounded(batch, _texts(parts, batch.rows))
         minutes, at = np.unique(minute, return_inverse=True)  # years may lie between two of them
         shape = (len(minutes), len(versions[1]), len(slices[1]))
         group = np.zeros(1, dtype=np.int64)  # one for all
@@ -266,13 +268,17 @@ class ProfileBuffer:
             )
 
     def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
-        """Slices that ten entities or more have had, as far as there is room; the others as one."""
+        """Slices that ten entities or more have had; the others as one."""
         codes, names = slices
         if names == [""]:
             return slices
-        if len(self.slices) < SLICES:
-            self._meet(batch, codes, names)
-        return _folded(codes, names, {"", *self.slices})
+        self._meet(batch, codes, names)
+        for name in sorted(self.slices.keys() & set(names)):
+            self.slices[name] = self.slices.pop(name)
+        own = _folded(codes, names, {"", *self.slices})
+        while len(self.slices) > SLICES:
+            del self.slices[next(iter(self.slices))]
+        return own
 
     def _meet(self, batch: Batch, codes: Ints, names: Sequence[str]) -> None:
         """Count the entities of slices that have no profiles of their own yet."""
@@ -291,8 +297,8 @@ class ProfileBuffer:
             rows = np.flatnonzero(first & (codes == at))[:LEAST_ENTITIES]
             for row, entity in zip(rows.tolist(), entities.take(pa.array(rows)).to_pylist(), strict=True):
                 met.add((0, entity) if entity is not None else (len(met) + 1, str(row)))
-            if len(met) >= LEAST_ENTITIES and len(self.slices) < SLICES:
-                self.slices.add(name)
+            if len(met) >= LEAST_ENTITIES:
+                self.slices[name] = None
                 del self._met[name]
 
 
@@ -311,15 +317,11 @@ def _written(slot: str, found: Mapping[tuple[int, str, str], tuple[int, Profile]
         yield ProfileRow(60, start, slot, version, part, last, digest, profile.rows, payload)
 
 
-def _texts(batch: Batch, name: str) -> tuple[Ints, list[str]]:
-    """Code of each record's text, as counts have it, and the texts; one empty text without the column."""
-    if not name or not batch.has(name):
-        return np.zeros(batch.rows, dtype=np.int64), [""]
-    given = batch.arrow(name)
-    if given.null_count == len(given):
-        return np.zeros(batch.rows, dtype=np.int64), [""]
-    texts = given if pa.types.is_string(given.type) else pa.array(text_of(batch, name), pa.string())
-    column = pc.fill_null(texts, "").dictionary_encode()
+def _texts(given: pa.Array | None, rows: int) -> tuple[Ints, list[str]]:
+    """Code of each record's text, and the texts; one empty text without any."""
+    if given is None or given.null_count == len(given):
+        return np.zeros(rows, dtype=np.int64), [""]
+    column = pc.fill_null(given, "").dictionary_encode()
     return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
 
 
@@ -336,11 +338,12 @@ def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gat
             if mask.all():
                 side.append(part)
             elif mask.any():
-                side.append(_Gathered(part.batch.take(mask), part.seq[mask], part.minute[mask]))
+                slices = None if part.slices is None else part.slices.filter(pa.array(mask))
+                side.append(_Gathered(part.batch.take(mask), part.seq[mask], part.minute[mask], slices))
     return over, left
 
 
-def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints]]:
+def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints, pa.Array | None]]:
     """Records of one schema together."""
     groups: list[tuple[pa.Schema, list[_Gathered]]] = []
     for part in parts:
@@ -351,11 +354,13 @@ def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints]]:
         own.append(part)
     for schema, same in groups:
         names = [name for name in schema.names if name in _KEPT or name.startswith(PARTS)]
+        slices = [part.slices for part in same if part.slices is not None]
         table = pa.Table.from_batches([part.batch.to_arrow() for part in same]).select(names)
         yield (
             Batch(table.combine_chunks().to_batches()[0], model=same[0].batch.model),
             np.concatenate([part.seq for part in same]),
             _concatenated([part.minute for part in same], [len(part.seq) for part in same]),
+            None if not slices else pa.concat_arrays(slices),
         )
 
 

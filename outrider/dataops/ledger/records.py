@@ -40,6 +40,19 @@ def registered_weights(
     return {(row.seq, row.row): row.weight for row in connection.execute(query)}
 
 
+def counted_names(
+    connection: Connection, model: str, *, first: int, last: int
+) -> dict[tuple[int, int], tuple[str | None, bool]]:
+    """Slice of the records of blocks ``first`` to ``last``, and whether their version is counted with others.
+
+    By (block, row).
+    """
+    query = select(_RECORD.c.seq, _RECORD.c.row, _RECORD.c.slice, _RECORD.c.is_unnamed).where(
+        _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last
+    )
+    return {(row.seq, row.row): (row.slice, bool(row.is_unnamed)) for row in connection.execute(query)}
+
+
 def weights_and_slices(
     connection: Connection, model: str, *, first: int, last: int
 ) -> dict[int, dict[str, tuple[float, str]]]:

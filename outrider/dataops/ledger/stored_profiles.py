@@ -14,7 +14,7 @@ from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import ProfileLayoutRow, ProfileWindow, table_of
 
 from .profiles import SLICES, LayoutRow, ProfileRow
-from .version_names import OTHERS
+from .stated_values import OTHERS
 
 _PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400

@@ -27,6 +27,8 @@ class Label(SQLModel, table=True):
     entity: str | None = None
     """Of a label that names no record: ``record_id`` is that of the entity's latest record at or before
     ``ts_us``, and empty until there is one."""
+    is_other_class: bool | None = None
+    """Whether counts have its value under ``__other__``; None for no."""
 
 
 class LabelRequest(SQLModel, table=True):

@@ -176,3 +176,32 @@ class DriftState(SQLModel, table=True):
     streams: str
     """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
     payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class StatedDimension(SQLModel, table=True):
+    """Sums of a dimension of stated values (``ledger.stated_values``), which halve every day."""
+
+    __tablename__ = "stated_dimension"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    dimension: str = Field(primary_key=True)
+    """``version``, ``slice``, ``answer``, ``label`` or ``group:`` with its attribute."""
+    minute_us: int
+    total: int
+    folded: int
+    """Of records counted under ``__other__``."""
+    error: int
+
+
+class StatedValue(SQLModel, table=True):
+    """A stated value that has a place, or may get one. Two days after it was last met it goes."""
+
+    __tablename__ = "stated_value"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    dimension: str = Field(primary_key=True)
+    value: str = Field(primary_key=True)
+    count: int
+    met_us: int
+    """Minute in which it was last met."""
+    is_named: bool

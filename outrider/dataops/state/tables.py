@@ -111,7 +111,7 @@ class Record(SQLModel, table=True):
     version: str | None = None
     entity: str | None = None
     slice: str | None = None
-    """Value of the model's ``slice_by`` attribute."""
+    """Value of the model's ``slice_by`` attribute, as counts name it."""
     predicted: str | None = None
     """``outputs.<target>`` as text: what labels are compared with."""
     weight: float = 1.0
@@ -128,7 +128,9 @@ class Record(SQLModel, table=True):
     class_scores: bytes | None = None
     """Score of each class in steps of log-odds, a byte each; None but for three to fifty classes."""
     groups: str | None = None
-    """Groups of ``group_by``, JSON by attribute; None where none is declared."""
+    """Groups of ``group_by`` as counts name them, JSON by attribute; None where none is declared."""
+    is_other_class: bool | None = None
+    """Whether counts have its answer under ``__other__``; None for no."""
 
 
 class ExpiredRecord(SQLModel, table=True):

@@ -350,6 +350,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         labels=("model", "slice", "assertion"), is_at_zero=False,
     ),
     _spec(
+        _ASSERT, "counter", "outrider_values_folded_total", "records",
+        "Records and labels of which a stated value counts under __other__, by dimension: version, slice, "
+        "answer, label, or group: with its attribute.", labels=("model", "dimension"), is_at_zero=False,
+    ),
+    _spec(
         _ASSERT, "counter", "outrider_incidents_total", "incidents",
         "Incidents opened.", labels=("model", "level"), process="trainer",
     ),

@@ -49,8 +49,8 @@ LEAST_ODDS = 0.01
 """Evidence that is told at all: nearness begins there."""
 AGAIN_US = 3_600_000_000
 """Time whose counts are read again: windows may flag earlier minutes."""
-MOST_ROWS = 2_000
-"""Assertions x slices whose minutes are kept, of all models: 17 kB each."""
+MOST_HOURS = 100_000
+"""Hours with counts that are kept, of all assertions and slices of all models: 350 bytes each."""
 MOST_FINE = 100
 """Streams of which evidence under 1 : 1 is worth its time."""
 _LARGEST = 1e300
@@ -192,7 +192,7 @@ class AlarmReader:
             least = math.log(LEAST_ODDS) if is_fine else 0.0
             looks = stream_looks(counts, warnings, self._rule, usual=usual, least=least)
             known = self._known[model] = _Looks(key, looks, smallest_shares(looks, self._rule))
-        while sum(len(one.rows) for one in self._counts.values()) > MOST_ROWS:
+        while sum(one.rows.hours for one in self._counts.values()) > MOST_HOURS:
             self._counts.pop(next(iter(self._counts)))
         return known
 

@@ -14,9 +14,10 @@ from outrider.assertions import Batch
 from outrider.assertions.typed_text import text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
+from outrider.dataops.ledger.class_words import NUMBER
 from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.ledger.minutes import DAY_US
-from outrider.dataops.ledger.outcomes import NUMBER, OTHER
+from outrider.dataops.ledger.stated_values import OTHERS
 
 from .newest_records import Words
 from .series.answer import SeriesReport, SeriesRequest, groups_json
@@ -122,7 +123,7 @@ def rarest_answer(connection: Connection, model: str, attribute: str, asked: Ser
     since = until - DEFAULT_US if asked.since_us is None else asked.since_us
     span = SeriesSpan(since // DAY_US * DAY_US, max(until + 1, since + 1), 1)
     answers = answers_of(connection, model, attribute, span)
-    return next((one for one in answers if one not in (OTHER, NUMBER)), "")
+    return next((one for one in answers if one not in (OTHERS, NUMBER)), "")
 
 
 def newest_gaps(connection: Connection, model: str, *, now_us: int) -> list[GroupGaps]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
 from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
@@ -19,6 +19,7 @@ from outrider.dataops.flags.quality import (
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
 from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
+from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
@@ -28,7 +29,6 @@ from .profiles import ColumnsView, read_columns
 from .queries import assertion
 from .series.counts import last_minute
 
-MOST_SLICES = 50
 DEFAULT_RULE = SuspensionRule()
 
 counter = table_of(Counter)
@@ -327,10 +327,11 @@ def _right(labelled: Sequence[LabelledRecord]) -> Rate:
 
 
 def _slices(connection: Connection, model: str) -> tuple[str, ...]:
-    """Slices of the counted records, the first ``MOST_SLICES`` by name."""
-    named = record_count.c.model == model, record_count.c.slice != ""
-    query = select(record_count.c.slice).where(*named).distinct().order_by(record_count.c.slice)
-    return tuple(connection.scalars(query.limit(MOST_SLICES)))
+    """Slices that counts of the newest day name."""
+    own = record_count.c.model == model
+    since_us = (connection.scalar(select(func.max(record_count.c.minute_us)).where(own)) or 0) - DAY_US
+    named = own, record_count.c.slice != "", record_count.c.minute_us >= since_us
+    return tuple(connection.scalars(select(record_count.c.slice).where(*named).distinct().order_by("slice")))
 
 
 def _dead_letters(connection: Connection, model: str) -> tuple[DeadLetterView, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from outrider.assertions.performance import figure_text
-from outrider.dataops.ledger.version_names import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.monitor.queries.series.answer import FigureColumns, SeriesFacts, SeriesReport
 
 WIDTH, HEIGHT = 320.0, 84.0

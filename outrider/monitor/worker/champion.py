@@ -15,8 +15,10 @@ from outrider.assertions.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.journal.stored_rows import StoredRows
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.records import known_digests
 from outrider.dataops.ledger.rotations import Rotation
+from outrider.dataops.ledger.stated_values import LABEL
 from outrider.dataops.payloads.payloads import Opened
 from outrider.monitor.stream.units import Unit
 
@@ -24,6 +26,7 @@ from .admission import SamplingState, admitted, weighted
 from .inference import NO_PREDICTIONS, Predictions
 from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, owner_of
+from .stages.stated import other_classes
 from .stages.work import Timings, Work
 
 LATE_LABEL = "a label whose record has expired (storage.keep_rows_days)"
@@ -133,7 +136,10 @@ def evaluate_unit(
         effects.dead_letters.add(1, letter | {"reason": "unreadable", "detail": reason})
     for seq, received_us, labels in unit.labels:
         block = {"seq": seq, "model": name, "received_us": received_us}
-        effects.labels.add(len(labels.rows), block | label_columns(labels, target))
+        columns = label_columns(labels, target)
+        minutes = np.full(len(labels.rows), minute_of(received_us), dtype=np.int64)
+        columns["is_other_class"] = other_classes(pipeline.stated, LABEL, columns["value"], minutes)
+        effects.labels.add(len(labels.rows), block | columns)
     _refuse_late_labels(engine, effects)
     effects.counts["labels"] += len(effects.labels)
     return effects
@@ -252,4 +258,5 @@ def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
             for row in range(table.num_rows)
         ],
         "ts_us": table.column("ts").cast(pa.int64()).to_pylist(),
+        "is_other_class": nothing,
     }

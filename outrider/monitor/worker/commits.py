@@ -1,5 +1,6 @@
 """Commits of the worker: one transaction per unit and slot."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,19 +8,17 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from outrider.dataops.alarms.assertion_silence import JudgedNotes
-from outrider.dataops.alarms.version_mismatch import KEPT_US, MOST_NAMED, count_versions
+from outrider.dataops.alarms.version_mismatch import count_versions
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
 from outrider.dataops.flags.registered_assertions import shift_suspensions
 from outrider.dataops.ledger import commit as ledger
-from outrider.dataops.ledger import outcomes
 from outrider.dataops.ledger.aging import age
+from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.groups import GroupNames
-from outrider.dataops.ledger.outcomes import ClassNames
-from outrider.dataops.ledger.version_names import VersionNames
+from outrider.dataops.ledger.stated_values import LONGEST, OTHERS, PLACES
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -31,9 +30,10 @@ from outrider.monitor.stream.units import Unit
 
 from .context import WorkerContext
 from .pin_payloads import keep_flagged
-from .pipeline import CHAMPION
+from .pipeline import CHAMPION, Pipeline
 from .stages.work import Timings
 
+log = logging.getLogger("outrider.worker")
 TOLD_AGAIN_S = 10.0
 """An evaluation of labels that says the same again is logged so often."""
 CHECKPOINT_S = 10.0
@@ -59,12 +59,8 @@ class Commits:
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._aged_us: dict[str, int] = {}
         """When old counts and profiles of each model were last joined."""
-        self._classes: dict[str, ClassNames] = {}
-        self._groups: dict[str, GroupNames] = {}
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._judged: dict[str, JudgedNotes] = {}
-        self._stated: dict[str, VersionNames] = {}
-        """Versions that records of each model state, as far as they are counted by name."""
 
     @contextmanager
     def transaction(
@@ -88,7 +84,19 @@ class Commits:
             timings.stage("commit")
         context.metrics.committed(effects, timings or Timings(), pipeline.offered)
         context.metrics.slices(effects, found, context.settings.models[model].slices)
+        self._tell_folded(pipeline)
         self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
+
+    def _tell_folded(self, pipeline: Pipeline) -> None:
+        """Count what is counted under ``__other__``, and log each dimension once."""
+        records, filled = pipeline.stated.take_folded()
+        self._context.metrics.folded(pipeline.name, records)
+        for dimension in filled:
+            log.warning(
+                "model %s: some values of %s are counted under %s: at most %d, of %d letters, have a name in "
+                "counts, the heaviest (docs/series.md)",
+                pipeline.name, dimension, OTHERS, PLACES, LONGEST,
+            )  # fmt: skip
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
         """Commit effects alone: see :meth:`transaction`."""
@@ -132,14 +140,11 @@ class Commits:
         found = count_flags(connection, effects, self._budget, entities)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
-        if model not in self._classes:
-            declared = self._context.settings.models[model].classes
-            self._classes[model] = ClassNames.stored(connection, model, declared=declared)
-            self._groups[model] = GroupNames.stored(connection, model)
-            outcomes.count_earlier(connection, model, self._classes[model])
-        effects.class_names, effects.group_names = self._classes[model], self._groups[model]
+        effects.classes = declared_words(self._context.settings.models[model].classes)
         ledger.count_groups(connection, effects, entities.add)
         ledger.apply(connection, effects)
+        if effects.owner == CHAMPION:
+            self._context.pipelines[model].stated.store(connection)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
         if effects.owner == CHAMPION:
             book = self._context.incidents[model]
@@ -147,7 +152,7 @@ class Commits:
                 book.step(connection, by_us=effects.step_us, seq=effects.seq)
                 shift_suspensions(connection, model, by_us=effects.step_us)
             if effects.slot == CHAMPION:
-                count_versions(connection, effects, self._stated_names(connection, model))
+                count_versions(connection, effects)
                 self._age(connection, model, now_us=now_us)
             self._judged.setdefault(model, JudgedNotes()).note(connection, effects, now_us=now_us)
             ahead = effects.counts["ahead"]
@@ -155,16 +160,6 @@ class Commits:
         if effects.labels or effects.flags:
             self._labels.follow(connection, model)
         return found
-
-    def _stated_names(self, connection: Connection, model: str) -> VersionNames:
-        """Names of the versions that records of the last hour state."""
-        if model not in self._stated:
-            own = VersionNames.stored(
-                connection, model, table="version_count", most=MOST_NAMED, kept_us=KEPT_US
-            )
-            self._stated[model] = own
-        self._stated[model].register(self._context.pipelines[model].names.registered)
-        return self._stated[model]
 
     def _age(self, connection: Connection, model: str, *, now_us: int) -> None:
         """Join old counts and profiles, once an hour."""

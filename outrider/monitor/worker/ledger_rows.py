@@ -13,14 +13,14 @@ from outrider.assertions.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
 from outrider.dataops.ledger.flag_marks import judged_marks
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.monitor.host.client import Offered
-from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.units import Unit
 
 from .judged import JudgedRecords
 from .slot_state import Views
-from .stages.groups import stored_groups
 from .stages.measures import stored_class_scores, stored_confidences
+from .stages.stated import CountedValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,9 @@ class RecordLocations:
     """``seq`` and ``row``: journal block and row in it of every record, shape (rows,)."""
     versions: Sequence[str | None] = ()
     """Judged model version of every record."""
+    counted: Sequence[str | None] = ()
+    slices: Sequence[str | None] = ()
+    """``counted`` and ``slices``: judged version and slice of every record, as counts name them."""
 
     @classmethod
     def of(
@@ -47,14 +50,43 @@ class RecordLocations:
 
     def take(self, rows: NDArray[np.intp]) -> "RecordLocations":
         """Locations of some of the records, in this order."""
-        versions = [self.versions[row] for row in rows.tolist()] if self.versions else ()
+        columns = [
+            [column[row] for row in rows.tolist()] if column else ()
+            for column in (self.versions, self.counted, self.slices)
+        ]
         return RecordLocations(
-            self.unit, self.keys[rows], self.ts_us[rows], self.seq[rows], self.row[rows], versions
+            self.unit, self.keys[rows], self.ts_us[rows], self.seq[rows], self.row[rows], *columns
         )
 
     def judged_as(self, versions: Sequence[str | None]) -> "RecordLocations":
         """The same records, judged as answers of these versions."""
         return replace(self, versions=versions)
+
+    def counted_as(self, counted: Sequence[str | None], slices: Sequence[str | None]) -> "RecordLocations":
+        """The same records, with versions and slices as counts name them."""
+        return replace(self, counted=counted, slices=slices)
+
+    def registered_as(
+        self, names: Mapping[tuple[int, int], tuple[str | None, bool]], *, slot: str
+    ) -> "RecordLocations":
+        """Registered records, with slices and versions as they were counted.
+
+        Parameters
+        ----------
+        names
+            Slice of each record, and whether its version is counted with others, by block and row.
+        slot
+            Whose answers are judged: a challenger's version is always named.
+        """
+        own = [
+            names.get(place, (None, False))
+            for place in zip(self.seq.tolist(), self.row.tolist(), strict=True)
+        ]
+        versions = [
+            OTHERS if unnamed and slot == CHAMPION else version
+            for (_, unnamed), version in zip(own, self.versions, strict=True)
+        ]
+        return self.counted_as(versions, [part for part, _ in own])
 
     @property
     def tags(self) -> NDArray[np.int64]:
@@ -71,10 +103,11 @@ class RecordLocations:
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
-        """Mark the answered records as judged, by version and block."""
+        """Mark the answered records as judged, by version and block, of versions that counts name."""
         codes: dict[str | None, int] = {}
         code = np.array([codes.setdefault(one, len(codes)) for one in self.versions], dtype=np.int64)
-        known = np.flatnonzero(answered & (code != codes.get(None, -1)))
+        is_named = np.array([name != OTHERS for name in self.counted], dtype=np.bool_)
+        known = np.flatnonzero(answered & is_named & (code != codes.get(None, -1)))
         if not len(known):
             return
         at = known[np.lexsort((known, self.seq[known], code[known]))]
@@ -89,16 +122,9 @@ class RecordLocations:
         effects: Effects,
         records: JudgedRecords,
         digests: NDArray[np.uint64],
-        settings: ModelSettings,
-        unnamed: list[bool] | None = None,
+        counted: CountedValues,
     ) -> None:
-        """Add the records, which registers them.
-
-        Parameters
-        ----------
-        unnamed
-            Mask of those whose version is counted with others; None for none.
-        """
+        """Add the records, which registers them."""
         judged = records.batch
         effects.records.add(
             judged.rows,
@@ -109,16 +135,18 @@ class RecordLocations:
                 "digest": digests.view(np.int64).tolist(),
                 "version": text_of(judged, "version"),
                 "entity": text_of(judged, "entity"),
-                "slice": text_of(judged, f"attrs.{settings.slice_by}" if settings.slice_by else ""),
-                "predicted": records.texts(f"outputs.{settings.target}"),
+                "slice": counted.slices,
+                "predicted": counted.predicted,
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
                 "confidence": stored_confidences(judged),
-                "is_unnamed": unnamed,
+                "is_unnamed": counted.is_unnamed,
                 "class_scores": stored_class_scores(judged),
-                "groups": stored_groups(judged, settings.group_by),
+                "groups": counted.groups,
+                "is_other_class": counted.is_other_class,
             },
         )
+        effects.stated_versions += counted.stated
 
     def _at(self, rows: NDArray[np.int64] | slice) -> dict[str, Any]:
         """Block, row and event time of some records, as columns."""

@@ -68,6 +68,13 @@ class WorkerMetrics:
             flags = metrics.counter("outrider_slice_flags_total")
             flags.labels(model=model, slice=part, assertion=new.assertion).inc(new.flags)
 
+    def folded(self, model: str, records: Mapping[str, int]) -> None:
+        """Count records of which a stated value has no name in counts, by dimension."""
+        for dimension, count in records.items():
+            self._metrics.counter("outrider_values_folded_total").labels(
+                model=model, dimension=dimension
+            ).inc(count)
+
     def committed(self, effects: Effects, timings: Timings, offered: Sequence[Offered]) -> None:
         """Count one committed unit of one slot."""
         metrics, model = self._metrics, effects.model

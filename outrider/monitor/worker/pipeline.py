@@ -16,11 +16,12 @@ from outrider.assertions import Batch, Findings
 from outrider.assertions.profiling.features import TRUNCATED
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
+from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.first_seen import SeenNames
 from outrider.dataops.ledger.profiles import LayoutBook
 from outrider.dataops.ledger.rotations import Rotation, rotation_before
-from outrider.dataops.ledger.version_names import OTHERS, VersionNames
+from outrider.dataops.ledger.stated_values import ANSWER, LABEL, SLICE, VERSION, StatedValues
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.monitor.engine.asks import Outputs, again_of
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
@@ -48,6 +49,7 @@ from .live_tests import (
 from .slot_state import SlotState, Views
 from .stages.host_checks import AssertionHost, check_records
 from .stages.measures import minutes_of_records, note_measures
+from .stages.stated import CountedValues
 from .stages.window_records import ahead_of_receipt, judged_versions, window_records
 from .stages.work import Timings, Work, at_once
 
@@ -81,12 +83,21 @@ class Pipeline:
         """Where the sampling of the champion's stream stands."""
         self.layouts = LayoutBook(classes=known_classes(settings))
         """Bins of the profiles' columns."""
-        self.names = VersionNames()
-        """Versions that are counted by name."""
+        self.stated = StatedValues(name)
+        """Slices, versions, groups, answers and labels that are counted by name."""
+        self.remember(self.stated)
         self.seen = SeenNames()
         """Versions, prompts and clients that records have stated."""
         self.rotations: list[Rotation] = []
         """Where other entities were sampled than before, in order."""
+
+    def remember(self, stated: StatedValues) -> None:
+        """Take over stored books; what is declared needs no place in them."""
+        stated.book(VERSION).declare(self.stated.book(VERSION).declared)
+        stated.book(SLICE).declare(self._settings.slices)
+        for dimension in (ANSWER, LABEL):
+            stated.book(dimension).declare(declared_words(self._settings.classes))
+        self.stated = stated
 
     @property
     def unit_rows(self) -> int:
@@ -122,6 +133,7 @@ class Pipeline:
         digests: NDArray[np.uint64] | None = None,
         may_test: bool = True,
         stored: Mapping[str, Batch] | None = None,
+        names: Mapping[tuple[int, int], tuple[str | None, bool]] | None = None,
     ) -> Work[Effects]:
         """Effects of the records of a unit at one slot.
 
@@ -137,6 +149,8 @@ class Pipeline:
             False sheds live tests (backlog); their sampled questions are counted as shed.
         stored
             Answers of other slots to the same records, by slot.
+        names
+            How counts name registered records, see :meth:`RecordLocations.registered_as`.
         """
         unit = locations.unit
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot), version=version)
@@ -154,7 +168,8 @@ class Pipeline:
             return effects
         versions: Sequence[str | None] = self.versions(slot, judged.batch, version)
         locations = locations.judged_as(versions)
-        locations.note_judged(effects, judged.answered)
+        if digests is None:
+            locations = locations.registered_as(names or {}, slot=owner_of(slot))
         if outputs is not None and version is not None:
             effects.answers += locations.answers(version, batch.with_outputs(outputs))
             note_cost(effects.counts, version, predictions.seconds, batch.rows)
@@ -167,21 +182,21 @@ class Pipeline:
         if digests is not None:
             effects.counts["redacted"] += judged.left_out
             effects.counts["ahead"] += int(ahead_of_receipt(judged.batch, unit, locations.seq).sum())
-            unnamed = self.names.unnamed(versions, locations.seq, unit.received)
-            if unnamed is not None:
-                versions = [OTHERS if one else own for one, own in zip(unnamed, versions, strict=True)]
-            locations.note_records(effects, judged, digests, self._settings, unnamed)
             minutes = minutes_of_records(locations.seq, unit.received)
-            effects.first_seen += self.seen.versions(self.name, versions, minutes)
+            counted = CountedValues.of(self.stated, judged, versions, minutes, self._settings)
+            locations = locations.counted_as(counted.versions, counted.slices)
+            locations.note_records(effects, judged, digests, counted)
+            effects.first_seen += self.seen.versions(self.name, counted.versions, minutes)
             effects.first_seen += self.seen.stated(judged.batch, received_us=unit.received_us)
+        locations.note_judged(effects, judged.answered)
         if owner_of(slot) == slot or slot == BACKFILL:  # a judge's slot answers for no model
             note_measures(
                 effects,
                 judged.batch,
-                versions=versions,
+                versions=locations.counted,
                 seq=locations.seq,
                 received=unit.received,
-                slice_by=self._settings.slice_by,
+                slices=locations.slices,
                 target=self._settings.target,
             )
         self.gather(slot, judged, locations, cut=predictions.cut)
@@ -208,11 +223,11 @@ class Pipeline:
         gathered = self._state(slot).profiles
         for part in judged.parts:
             own = locations if part.rows is None else locations.take(part.rows)
-            batch = _with_versions(part.batch, own.versions)
+            batch = _with_versions(part.batch, own.counted)
             if cut:
                 rows = slice(None) if part.rows is None else part.rows
                 batch = batch.with_columns({f"inputs.{name}{TRUNCATED}": cut[name][rows] for name in cut})
-            gathered.add(batch, own.seq, own.unit.received)
+            gathered.add(batch, own.seq, own.unit.received, own.slices if self._settings.slice_by else None)
 
     def _write_profiles(self, effects: Effects, unit: Unit, *, is_last: bool = False) -> bool:
         """Add the profiles of minutes that are over; True where there were any."""
@@ -220,8 +235,6 @@ class Pipeline:
             effects.slot,
             self.layouts,
             now_us=unit.received_us,
-            slice_by=self._settings.slice_by,
-            named=self.names,
             is_last=is_last or effects.slot == BACKFILL,  # where no ticks come
         )
         effects.profiles += found
@@ -433,6 +446,8 @@ class Pipeline:
         """Shift a slot's times by a step of the clock."""
         effects.step_us = by_us
         self.slots[effects.slot].step(by_us)
+        if effects.slot == CHAMPION:
+            self.stated.shift(by_us)
         if effects.slot == CHAMPION and self.live_budget is not None:
             self.live_budget.step(by_us)
             if self.live_budget.is_limited:

@@ -11,8 +11,8 @@ from outrider.dataops.ledger.checkpoints import keep_windows
 from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.first_seen import SeenNames
 from outrider.dataops.ledger.rotations import rotation_before, rotations, standing
+from outrider.dataops.ledger.stated_values import StatedValues
 from outrider.dataops.ledger.stored_profiles import newest_layout
-from outrider.dataops.ledger.version_names import VersionNames
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import take_back
 from outrider.monitor.host.progress import InterruptedTasks
@@ -79,7 +79,7 @@ class Recovery:
             found = standing(connection, name)
             state = ledger.live_budget(connection, name, CHAMPION)
             pipeline.layouts.current = newest_layout(connection, name)
-            pipeline.names = VersionNames.stored(connection, name)
+            pipeline.remember(StatedValues.stored(connection, name))
             pipeline.seen = SeenNames.stored(connection, name)
         pipeline.standing = SamplingState() if found is None else SamplingState(*found)
         own = self._context.settings.models[name].live

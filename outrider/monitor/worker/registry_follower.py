@@ -14,6 +14,7 @@ from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.checkpoints import forget_windows
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import cursor
+from outrider.dataops.ledger.stated_values import VERSION
 from outrider.dataops.models.registry import names_of_versions, versions_in_service
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import leave_out, take_back
@@ -83,7 +84,7 @@ class RegistryFollower:
             self.paused = Paused.of(list_pauses(connection))
             over = shadow_tests.over(connection)
         for name, versions in self._context.versions.items():
-            self._context.pipelines[name].names.register(registered.get(name, frozenset()))
+            self._context.pipelines[name].stated.book(VERSION).declare(registered.get(name, ()))
             here = [row for row in found if row.model == name]
             champion = next((row.version for row in here if row.status == "champion"), None)
             challengers = [row.version for row in here if row.status != "champion"]

@@ -13,6 +13,7 @@ from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.champions import version_at
 from outrider.dataops.ledger.checkpoints import read_checkpoints
+from outrider.dataops.ledger.records import counted_names
 from outrider.dataops.ledger.stored_profiles import last_profiled, slices_of_slot
 from outrider.monitor.host.client import Offered
 from outrider.monitor.stream.stored_answers import answer_cuts, outputs_of, registered, stored
@@ -55,7 +56,7 @@ def restore_slot(
     """
     state = pipeline.slots.setdefault(slot, SlotState())
     with engine.connect() as connection:
-        state.profiles.slices.update(slices_of_slot(connection, pipeline.name, slot))
+        state.profiles.slices = dict.fromkeys(reversed(slices_of_slot(connection, pipeline.name, slot)))
     judges = pipeline.due_at(slot)
     windows = list(dict.fromkeys(o.window for o in judges if o.window is not None))
     profiled = min(max(begin, _profiled(engine, journal, pipeline.name, slot, at)), at)
@@ -109,7 +110,11 @@ def _feed(
                 seen = window_records(judged.batch, versions, unit, locations.seq)
                 state.views(offered, seen, locations.tags)
                 if is_profiled:
-                    pipeline.gather(slot, judged, locations)
+                    with engine.connect() as connection:
+                        names = counted_names(
+                            connection, pipeline.name, first=unit.first_seq, last=unit.last_seq
+                        )
+                    pipeline.gather(slot, judged, locations.registered_as(names, slot=owner_of(slot)))
         state.views_at(offered, unit.received_us)
 
 

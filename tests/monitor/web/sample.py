@@ -22,7 +22,7 @@ from outrider.dataops.improvement.paired_labels import LabelledPairs
 from outrider.dataops.improvement.watch_evidence import labels_sentence, look_at_labels
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.ledger.commit import flag_id
-from outrider.dataops.ledger.groups import GroupNames, answer_rows, label_rows
+from outrider.dataops.ledger.groups import answer_rows, label_rows
 from outrider.dataops.ledger.profiles import LayoutBook, ProfileBuffer
 from outrider.dataops.ledger.stored_profiles import insert_layouts, insert_profiles
 from outrider.dataops.state import improvement_tables, tables
@@ -92,7 +92,8 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
             seq = journal.append([Entry("records", MODEL, rows, batch.to_ipc())], _us(at))[0]
             _judge(connection, batch, truth, seq, rng)
             told = {"attrs.shop": [HOSTILE if row % 2 else "north" for row in range(rows)]}
-            gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)})
+            devices = batch.column("attrs.device").tolist()
+            gathered.add(batch.with_columns(told), np.full(rows, seq), {seq: _us(at)}, devices)
             total += rows
         _profiles(connection, gathered, _us(start + timedelta(seconds=3 * max(0, blocks - 1))))
         _counters(connection, blocks * rows)
@@ -107,7 +108,7 @@ def build(folder: Path, *, blocks: int = 40, rows: int = 50, seed: int = 3) -> S
 def _profiles(connection: Connection, gathered: ProfileBuffer, at_us: int) -> None:
     """Profiles of all minutes, where there are records enough to fit bins on."""
     book = LayoutBook()
-    rows = gathered.drain("champion", book, now_us=at_us, slice_by="device", is_last=True)
+    rows = gathered.drain("champion", book, now_us=at_us, is_last=True)
     insert_layouts(connection, MODEL, book.new_rows())
     insert_profiles(connection, MODEL, rows)
 
@@ -520,14 +521,14 @@ EXPLAINED = {
 def _groups(connection: Connection) -> None:
     """Counts by device, of all records and of the labelled ones."""
     rows = connection.exec_driver_sql(
-        "SELECT groups, predicted, entity, weight, ts_us - ts_us % 60000000 AS minute_us,"
+        "SELECT groups, predicted, is_other_class, entity, weight, ts_us - ts_us % 60000000 AS minute_us,"
         " (SELECT value FROM label WHERE record_id = record.id ORDER BY seq DESC LIMIT 1) AS label"
         " FROM record"
     ).all()
-    names, seen = GroupNames(), MinuteEntities()
+    seen = MinuteEntities()
     answers = answer_rows(
-        MODEL, [row[:4] for row in rows], versions=["1"] * len(rows), minutes=[row[4] for row in rows],
-        names=names, class_name=str, is_first=seen.add,
+        MODEL, [row[:5] for row in rows], versions=["1"] * len(rows), minutes=[row[5] for row in rows],
+        is_first=seen.add,
     )  # fmt: skip
     labelled = [row for row in rows if row.label is not None]
     cells = [
@@ -535,7 +536,7 @@ def _groups(connection: Connection) -> None:
         for row in labelled
     ]
     ones = np.ones(len(cells))
-    labels = label_rows(MODEL, cells, sign=ones, weight=ones, names=names)
+    labels = label_rows(MODEL, cells, sign=ones, weight=ones)
     add_to_rows(connection, GroupCount, [*answers, *labels])
 
 

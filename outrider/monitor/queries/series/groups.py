@@ -4,6 +4,7 @@ Steps are of the record. Labels that a policy chose are weighted by their chance
 set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,10 @@ from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics, stepped_metrics
 from outrider.behavioral_tests.fairness import GroupMetrics
 from outrider.dataops.labels.estimates import request_weights
+from outrider.dataops.ledger.class_words import class_word
 from outrider.dataops.ledger.group_columns import columns_of
-from outrider.dataops.ledger.groups import GroupNames
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
-from outrider.dataops.ledger.outcomes import ClassNames, judged_versions, outcomes_of, standing
+from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
 from outrider.dataops.state.series_tables import GroupCount
 from outrider.dataops.state.tables import table_of
 
@@ -118,7 +119,7 @@ def read_groups(
         If ``positive`` is no class of the records in the range.
     """
     attribute = _attribute(connection, wanted)
-    positive = ClassNames().name(wanted.positive)
+    positive = class_word(wanted.positive)
     rows = _rows(connection, wanted, attribute, span)
     if must_know:
         _check_class(wanted.positive, positive, rows)
@@ -210,14 +211,13 @@ def _chosen(connection: Connection, wanted: GroupCut, attribute: str, span: Seri
     ]
     if not rows:
         return []
-    names = GroupNames.stored(connection, wanted.model)
     minutes = minutes_of(connection, wanted.model, [row.seq for row in rows])
     versions = judged_versions(connection, wanted.model, rows)
-    outcomes = outcomes_of([(row.predicted, row.value) for row in rows], ClassNames())
+    outcomes = outcomes_of(rows)
     found = []
     for row, version, outcome in zip(rows, versions, outcomes, strict=True):
         minute = minutes.get(row.seq, minute_of(row.ts_us))
-        part = dict(names.of(row.groups or "{}")).get(attribute)
+        part = json.loads(row.groups or "{}").get(attribute)
         if part is None or not span.since_us <= minute < span.until_us:
             continue
         step = (minute - span.since_us) // span.step_us

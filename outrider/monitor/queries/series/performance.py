@@ -33,19 +33,18 @@ from outrider.assertions.performance import (
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.class_scores import BUCKETS
+from outrider.dataops.ledger.class_words import NUMBER
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import (
     CONFIDENCES,
-    NUMBER,
-    OTHER,
     SCALE,
-    ClassNames,
     LabelledRow,
     confidence_bucket,
     judged_versions,
     outcomes_of,
     standing,
 )
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.series_tables import OutcomeCount, ScoreCount
 from outrider.dataops.state.tables import table_of
 
@@ -68,7 +67,7 @@ SCORED: Mapping[str, Callable[[ScoreCells], Estimated]] = {
     "auroc_weighted": partial(class_auroc, is_weighted=True),
 }
 """Of more than two classes whose scores are known."""
-_UNNAMED = frozenset({NUMBER, OTHER})
+_UNNAMED = frozenset({NUMBER, OTHERS})
 Places = NDArray[np.intp]
 
 
@@ -314,7 +313,7 @@ def _chosen(
     parts = [(versions[at], wanted.slice) for at in kept]
     if wanted.by_slice:
         parts = [(version, row.slice or "") for (version, _), row in zip(parts, rows, strict=True)]
-    outcomes = outcomes_of([(row.predicted, row.value) for row in rows], ClassNames())
+    outcomes = outcomes_of(rows)
     numbers = numbered([name for one in outcomes for name in (one.predicted, one.label)], _UNNAMED)
     hit = np.array([one.hit for one in outcomes], dtype=np.bool_)
     weight = np.array([row.weight * asked[row.id].weight for row in rows], dtype=np.float64)

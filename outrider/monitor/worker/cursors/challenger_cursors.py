@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.records import counted_names
 from outrider.dataops.ledger.rotations import until_rotation
 from outrider.monitor.stream.stored_answers import registered, stored
 from outrider.monitor.stream.units import Unit, read_unit
@@ -151,12 +152,14 @@ class ChallengerCursors(ModelCursor):
         # Another may be champion by now, who answered these records as a challenger.
         champion = version_at(champion_borders(engine, self._model), unit.last_seq)
         answer = stored(engine, champion, unit, pending.batch)
+        with engine.connect() as connection:
+            names = counted_names(connection, self._model, first=unit.first_seq, last=unit.last_seq)
         pending.timings.stage("shadow")
         effects = at_once(
             self._pipeline.evaluate(
                 slot, pending.batch, RecordLocations.of(unit, pending.batch, pending.kept),
                 version=slot, predictions=predictions, timings=pending.timings,
-                stored={} if answer is None else {CHAMPION: answer},
+                stored={} if answer is None else {CHAMPION: answer}, names=names,
             )
         )  # fmt: skip
         if len(pending.kept) < pending.known:

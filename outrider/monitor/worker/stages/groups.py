@@ -11,13 +11,16 @@ from outrider.assertions import Batch
 from outrider.assertions.typed_text import text_of
 from outrider.behavioral_tests.grouping import groups
 from outrider.dataops.ledger.group_columns import columns_of
+from outrider.dataops.ledger.stated_values import GROUP, OTHERS, StatedValues
 
 
-def stored_groups(judged: Batch, group_by: Sequence[str]) -> list[str | None]:
-    """Groups of each record, JSON by attribute; None where none is declared."""
+def stored_groups(
+    judged: Batch, group_by: Sequence[str], stated: StatedValues, minutes_us: NDArray[np.int64]
+) -> list[str | None]:
+    """Groups of each record as counts name them, JSON by attribute; None where none is declared."""
     if not group_by or not judged.rows:
         return [None] * judged.rows
-    parts = [_groups(judged, attribute) for attribute in group_by]
+    parts = [_counted(judged, attribute, stated, minutes_us) for attribute in group_by]
     mixed, member = np.unique(np.stack([codes for _, codes in parts]), axis=1, return_inverse=True)
     texts = [
         json.dumps(
@@ -28,6 +31,14 @@ def stored_groups(judged: Batch, group_by: Sequence[str]) -> list[str | None]:
         for column in mixed.T.tolist()
     ]
     return [texts[at] for at in member.ravel().tolist()]
+
+
+def _counted(
+    judged: Batch, attribute: str, stated: StatedValues, minutes_us: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.intp]]:
+    named, codes = _groups(judged, attribute)
+    is_named = stated.meet(GROUP + attribute, pa.array(named, pa.string()).take(pa.array(codes)), minutes_us)
+    return [*named, OTHERS], np.where(is_named, codes, len(named))
 
 
 def _groups(judged: Batch, attribute: str) -> tuple[list[str], NDArray[np.intp]]:

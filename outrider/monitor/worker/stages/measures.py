@@ -28,21 +28,20 @@ def note_measures(
     versions: Sequence[str | None],
     seq: NDArray[np.int64],
     received: Mapping[int, int],
-    slice_by: str | None,
+    slices: Sequence[str | None],
     target: str,
 ) -> None:
     """Add the measures of records that one slot judged.
 
     Parameters
     ----------
-    versions, seq
-        Judged version and journal block of each record.
+    versions, seq, slices
+        Judged version, journal block and slice of each record, as counts name them.
     received
         Receive time of the unit's blocks.
     """
     if not judged.rows:
         return
-    slices = text_of(judged, f"attrs.{slice_by}" if slice_by else "")
     minute = minutes_of_records(seq, received)
     keys = RecordKeys(versions, slices, minute, judged.column("weight"))
     values = _calls(judged) if effects.owner == CHAMPION else _beside(judged, target)

@@ -64,10 +64,28 @@ def test_a_declared_input_that_no_row_has_is_the_fault_of_each(name: str) -> Non
     with pytest.raises(ValidationRefused, match=f"inputs.{name} is") as refused:
         validate(rows(inputs__null=[None, None, None]), Rules(classes=(0, 1, 2), inputs=(name,)))
     assert list(refused.value.rows) == [0, 1, 2]
-    # A column that the model does not declare is no fault of a row, though it is one of the table.
-    with pytest.raises(ValidationRefused, match="is null in every row") as refused:
-        validate(rows(inputs__null=[None, None, None]), RULES)
-    assert not refused.value.rows
+
+
+def test_validate_warns_of_an_undeclared_input_that_no_row_has() -> None:
+    verdict = validate(rows(inputs__note=[None, None, None], label__comment=[None, None, None]), RULES)
+    assert verdict.rows == [0, 1, 2]
+    told = [(each["rule"], each["field"]) for each in verdict.summary["warnings"]]
+    assert told == [("null_column", "inputs.note"), ("null_column", "label.comment")]
+
+
+def test_validate_warns_of_an_undeclared_input_that_is_not_finite() -> None:
+    verdict = validate(rows(inputs__extra=[1.0, np.inf, 2.0]), RULES)
+    assert verdict.rows == [0, 1, 2]
+    (warning,) = verdict.summary["warnings"]
+    assert (warning["rule"], warning["field"], warning["rows"]) == ("non_finite", "inputs.extra", 1)
+    undeclared = validate(rows(inputs__extra=[1.0, np.inf, 2.0]), Rules(classes=(0, 1, 2)))
+    assert undeclared.rows == [0, 2]  # of a model that declares no input, every one may be read
+
+
+def test_validate_takes_rows_without_an_undeclared_input_of_the_replayed_dataset() -> None:
+    reference = rows(inputs__note=["a", "b", "c"]).to_arrow().schema
+    assert validate(rows(), RULES, reference=reference).rows == [0, 1, 2]
+    assert validate(rows(inputs__note=[1, 2, 3]), RULES, reference=reference).rows == [0, 1, 2]
 
 
 def test_tensors_are_judged_by_their_extremes() -> None:

@@ -157,9 +157,10 @@ def imported(context: JobContext) -> None:
         assert run(context).status == "done"
 
 
-def flagged_and_labelled(context: JobContext, rows: int = 120) -> list[str]:
+def flagged_and_labelled(context: JobContext, rows: int = 120, **more: object) -> list[str]:
     """Faulty records as the worker leaves them: journalled, registered, flagged, labelled."""
     batch, truth = records(9, rows, faulty=True, prefix="live")
+    batch = batch.with_columns({f"inputs.{name}": values for name, values in more.items()})
     assert isinstance(context.journal, SqliteJournal)
     (seq,) = context.journal.append([Entry("records", "sign", rows, batch.to_ipc())], 1)
     places = [(row, str(key), truth[row]) for row, key in enumerate(batch.keys)]
@@ -610,6 +611,17 @@ def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(
         quarantined = connection.execute(text("SELECT record_id, reasons FROM quarantine")).all()
     assert [row.record_id for row in quarantined] == ["live3"]
     assert quarantined[0].reasons == "label.label: one of 0, 1 expected, got another number"
+
+
+@pytest.mark.parametrize("note", [[None] * 4, [1.0, np.inf, np.nan, 2.0]], ids=["null", "infinite"])
+def test_dataset_job_commits_every_row_whatever_an_undeclared_input_holds(
+    context: JobContext, note: list[float | None]
+) -> None:
+    flagged_and_labelled(context, rows=4, note=pa.array(note, pa.float64()))
+    add_job(context, "dataset")
+    job = run(context)
+    assert (job.status, job.result.get("rows")) == ("done", 4)
+    assert held(context) == {}
 
 
 def held(context: JobContext) -> dict[str, str]:

@@ -127,7 +127,14 @@ def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
 
 
-def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:
+def is_read(column: str) -> bool:
+    """True for inputs and labels, which any model may read."""
+    return column.startswith(READ_BY_MODELS)
+
+
+def merged_schema(
+    known: pa.Schema, given: pa.Schema, name: str, reads: Callable[[str], bool] = is_read
+) -> tuple[pa.Schema, dict[str, str]]:
     """Schema for rows of both, and misfit columns of ``given``.
 
     Numbers widen, new columns are null in the rows before, absent ones in the new rows.
@@ -135,7 +142,7 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
     Raises
     ------
     SchemaMismatch
-        If an input or a label does not fit: those are what models read.
+        If a column that the model ``reads`` does not fit.
     """
     if given.equals(known):
         return known, {}
@@ -151,7 +158,7 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
         common = wider_type(before, now)
         if common is None:
             reason = f"{before} in {name}, {now} in the rows to append"
-            if column.startswith(READ_BY_MODELS):
+            if reads(column):
                 raise SchemaMismatch(column, reason)
             lost[column] = reason
         fields.append(pa.field(column, before if common is None else common))
@@ -178,18 +185,14 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def check_exact(table: pa.Table, schema: pa.Schema, name: str) -> None:
-    """Refuse whole numbers that the reals of ``schema`` cannot hold.
-
-    Raises
-    ------
-    SchemaMismatch
-        If there are any.
-    """
+def inexact_columns(table: pa.Table, schema: pa.Schema, name: str) -> dict[str, str]:
+    """Columns of whole numbers that the reals of ``schema`` cannot hold, with the reason."""
+    found = {}
     for field in table.schema:
         wider = schema.field(field.name).type
         if not pa.types.is_integer(field.type) or not pa.types.is_floating(wider):
             continue
         values = table.column(field.name).drop_null().to_numpy()
         if len(values) and (values.max() > _EXACT or values.min() < -_EXACT):
-            raise SchemaMismatch(field.name, f"whole numbers beyond 2**53 in {name} do not fit {wider}")
+            found[field.name] = f"whole numbers beyond 2**53 in {name} do not fit {wider}"
+    return found

@@ -48,7 +48,7 @@ class Rules:
     classes: Sequence[int | str] = ()
     """Its allowed values; empty when it has no fixed set."""
     inputs: Sequence[str] = ()
-    """Input fields that may not be null."""
+    """Input fields that the model is fed, and that may not be null; empty: every input column is read."""
     expectations: Sequence[Mapping[str, Any]] = ()
     """The user's own: ``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``. A tensor column
     ``inputs.image`` is offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
@@ -58,6 +58,10 @@ class Rules:
     """Widths of the parent's range that values may go beyond it."""
     against_parent: Literal["critical", "warning"] = "warning"
     """Severity of both."""
+
+    def reads(self, column: str) -> bool:
+        """True for the label, and for the inputs that a model is fed."""
+        return column in _needed(self) or (not self.inputs and column.startswith("inputs."))
 
 
 @dataclass(slots=True)
@@ -141,7 +145,10 @@ class _Judgement:
         self.outcomes: list[ExpectationVerdict] = []
         self.problems = floor_problems(batch, rules, self.suite, reference)
         self.warnings: list[dict[str, Any]] = []
-        self.reasons = non_finite(batch)
+        self.reasons: dict[int, list[str]] = {}
+        self._judge_undeclared()
+        for column, rows in non_finite(batch).items():
+            self._judge_non_finite(column, rows)
         for reason in absent(batch, rules):
             for row in range(batch.rows):
                 self.reasons.setdefault(row, []).append(reason)
@@ -179,6 +186,23 @@ class _Judgement:
         self._against_parent(state)
         self._refuse()
         return self._validated(good, state)
+
+    def _judge_undeclared(self) -> None:
+        """Warn of columns without a value that no rule is about, where these rows are the whole version."""
+        for name in _null_columns(self.batch) if not self.grows else ():
+            if name not in _needed(self.rules):
+                text = f"{name} is null in every row; it is no declared input"
+                self._warn({"type": "null_column", "kwargs": {"column": name}}, "warning", text)
+
+    def _judge_non_finite(self, column: str, rows: Sequence[int]) -> None:
+        """Quarantine rows whose fed inputs or label are NaN or infinite; warn of other columns."""
+        reason = f"{column} is NaN or infinite"
+        if not self.rules.reads(column):
+            text = f"{reason} in {len(rows)} rows; the model is not fed it"
+            self._warn({"type": "non_finite", "kwargs": {"column": column}}, "warning", text, rows)
+            return
+        for row in rows:
+            self.reasons.setdefault(row, []).append(reason)
 
     def _ask_all(self, suite: list[Expected], batch: Batch) -> None:
         """Expectations that need every row of the version, the earlier ones first."""
@@ -373,15 +397,14 @@ def floor_problems(
         return ["there is nothing to check by: declare classes, inputs or expectations of the model"]
     schema = batch.to_arrow().schema
     problems = [f"{name} is missing" for name in _needed(rules) if not batch.has(name)]
-    problems += [
-        f"{name} is null in every row"
-        for name in batch.names
-        if name.startswith(("inputs.", "label.")) and bool(batch.is_null(name).all())
-    ]
+    null = _null_columns(batch)
+    fed = [name for name in batch.names if name.startswith("inputs.") and rules.reads(name)]
+    is_empty = not rules.inputs and all(name in null for name in fed)
+    problems += [f"{name} is null in every row" for name in null if name in _needed(rules) or is_empty]
     for f in reference or ():
-        if f.name.startswith("inputs.") or f.name == f"label.{rules.target}":
+        if rules.reads(f.name):
             kind = schema.field(f.name).type if f.name in schema.names else None
-            if kind != f.type:
+            if kind != f.type and (kind is not None or f.name in _needed(rules)):
                 problems.append(f"{f.name} is {kind or 'absent'}, but {f.type} in the replayed dataset")
     return problems
 
@@ -400,9 +423,18 @@ def _needed(rules: Rules) -> list[str]:
     return [f"label.{rules.target}", *(f"inputs.{field}" for field in rules.inputs)]
 
 
-def non_finite(batch: Batch) -> dict[int, list[str]]:
-    """Rows with NaN or infinity in an input or label, and where."""
-    reasons: dict[int, list[str]] = {}
+def _null_columns(batch: Batch) -> list[str]:
+    """Inputs and labels that are null in every row."""
+    return [
+        name
+        for name in batch.names
+        if name.startswith(("inputs.", "label.")) and bool(batch.is_null(name).all())
+    ]
+
+
+def non_finite(batch: Batch) -> dict[str, list[int]]:
+    """Rows with NaN or infinity, by input and label column."""
+    found: dict[str, list[int]] = {}
     for f in batch.to_arrow().schema:
         if not f.name.startswith(("inputs.", "label.")):
             continue
@@ -415,9 +447,9 @@ def non_finite(batch: Batch) -> dict[int, list[str]]:
             bad = ~np.isfinite(batch.column(f.name, null=0.0))
         else:
             continue
-        for row in np.flatnonzero(bad):
-            reasons.setdefault(int(row), []).append(f"{f.name} is NaN or infinite")
-    return reasons
+        if bad.any():
+            found[f.name] = np.flatnonzero(bad).tolist()
+    return found
 
 
 def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:

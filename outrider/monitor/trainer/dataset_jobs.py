@@ -52,7 +52,7 @@ def rules_of(settings: Settings, name: str) -> Rules:
     return Rules(
         model.target,
         model.classes,
-        model.inputs,
+        [name.removeprefix("inputs.") for name in model.inputs],
         read_suite(model.expectations, settings.base),
         class_shift=model.validation.class_shift,
         range_growth=model.validation.range_growth,
@@ -97,9 +97,13 @@ def judge(
     )
 
 
-def kept_summary(context: JobContext, found: JudgedRows) -> dict[str, Any]:
-    """Summary for the manifest, with the digest of the stored Data Docs."""
-    return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
+def kept_summary(
+    context: JobContext, found: JudgedRows, warnings: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Summary for the manifest, with warnings of collecting and the digest of the stored Data Docs."""
+    summary = found.verdict.summary
+    docs = context.objects.put(gzip.compress(found.docs, mtime=0))
+    return summary | {"warnings": [*summary["warnings"], *warnings], "data_docs": docs}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:
@@ -208,6 +212,7 @@ def commit_flagged(
             scope,
             target=settings.target,
             classes=settings.classes,
+            inputs=settings.declared_inputs,
             held_out_share=settings.retrain.held_out_share,
             weak_confidence=settings.retrain.weak_confidence,
             payloads=open_payloads(context.settings, job.model),
@@ -250,7 +255,7 @@ def commit_flagged(
             rows.batch if rows.batch.rows else None,  # all may wait for a human
             rows.provenance,
             rejected,
-            kept_summary(context, judgement),
+            kept_summary(context, judgement, found.warnings),
             {"leaks": rows.report},
         )
     return _commit(context, job, scope, found, passed, then)
@@ -345,6 +350,7 @@ def _draft(
         provenance=passed.provenance,
         append=True,
         removed=found.removed,
+        reads=rules_of(context.settings, scope.model).reads,
     )
 
 

@@ -176,7 +176,7 @@ def unit(number: int, rng: np.random.Generator, what: str) -> Effects:
         "model": "m", "id": ids, "seq": seq, "row": list(range(UNIT_ROWS)), "ts_us": received,
         "digest": list(range(UNIT_ROWS)), "version": "1", "entity": None, "slice": "a",
         "predicted": said.astype(str).tolist(), "weight": 1.0, "by_replica": False, "confidence": sure,
-        "is_unnamed": None,
+        "is_unnamed": None, "class_scores": None, "groups": None,
     }  # fmt: skip
     effects.records.add(UNIT_ROWS, columns)
     if what == "labels":

@@ -5,7 +5,7 @@ label was corrected since, with the new label; and records whose label was withd
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -18,8 +18,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions import Batch
-from outrider.assertions.batch import REST
-from outrider.assertions.columns import as_type, common_type, null_column, wider_type
+from outrider.assertions.columns import as_type, common_type
 from outrider.assertions.matching import class_numbers
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
@@ -30,9 +29,8 @@ from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import Flag, Record, Review, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
+from .one_schema import concat, one_schema, with_inputs
 from .quarantine import refused_unlabelled
-from .row_files import conform, merged_schema
-from .validation import MOST_IDS
 from .versions import Provenance, newest, schema_of, take
 
 _RECORD = table_of(Record)
@@ -145,7 +143,7 @@ def collect(
     found, rejected = _read(connection, blocks, fresh, target, payloads)
     version = newest(connection, scope.dataset)
     schema = None if version is None else schema_of(connection, objects, version)
-    fitting = _one_schema(found, schema, "" if version is None else version.id, inputs)
+    fitting = one_schema(found, schema, "" if version is None else version.id, inputs)
     batches, kept = fitting.batches, fitting.places
     if known:
         batches.append(_stored_rows(connection, objects, scope, known))
@@ -158,7 +156,7 @@ def collect(
     if not good:
         return Collected(None, [], rejected, removed, labels=labels)
     provenance = [_provenance(kept[row], parts[row]) for row in good]
-    batch = _labelled(_with_inputs(_concat(batches), schema), values, kept, target).take(good)
+    batch = _labelled(with_inputs(concat(batches), schema), values, kept, target).take(good)
     corrected = frozenset(place.id for place in known)
     return Collected(batch, provenance, rejected, removed, corrected, labels, fitting.warnings)
 
@@ -194,11 +192,11 @@ def read_labelled(
         _Place(one.id, one.seq, one.row, one.entity, _Flags(), "", {target: one.label}) for one in records
     ]
     found, _ = _read(connection, blocks, places, target, payloads)
-    fitting = _one_schema(found, None, "", inputs)
+    fitting = one_schema(found, None, "", inputs)
     kept = fitting.places
     values, bad = _target_values([place.label[target] for place in kept], classes, target)
     good = [row for row in range(len(kept)) if row not in bad]
-    return _labelled(_concat(fitting.batches), values, kept, target).take(good) if good else None
+    return _labelled(concat(fitting.batches), values, kept, target).take(good) if good else None
 
 
 def _provenance(place: _Place, part: str) -> Provenance:
@@ -428,105 +426,6 @@ def _told(flags: Sequence[Sequence[Any]]) -> _Flags:
         json.dumps([flag[:3] for flag in flags]),
         ",".join(sorted({reviewer for reviewer in reviewers if reviewer})) or None,
         max(filter(None, versions), default=None),
-    )
-
-
-@dataclass(slots=True)
-class _Fitting:
-    """Batches of one schema with their places, reasons of the others, and warnings of columns."""
-
-    batches: list[Batch] = field(default_factory=list)
-    places: list[_Place] = field(default_factory=list)
-    rejected: dict[str, str] = field(default_factory=dict)
-    warnings: list[dict[str, Any]] = field(default_factory=list)
-
-
-def _one_schema(
-    found: list[tuple[Batch, list[_Place]]], known: pa.Schema | None, name: str, inputs: Collection[str]
-) -> _Fitting:
-    """Batches whose inputs go with those of the dataset.
-
-    Numbers widen. Where the dataset has no such column, it has the type of most rows. An input that does not
-    fit is null where it has no value or the model is not fed it, and refuses its rows where it is.
-    """
-    fitting = _Fitting()
-    found = [(_with_values(batch, inputs), members) for batch, members in found]
-    expected = {} if known is None else _kinds(known)
-    weights: dict[str, Counter[pa.DataType]] = defaultdict(Counter)
-    for batch, members in found:
-        for column, kind in _kinds(batch.to_arrow().schema).items():
-            weights[column][kind] += len(members)
-    expected = {column: kinds.most_common(1)[0][0] for column, kinds in weights.items()} | expected
-    lost: dict[str, tuple[str, list[str]]] = {}
-    for batch, members in found:
-        kinds = _kinds(batch.to_arrow().schema)
-        wider = {column: wider_type(expected[column], kind) for column, kind in kinds.items()}
-        unfit = [column for column, kind in wider.items() if kind is None]
-        why = {}
-        for column in unfit:
-            held = None if known is None or column not in known.names else known.field(column).type
-            there = f"{held or expected[column]} in {name if held else 'other rows'}"
-            why[column] = f"{column}: {kinds[column]}, but {there}"
-        valued = [column for column in unfit if not bool(batch.is_null(column).all())]
-        odd = next((column for column in valued if not inputs or column in inputs), None)
-        if odd is not None:
-            fitting.rejected |= {place.id: why[odd] for place in members}
-            continue
-        for column in valued:
-            lost.setdefault(column, (why[column], []))[1].extend(place.id for place in members)
-        expected |= {column: kind for column, kind in wider.items() if kind is not None}
-        fitting.batches.append(_without(batch, unfit))
-        fitting.places += members
-    fitting.warnings = [_lost_warning(column, why, ids) for column, (why, ids) in lost.items()]
-    return fitting
-
-
-def _lost_warning(column: str, why: str, ids: Sequence[str]) -> dict[str, Any]:
-    return {
-        "rule": "column_type",
-        "field": column,
-        "severity": "warning",
-        "text": f"{why}; null in {len(ids)} rows, as the model is not fed it",
-        "rows": len(ids),
-        "ids": list(ids[:MOST_IDS]),
-    }
-
-
-def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Types of the inputs."""
-    return {f.name: f.type for f in schema if f.name.startswith("inputs.")}
-
-
-def _with_values(batch: Batch, inputs: Collection[str]) -> Batch:
-    """The batch without rare inputs, and without undeclared ones that no row has."""
-    rare = f"inputs.{REST}"
-    drop = [
-        name
-        for name in batch.names
-        if name == rare
-        or (name.startswith("inputs.") and name not in inputs and bool(batch.is_null(name).all()))
-    ]
-    return _without(batch, drop)
-
-
-def _without(batch: Batch, columns: Sequence[str]) -> Batch:
-    return Batch(batch.to_arrow().drop_columns(list(columns)), model=batch.model) if columns else batch
-
-
-def _with_inputs(batch: Batch, known: pa.Schema | None) -> Batch:
-    """The batch with the inputs of the dataset that no new row has: expectations may read them."""
-    lacking = {f.name: f.type for f in known or () if f.name.startswith("inputs.") and not batch.has(f.name)}
-    return batch.with_columns({name: null_column(batch.rows, kind) for name, kind in lacking.items()})
-
-
-def _concat(batches: Sequence[Batch]) -> Batch:
-    """Rows of all; columns that some lack are null there (``attrs.*`` and ``outputs.*`` come and go)."""
-    tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
-    schema = tables[0].schema
-    for table in tables[1:]:
-        schema, _ = merged_schema(schema, table.schema, "other rows")
-    return Batch.from_arrow(
-        pa.concat_tables([conform(table, schema) for table in tables]), model=batches[0].model
     )
 
 

@@ -186,7 +186,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def inexact_columns(table: pa.Table, schema: pa.Schema, name: str) -> dict[str, str]:
-    """Columns of whole numbers that the reals of ``schema`` cannot hold, with the reason."""
+    """Reasons of whole-number columns that the reals of ``schema`` cannot hold."""
     found = {}
     for field in table.schema:
         wider = schema.field(field.name).type

@@ -29,8 +29,8 @@ from outrider.dataops.state.improvement_tables import DatasetRow, DatasetVersion
 from outrider.dataops.state.tables import Flag, Record, Review, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
-from .one_schema import concat, one_schema, with_inputs
 from .quarantine import refused_unlabelled
+from .row_files import concat, one_schema, with_inputs
 from .versions import Provenance, newest, schema_of, take
 
 _RECORD = table_of(Record)

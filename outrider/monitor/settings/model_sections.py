@@ -505,7 +505,8 @@ class ModelSettings(SourceSettings):
     def may_be_null(self, known: Collection[str]) -> list[str]:
         """Inputs that rows to learn from may lack.
 
-        Declared with ``?``, or ``known`` to be null. Weights that are trained here take a null as NaN: these need the declaration.
+        Declared with ``?``, or ``known`` to be null. Weights that are trained here take a null as NaN: these
+        need the declaration.
         """
         found = []
         for name in self.declared_inputs:

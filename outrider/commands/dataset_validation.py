@@ -137,7 +137,7 @@ def _judged(
     own = settings.models[version["model"]].validation
     return judged(
         batch,
-        rules_of(settings, version["model"]),
+        rules_of(settings, version["model"], version["manifest"]["validation"].get("nulls", ())),
         title=f"{version['dataset']}@{version['number']}",
         # All rows are in hand: the version before is only compared with.
         earlier=Earlier(parent, lambda: batch, stays=False),

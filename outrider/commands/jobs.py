@@ -115,5 +115,10 @@ def _tell(job: dict[str, Any], *, json: bool) -> None:
     for name in ("dataset", "candidate", "error"):
         if job["result"].get(name):
             typer.echo(f"  {name}: {printable(str(job['result'][name]), keeps_lines=True)}")
+    if account := job["result"].get("labels"):
+        from outrider.dataops.datasets.label_account import account_words
+
+        for line in account_words(account):
+            typer.echo(f"  {printable(line)}")
     for line in job["result"].get("log", ()):
         typer.echo(f"  | {printable(line)}")

@@ -34,7 +34,6 @@ from .assertion_costs import opened_records
 
 ROWS = 200
 """Of the sample, and cases of each behavioral test."""
-SAMPLES = (".jsonl", ".json", ".csv", ".parquet")
 _COLUMN = re.compile(r"(inputs|outputs)\.\w+")
 _PARTS = ("inputs.", "outputs.")
 _HERE = str(Path(__file__).parents[1])
@@ -103,10 +102,8 @@ def find_sample(
     """
     if given is not None:
         return Sample(_of_file(given), str(given))
-    if len(settings.models) == 1:
-        for ending in SAMPLES:
-            if (path := settings.path(f"data/sample{ending}")).is_file():
-                return Sample(_of_file(path), f"data/sample{ending}")
+    if (path := settings.sample_file) is not None:
+        return Sample(_of_file(path), f"data/{path.name}")
     stored = opened_records(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
     if stored is not None:
         return Sample(stored, "the newest stored")

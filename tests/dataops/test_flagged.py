@@ -583,3 +583,74 @@ def part_steps(engine: Engine, rows: range) -> int:
 
 def test_parts_of_new_rows_read_only_their_entities(engine: Engine) -> None:
     assert part_steps(engine, range(5000)) <= 10  # reading all would take hundreds
+
+
+def collect_fed(engine: Engine, blocks: Blocks) -> flagged.Collected:
+    """As `collect`, for a model that is fed ``inputs.x``."""
+    with engine.connect() as connection:
+        return flagged.collect(
+            connection,
+            blocks,
+            objects_of(engine),
+            LabelScope("m", "d", "flagged"),
+            target="label",
+            classes=(0, 1),
+            inputs=("inputs.x",),
+        )
+
+
+def add_labelled(engine: Engine, places: dict[str, tuple[int, int]]) -> None:
+    for number, (name, (seq, row)) in enumerate(places.items()):
+        add_record(engine, seq, row, name)
+        add_label(engine, 10 * seq + row + number, name, 1)
+
+
+def test_collect_drops_an_undeclared_input_that_no_collected_row_has(engine: Engine) -> None:
+    blocks = Blocks({1: block("ab", **{"inputs.note": ["late", None]}), 2: block("c")})
+    add_labelled(engine, {"b": (1, 1)})
+    first = collect_fed(engine, blocks)
+    assert first.batch is not None
+    assert not first.batch.has("inputs.note")
+    commit(engine, first)
+    add_labelled(engine, {"a": (1, 0)})  # a later version has it, and the next one not again
+    assert commit(engine, collect_fed(engine, blocks)).manifest["columns"]["inputs.note"] == "string"
+    add_labelled(engine, {"c": (2, 0)})
+    third = collect_fed(engine, blocks)
+    assert third.batch is not None
+    assert third.batch.is_null("inputs.note").all()  # of the dataset's type, for expectations that read it
+    assert commit(engine, third).rows == 3
+
+
+def test_collect_keeps_rows_whose_undeclared_input_has_another_type(engine: Engine) -> None:
+    blocks = Blocks(
+        {
+            1: block("abc", **{"inputs.note": [1, 2, 3]}),
+            2: block("de", **{"inputs.note": ["late", None]}),
+            3: block("fg", **{"inputs.x": ["1", "2"]}),
+        }
+    )
+    add_labelled(engine, {"a": (1, 0), "b": (1, 1), "d": (2, 0), "e": (2, 1), "f": (3, 0)})
+    found = collect_fed(engine, blocks)
+    assert found.batch is not None
+    assert found.batch.keys.tolist() == ["a", "b", "d", "e"]
+    assert found.batch.to_arrow().column("inputs.note").to_pylist() == [1, 2, None, None]
+    (warning,) = found.warnings
+    assert warning["field"] == "inputs.note"
+    assert "inputs.note: string, but int64 in other rows" in warning["text"]
+    assert warning["ids"] == ["d", "e"]
+    assert list(found.rejected) == ["f"]  # what the model is fed
+
+
+def test_prepare_makes_a_number_null_that_an_undeclared_column_cannot_hold(engine: Engine) -> None:
+    blocks = Blocks(
+        {1: block("ab", **{"attrs.user": [0.5, 1.5]}), 2: block("cd", **{"attrs.user": [2**60, 1]})}
+    )
+    add_labelled(engine, {"a": (1, 0)})
+    commit(engine, collect_fed(engine, blocks))
+    add_labelled(engine, {"c": (2, 0), "d": (2, 1)})
+    second = commit(engine, collect_fed(engine, blocks))
+    assert second.rows == 3
+    assert "2**53" in second.manifest["unfit"]["attrs.user"]
+    with engine.connect() as connection:
+        table = datasets.read(connection, objects_of(engine), second).to_arrow()
+    assert table.column("attrs.user").to_pylist() == [0.5, None, None]

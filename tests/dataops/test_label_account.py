@@ -70,6 +70,8 @@ def test_every_label_is_a_row_or_has_a_reason(engine: Engine, blocks: Blocks) ->
     lines = account_words(told)
     assert lines[0] == "7 labels, 1 new row"
     assert "1 left out: no assertion flagged the record, and nobody was asked about it" in lines
+    assert lines[-2].startswith("2 of 3 labelled rows left out: ")
+    assert "its payload has expired (1)" in lines[-2]
     assert "not_flagged" not in account(engine, found, rows="labelled")["left_out"]
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 import tracemalloc
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets.validation import Rules, floor_problems, validate
+from outrider.dataops.datasets.validation import Earlier, Rules, floor_problems, validate
 from outrider.errors import ValidationRefused
 
 RULES = Rules(classes=(0, 1, 2), inputs=("age",))
@@ -64,10 +65,28 @@ def test_a_declared_input_that_no_row_has_is_the_fault_of_each(name: str) -> Non
     with pytest.raises(ValidationRefused, match=f"inputs.{name} is") as refused:
         validate(rows(inputs__null=[None, None, None]), Rules(classes=(0, 1, 2), inputs=(name,)))
     assert list(refused.value.rows) == [0, 1, 2]
-    # A column that the model does not declare is no fault of a row, though it is one of the table.
-    with pytest.raises(ValidationRefused, match="is null in every row") as refused:
-        validate(rows(inputs__null=[None, None, None]), RULES)
-    assert not refused.value.rows
+
+
+def test_validate_warns_of_an_undeclared_input_that_no_row_has() -> None:
+    verdict = validate(rows(inputs__note=[None, None, None], label__comment=[None, None, None]), RULES)
+    assert verdict.rows == [0, 1, 2]
+    told = [(each["rule"], each["field"]) for each in verdict.summary["warnings"]]
+    assert told == [("null_column", "inputs.note"), ("null_column", "label.comment")]
+
+
+def test_validate_warns_of_an_undeclared_input_that_is_not_finite() -> None:
+    verdict = validate(rows(inputs__extra=[1.0, np.inf, 2.0]), RULES)
+    assert verdict.rows == [0, 1, 2]
+    (warning,) = verdict.summary["warnings"]
+    assert (warning["rule"], warning["field"], warning["rows"]) == ("non_finite", "inputs.extra", 1)
+    undeclared = validate(rows(inputs__extra=[1.0, np.inf, 2.0]), Rules(classes=(0, 1, 2)))
+    assert undeclared.rows == [0, 2]  # of a model that declares no input, every one may be read
+
+
+def test_validate_takes_rows_without_an_undeclared_input_of_the_replayed_dataset() -> None:
+    reference = rows(inputs__note=["a", "b", "c"]).to_arrow().schema
+    assert validate(rows(), RULES, reference=reference).rows == [0, 1, 2]
+    assert validate(rows(inputs__note=[1, 2, 3]), RULES, reference=reference).rows == [0, 1, 2]
 
 
 def test_tensors_are_judged_by_their_extremes() -> None:
@@ -84,6 +103,27 @@ def test_tensors_are_judged_by_their_extremes() -> None:
 def test_nulls_of_declared_inputs_and_labels_are_quarantined() -> None:
     verdict = validate(rows(inputs__age=[1.0, None, 3.0], label__label=[0, 1, None]), RULES)
     assert list(verdict.quarantined) == [1, 2]
+
+
+def test_validate_leaves_out_rows_whose_input_begins_to_be_null_and_warns_of_it() -> None:
+    verdict = validate(rows(inputs__age=[1.0, None, 3.0]), RULES)
+    assert verdict.quarantined == {1: "inputs.age is null, and nothing says that it may be"}
+    (warning,) = verdict.summary["warnings"]
+    assert (warning["rule"], warning["field"], warning["rows"]) == ("null_begins", "inputs.age", 1)
+    assert "null in 1 of 3 rows" in warning["text"]
+    assert '[models.churn.columns] declares it: "inputs.age" = "TYPE?"' in warning["text"]
+    assert verdict.summary["nulls"] == []  # never learned from the rows under test
+
+
+def test_validate_takes_nulls_of_an_input_that_may_be_null_and_hands_them_on() -> None:
+    rules = Rules(classes=(0, 1, 2), inputs=("age",), nullable=("age",))
+    first = validate(rows(inputs__age=[1.0, None, 3.0]), rules)
+    assert (first.rows, first.summary["nulls"], first.summary["warnings"]) == ([0, 1, 2], ["age"], [])
+    earlier = Earlier(first.summary["aggregates"], rows, nulls=first.summary["nulls"])
+    assert validate(rows(), rules, earlier=earlier).summary["nulls"] == ["age"]
+    assert validate(rows(), rules, earlier=dataclasses.replace(earlier, stays=False)).summary["nulls"] == []
+    with pytest.raises(ValidationRefused, match=r"inputs.age is null in every row"):
+        validate(rows(inputs__age=[None, None, None]), rules)  # the only input: nothing to learn from
 
 
 def test_not_a_number_is_quarantined() -> None:

@@ -102,6 +102,46 @@ def made(folder: Path, project: str) -> Path:
     return folder
 
 
+ODD_CLIENT = """
+class Client(Client):
+    def capture(self, inputs, outputs, *, id, **about):
+        more = {"note": "asked twice"} if sum(id.encode()) % 7 == 0 else {}
+        return super().capture(inputs | more, outputs, id=id, **about)
+
+
+"""
+ODD_END = """
+import json
+import pathlib
+import urllib.request
+
+if __name__ == "__main__" and "--label" not in sys.argv:
+    data = pathlib.Path("outrider-data")
+    url = json.loads((data / "run" / "server.json").read_text())["url"]
+    texts = {"gen_ai.operation.name": "chat", "retrieval.documents.0.document.content": "Anything may be."}
+    span = {
+        "traceId": "4bf92f3577b34da6a3ce929d0e0e4736",
+        "spanId": "0000000000000001",
+        "startTimeUnixNano": "1760000000000000000",
+        "endTimeUnixNano": "1760000001000000000",
+        "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in texts.items()],
+    }
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    headers = {"Authorization": "Bearer " + (data / "key.ingest").read_text().strip()}
+    headers["Content-Type"] = "application/json"
+    urllib.request.urlopen(urllib.request.Request(url + "/v1/traces", body, headers)).close()
+    client.label("expired", {"label": "late"})
+    client.flush(60)
+"""
+
+
+def with_odd_traffic(folder: Path) -> None:
+    """As in production: some calls have an undeclared field, one is traced, a label comes too late."""
+    path = folder / "traffic.py"
+    before, client, after = path.read_text(encoding="utf-8").partition("client = Client(")
+    path.write_text(f"{before}{ODD_CLIENT}{client}{after}{ODD_END}", encoding="utf-8")
+
+
 def readme_record(folder: Path) -> dict[str, Any]:
     """The record that the README sends with curl."""
     found = re.search(r"-d '(\{.*\})'", (folder / "README.md").read_text(encoding="utf-8"))
@@ -155,6 +195,7 @@ def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
     as_a_terminal(monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")
     folder = made(tmp_path / "mine", project)
+    with_odd_traffic(folder)
     record = readme_record(folder)
     on_free_ports(folder, ["8470"])
     guide = section(folder / "README.md", "Once round: a fault, labels, a better version")

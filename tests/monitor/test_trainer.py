@@ -20,7 +20,7 @@ from sqlalchemy import Connection, insert, text
 from outrider.assertions import Batch
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.erased import ErasedVersions, erase_rows
-from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, suite_outcomes, watches
 from outrider.dataops.improvement.jobs import JobRow
@@ -157,9 +157,10 @@ def imported(context: JobContext) -> None:
         assert run(context).status == "done"
 
 
-def flagged_and_labelled(context: JobContext, rows: int = 120) -> list[str]:
+def flagged_and_labelled(context: JobContext, rows: int = 120, **more: object) -> list[str]:
     """Faulty records as the worker leaves them: journalled, registered, flagged, labelled."""
     batch, truth = records(9, rows, faulty=True, prefix="live")
+    batch = batch.with_columns({f"inputs.{name}": values for name, values in more.items()})
     assert isinstance(context.journal, SqliteJournal)
     (seq,) = context.journal.append([Entry("records", "sign", rows, batch.to_ipc())], 1)
     places = [(row, str(key), truth[row]) for row, key in enumerate(batch.keys)]
@@ -610,6 +611,78 @@ def test_flagged_rows_that_do_not_pass_are_quarantined_and_the_others_committed(
         quarantined = connection.execute(text("SELECT record_id, reasons FROM quarantine")).all()
     assert [row.record_id for row in quarantined] == ["live3"]
     assert quarantined[0].reasons == "label.label: one of 0, 1 expected, got another number"
+
+
+@pytest.mark.parametrize("note", [[None] * 4, [1.0, np.inf, np.nan, 2.0]], ids=["null", "infinite"])
+def test_dataset_job_commits_every_row_whatever_an_undeclared_input_holds(
+    context: JobContext, note: list[float | None]
+) -> None:
+    flagged_and_labelled(context, rows=4, note=pa.array(note, pa.float64()))
+    add_job(context, "dataset")
+    job = run(context)
+    assert (job.status, job.result.get("rows")) == ("done", 4)
+    assert held(context) == {}
+
+
+def import_with_a_null(context: JobContext, name: str) -> JobRow:
+    """Import of three rows of the model that has a predictor of its own, one without its input."""
+    batch = Batch.from_columns({"id": list("abc"), "inputs.value": [1.0, None, -1.0]}, model="other")
+    hand_in(context, name, batch, [1, 0, 0], model="other")
+    return run(context)
+
+
+def with_predictor_alone(context: JobContext, columns: dict[str, str]) -> JobContext:
+    model = context.settings.models["other"].model_copy(update={"inputs": ("value",), "columns": columns})
+    return dataclasses.replace(
+        context, settings=context.settings.model_copy(update={"models": {"other": model}})
+    )
+
+
+def test_dataset_job_takes_nulls_that_the_sample_or_an_earlier_version_has(context: JobContext) -> None:
+    context = with_predictor_alone(context, {})
+    refused = import_with_a_null(context, "train")
+    assert refused.status == "failed"
+    assert "row 1 (id b): inputs.value is null, and nothing says that it may be" in refused.result["error"]
+    sample = context.settings.path("data/sample.jsonl")
+    sample.parent.mkdir()
+    sample.write_text('{"inputs": {"value": 1.5}}\n{"inputs": {"value": null}}\n')
+    assert import_with_a_null(context, "train").status == "done"
+    sample.unlink()
+    assert import_with_a_null(context, "train").status == "done"  # the version before has a null
+    assert import_with_a_null(context, "another").status == "failed"
+    declared = with_predictor_alone(context, {"inputs.value": "float"})
+    assert import_with_a_null(declared, "train").status == "failed"  # a declaration goes first
+    assert (
+        import_with_a_null(with_predictor_alone(context, {"inputs.value": "float?"}), "another").status
+        == "done"
+    )
+
+
+def test_retrain_job_says_how_many_labelled_rows_were_left_out_and_why(context: JobContext) -> None:
+    live = flagged_and_labelled(context, rows=8, faulty=pa.array([1.0] * 5 + [None] * 3, pa.float64()))
+    add_job(context, "dataset")
+    job = run(context)
+    assert (job.status, job.result["rows"]) == ("done", 5)
+    assert list(held(context)) == live[5:]
+    lines = account_words(job.result["labels"])
+    assert lines[-1] == (
+        "3 of 8 labelled rows left out: inputs.faulty is null, and nothing says that it may be (3)"
+    )
+    with context.engine.connect() as connection:
+        (warning,) = datasets.get(connection, "sign-flagged").manifest["validation"]["warnings"]
+    assert "inputs.faulty is null in 3 of 8 rows" in warning["text"]
+
+
+def test_gate_verdict_says_how_many_labelled_rows_were_left_out(context: JobContext) -> None:
+    flagged_and_labelled(context, rows=20, faulty=pa.array([1.0] * 17 + [None] * 3, pa.float64()))
+    policy = with_policy(context, held_out=None, min_gain=0.0)
+    add_job(policy, epochs=1, learning_rate=1e-6, replay_ratio=0)
+    assert run(policy).status == "undecided"
+    with context.engine.connect() as connection:
+        (verdict,) = list_verdicts(connection, model="sign", limit=1)
+    assert any(
+        reason.startswith("3 of 20 labelled rows left out: inputs.faulty") for reason in verdict.reasons
+    )
 
 
 def held(context: JobContext) -> dict[str, str]:

@@ -7,7 +7,7 @@ the changed rows.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -25,12 +25,12 @@ from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion
 from outrider.dataops.state.rows import Row, insert_rows, update_rows
 from outrider.dataops.state.tables import table_of
-from outrider.errors import OutriderError
+from outrider.errors import OutriderError, SchemaMismatch
 
 from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
 from .references import check_dataset_name
 from .row_counts import row_counts
-from .row_files import check_exact, conform, empty_table, merged_schema, to_parquet
+from .row_files import conform, empty_table, inexact_columns, is_read, merged_schema, to_parquet
 from .versions import (
     NAMED,
     Life,
@@ -135,6 +135,7 @@ def prepare(
     provenance: Sequence[Provenance],
     append: bool,
     removed: Collection[str] = (),
+    reads: Callable[[str], bool] = is_read,
 ) -> Draft:
     """Store the file of a coming version; nothing is visible until :func:`commit`.
 
@@ -149,6 +150,8 @@ def prepare(
         Whether the rows of the newest version stay; else the new version holds these rows alone.
     removed
         Ids of rows that go.
+    reads
+        Tells which columns the model reads; values of others that do not fit are null.
 
     Raises
     ------
@@ -156,7 +159,7 @@ def prepare(
         If nothing changes, provenance is not aligned, an id occurs twice, one to remove is not there, or no
         path can hold the name.
     SchemaMismatch
-        If inputs or labels have types that do not go with those of the version they are appended to.
+        If columns that the model reads have types that do not go with those of the parent.
     """
     check_dataset_name(dataset)
     rows = 0 if batch is None else batch.rows
@@ -180,8 +183,8 @@ def prepare(
     known = {life.origin.record_id: life for life in filled} or lives_of(connection, dataset, ids)
     if missing := sorted(set(removed).difference(known)):
         raise ValueError(f"dataset {dataset!r} has no row {_named(missing)} to remove")
-    schema, unfit = _evolved(connection, objects, parent, table)
-    table = conform(table, schema)
+    schema, unfit = _evolved(connection, objects, parent, table, reads)
+    table = conform(table.drop_columns([name for name in table.column_names if name in unfit]), schema)
     with ThreadPoolExecutor(1) as pool:  # compressing and digesting take as long as each other
         is_new = bool(provenance) and known.keys().isdisjoint(origin.record_id for origin in provenance)
         early = pool.submit(_stored, objects, table, provenance) if is_new else None
@@ -293,16 +296,27 @@ def _digested(connection: Connection, objects: ObjectStore, parent: Version) -> 
 
 
 def _evolved(
-    connection: Connection, objects: ObjectStore, parent: Version, table: pa.Table
+    connection: Connection,
+    objects: ObjectStore,
+    parent: Version,
+    table: pa.Table,
+    reads: Callable[[str], bool],
 ) -> tuple[pa.Schema, dict[str, str]]:
     """Schema of the version to come, and columns whose values it cannot hold."""
     before = schema_of(connection, objects, parent)
-    schema, unfit = merged_schema(before, table.schema, parent.id)
-    check_exact(table, schema, "the rows to append")
+    schema, unfit = merged_schema(before, table.schema, parent.id, reads)
+    inexact = inexact_columns(table, schema, "the rows to append")
     widened = [name for name in before.names if schema.field(name).type != before.field(name).type]
     if any(pa.types.is_integer(before.field(name).type) for name in widened):
-        check_exact(read_table(connection, objects, parent, columns=widened), schema, parent.id)
-    return schema, unfit
+        inexact |= inexact_columns(
+            read_table(connection, objects, parent, columns=widened), schema, parent.id
+        )
+    for name, reason in inexact.items():
+        if reads(name):
+            raise SchemaMismatch(name, reason)
+        place = schema.get_field_index(name)
+        schema = schema.set(place, before.field(name))
+    return schema, unfit | inexact
 
 
 def _divided(

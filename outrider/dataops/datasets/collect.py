@@ -5,8 +5,8 @@ label was corrected since, with the new label; and records whose label was withd
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import groupby
@@ -18,8 +18,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions import Batch
-from outrider.assertions.batch import REST
-from outrider.assertions.columns import as_type, common_type, wider_type
+from outrider.assertions.columns import as_type, common_type
 from outrider.assertions.matching import class_numbers
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
@@ -31,7 +30,7 @@ from outrider.dataops.state.tables import Flag, Record, Review, table_of
 
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
-from .row_files import conform, merged_schema
+from .row_files import concat, one_schema, with_inputs
 from .versions import Provenance, newest, schema_of, take
 
 _RECORD = table_of(Record)
@@ -55,6 +54,8 @@ class Collected:
     """Records of the dataset that ``batch`` has with another label."""
     labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Block and row of the label of each record, rejected ones too; a weak label has none."""
+    warnings: Sequence[Mapping[str, Any]] = ()
+    """Columns that the model is not fed and whose values did not go with others, as validation warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def collect(
     *,
     target: str,
     classes: Sequence[int | str] = (),
+    inputs: Collection[str] = (),
     held_out_share: float = 0.0,
     weak_confidence: float = 0.0,
     payloads: Payloads | None = None,
@@ -123,6 +125,9 @@ def collect(
     ----------
     target, classes
         Label field that must be present, and the classes whose type it is given.
+    inputs
+        Full names of the inputs that the model is fed, empty for all. Another one costs no row: where it has
+        no value it is no column, and where its type is another than in most rows it is null.
     held_out_share
         Share of entities (records without one stand for themselves) whose rows are kept for the gate.
     weak_confidence
@@ -138,20 +143,22 @@ def collect(
     found, rejected = _read(connection, blocks, fresh, target, payloads)
     version = newest(connection, scope.dataset)
     schema = None if version is None else schema_of(connection, objects, version)
-    batches, kept, odd = _one_schema(found, schema, "" if version is None else version.id)
+    fitting = one_schema(found, schema, "" if version is None else version.id, inputs)
+    batches, kept = fitting.batches, fitting.places
     if known:
         batches.append(_stored_rows(connection, objects, scope, known))
         kept += known
     values, bad = _target_values([place.label[target] for place in kept], classes, target)
-    rejected |= odd | {kept[row].id: reason for row, reason in bad.items()}
+    rejected |= fitting.rejected | {kept[row].id: reason for row, reason in bad.items()}
     parts = _parts(connection, scope, kept, share=held_out_share)
     good = [row for row, place in enumerate(kept) if row not in bad and not _waits(place, parts[row])]
     labels = {place.id: place.label_id for place in (*fresh, *known) if place.label_id is not None}
     if not good:
         return Collected(None, [], rejected, removed, labels=labels)
     provenance = [_provenance(kept[row], parts[row]) for row in good]
-    batch = _labelled(_concat(batches), values, kept, target).take(good)
-    return Collected(batch, provenance, rejected, removed, frozenset(place.id for place in known), labels)
+    batch = _labelled(with_inputs(concat(batches), schema), values, kept, target).take(good)
+    corrected = frozenset(place.id for place in known)
+    return Collected(batch, provenance, rejected, removed, corrected, labels, fitting.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,7 @@ def read_labelled(
     *,
     target: str,
     classes: Sequence[int | str] = (),
+    inputs: Collection[str] = (),
     payloads: Payloads | None = None,
 ) -> Batch | None:
     """Read records with their labels, as a dataset would hold them.
@@ -184,10 +192,11 @@ def read_labelled(
         _Place(one.id, one.seq, one.row, one.entity, _Flags(), "", {target: one.label}) for one in records
     ]
     found, _ = _read(connection, blocks, places, target, payloads)
-    batches, kept, _ = _one_schema(found, None, "")
+    fitting = one_schema(found, None, "", inputs)
+    kept = fitting.places
     values, bad = _target_values([place.label[target] for place in kept], classes, target)
     good = [row for row in range(len(kept)) if row not in bad]
-    return _labelled(_concat(batches), values, kept, target).take(good) if good else None
+    return _labelled(concat(fitting.batches), values, kept, target).take(good) if good else None
 
 
 def _provenance(place: _Place, part: str) -> Provenance:
@@ -417,60 +426,6 @@ def _told(flags: Sequence[Sequence[Any]]) -> _Flags:
         json.dumps([flag[:3] for flag in flags]),
         ",".join(sorted({reviewer for reviewer in reviewers if reviewer})) or None,
         max(filter(None, versions), default=None),
-    )
-
-
-def _one_schema(
-    found: list[tuple[Batch, list[_Place]]], known: pa.Schema | None, name: str
-) -> tuple[list[Batch], list[_Place], dict[str, str]]:
-    """Batches whose inputs go with those of the dataset, with their places, and the others' reasons.
-
-    Numbers widen. Where the dataset has no such column, it has the type of most rows.
-    """
-    batches: list[Batch] = []
-    kept: list[_Place] = []
-    rejected: dict[str, str] = {}
-    found = [(_without_rare(batch), members) for batch, members in found]
-    expected = {} if known is None else _kinds(known)
-    weights: dict[str, Counter[pa.DataType]] = defaultdict(Counter)
-    for batch, members in found:
-        for column, kind in _kinds(batch.to_arrow().schema).items():
-            weights[column][kind] += len(members)
-    expected = {column: kinds.most_common(1)[0][0] for column, kinds in weights.items()} | expected
-    for batch, members in found:
-        kinds = _kinds(batch.to_arrow().schema)
-        wider = {column: wider_type(expected[column], kind) for column, kind in kinds.items()}
-        odd = next((column for column, kind in wider.items() if kind is None), None)
-        if odd is None:
-            expected |= wider
-            batches.append(batch)
-            kept += members
-            continue
-        held = None if known is None or odd not in known.names else known.field(odd).type
-        reason = f"{odd}: {kinds[odd]}, but {held or expected[odd]} in {name if held else 'other rows'}"
-        rejected |= {place.id: reason for place in members}
-    return batches, kept, rejected
-
-
-def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Types of the inputs."""
-    return {f.name: f.type for f in schema if f.name.startswith("inputs.")}
-
-
-def _without_rare(batch: Batch) -> Batch:
-    """The batch without its inputs that are too rare for a column, of which no model is fed."""
-    name = f"inputs.{REST}"
-    return Batch(batch.to_arrow().drop_columns([name]), model=batch.model) if batch.has(name) else batch
-
-
-def _concat(batches: Sequence[Batch]) -> Batch:
-    """Rows of all; columns that some lack are null there (``attrs.*`` and ``outputs.*`` come and go)."""
-    tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
-    schema = tables[0].schema
-    for table in tables[1:]:
-        schema, _ = merged_schema(schema, table.schema, "other rows")
-    return Batch.from_arrow(
-        pa.concat_tables([conform(table, schema) for table in tables]), model=batches[0].model
     )
 
 

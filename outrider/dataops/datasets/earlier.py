@@ -41,4 +41,5 @@ def earlier_of(
         with engine.connect() as connection:
             return datasets.read(connection, objects, version)
 
-    return Earlier(version.manifest["validation"].get("aggregates"), read, stays, replaced, full)
+    validation = version.manifest["validation"]
+    return Earlier(validation.get("aggregates"), read, stays, replaced, full, validation.get("nulls", ()))

@@ -101,12 +101,32 @@ def account_words(account: LabelAccount) -> list[str]:
     changes += [f"{count} corrected" for count in (account.get("corrected"),) if count]
     changes += [f"{count} removed" for count in (account.get("removed"),) if count]
     lines = [f"{account['labels']} labels, {', '.join(changes)}"]
-    lines += [f"{count} left out: {WORDS[key]}" for key, count in account["left_out"].items()]
-    lines += [f"  {count}: {reason}" for reason, count in account["refusals"].items()]
+    left_out = {key: count for key, count in account["left_out"].items() if key != "refused"}
+    lines += [f"{count} left out: {WORDS[key]}" for key, count in left_out.items()]
+    sentence = refused_sentence(account)
+    weak = [f"{count:,} weak labels left out: {reason}" for reason, count in account["refusals"].items()]
+    lines += [sentence] if sentence else weak
     if account["of_other_models"]:
         more = account["of_other_models"]
         lines.append(f"{more} more were sent for another model, which has no such record; this one has")
     return lines
+
+
+def refused_sentence(account: LabelAccount) -> str:
+    """Count of labelled rows that a commit left out, with reasons.
+
+    Examples
+    --------
+    >>> reasons = {"inputs.x is null": 2}
+    >>> refused_sentence({"labels": 3, "rows": 1, "left_out": {"refused": 2}, "refusals": reasons})
+    '2 of 3 labelled rows left out: inputs.x is null (2)'
+    """
+    refused = account["left_out"].get("refused", 0)
+    if not refused:
+        return ""
+    offered = account["rows"] + account.get("corrected", 0) + refused
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in account["refusals"].items())
+    return f"{refused:,} of {offered:,} labelled rows left out: {reasons}"
 
 
 def _astray(model: str) -> Any:

@@ -1,17 +1,23 @@
-"""Parquet files of datasets, and columns in a version's types."""
+"""Parquet files of datasets, and rows in the types of a version."""
 
+import dataclasses
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from io import BytesIO
 from itertools import repeat
-from typing import BinaryIO
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from outrider.assertions import Batch
+from outrider.assertions.batch import REST
 from outrider.assertions.columns import as_type, null_column, wider_type
 from outrider.errors import SchemaMismatch
+
+from .validation import MOST_IDS
 
 GROUP_ROWS = 262_144
 _EXACT = 2**53
@@ -127,7 +133,14 @@ def schema_of_file(data: memoryview | bytes) -> pa.Schema:
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
 
 
-def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Schema, dict[str, str]]:
+def is_read(column: str) -> bool:
+    """True for inputs and labels, which any model may read."""
+    return column.startswith(READ_BY_MODELS)
+
+
+def merged_schema(
+    known: pa.Schema, given: pa.Schema, name: str, reads: Callable[[str], bool] = is_read
+) -> tuple[pa.Schema, dict[str, str]]:
     """Schema for rows of both, and misfit columns of ``given``.
 
     Numbers widen, new columns are null in the rows before, absent ones in the new rows.
@@ -135,7 +148,7 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
     Raises
     ------
     SchemaMismatch
-        If an input or a label does not fit: those are what models read.
+        If a column that the model ``reads`` does not fit.
     """
     if given.equals(known):
         return known, {}
@@ -151,7 +164,7 @@ def merged_schema(known: pa.Schema, given: pa.Schema, name: str) -> tuple[pa.Sch
         common = wider_type(before, now)
         if common is None:
             reason = f"{before} in {name}, {now} in the rows to append"
-            if column.startswith(READ_BY_MODELS):
+            if reads(column):
                 raise SchemaMismatch(column, reason)
             lost[column] = reason
         fields.append(pa.field(column, before if common is None else common))
@@ -178,18 +191,127 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def check_exact(table: pa.Table, schema: pa.Schema, name: str) -> None:
-    """Refuse whole numbers that the reals of ``schema`` cannot hold.
-
-    Raises
-    ------
-    SchemaMismatch
-        If there are any.
-    """
+def inexact_columns(table: pa.Table, schema: pa.Schema, name: str) -> dict[str, str]:
+    """Reasons of whole-number columns that the reals of ``schema`` cannot hold."""
+    found = {}
     for field in table.schema:
         wider = schema.field(field.name).type
         if not pa.types.is_integer(field.type) or not pa.types.is_floating(wider):
             continue
         values = table.column(field.name).drop_null().to_numpy()
         if len(values) and (values.max() > _EXACT or values.min() < -_EXACT):
-            raise SchemaMismatch(field.name, f"whole numbers beyond 2**53 in {name} do not fit {wider}")
+            found[field.name] = f"whole numbers beyond 2**53 in {name} do not fit {wider}"
+    return found
+
+
+# ---- rows of several blocks ---------------------------------------------------------------------------
+
+
+class BlockRow(Protocol):
+    """Row of a block with the id of its record."""
+
+    @property
+    def id(self) -> str:
+        """Id of the record."""
+
+
+P = TypeVar("P", bound=BlockRow)
+
+
+@dataclasses.dataclass(slots=True)
+class Fitting(Generic[P]):
+    """Batches of one schema, reasons of the others, and warnings of columns."""
+
+    batches: list[Batch] = dataclasses.field(default_factory=list)
+    places: list[P] = dataclasses.field(default_factory=list)
+    rejected: dict[str, str] = dataclasses.field(default_factory=dict)
+    warnings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def one_schema(
+    found: list[tuple[Batch, list[P]]], known: pa.Schema | None, name: str, inputs: Collection[str]
+) -> Fitting[P]:
+    """Fit the inputs of blocks to the schema of a dataset.
+
+    Numbers widen. Where the dataset has no such column, it has the type of most rows. An input that does not
+    fit is null where it has no value or the model is not fed it, and refuses its rows where it is.
+    """
+    fitting: Fitting[P] = Fitting()
+    found = [(_with_values(batch, inputs), members) for batch, members in found]
+    expected = {} if known is None else _kinds(known)
+    weights: dict[str, Counter[pa.DataType]] = defaultdict(Counter)
+    for batch, members in found:
+        for column, kind in _kinds(batch.to_arrow().schema).items():
+            weights[column][kind] += len(members)
+    expected = {column: kinds.most_common(1)[0][0] for column, kinds in weights.items()} | expected
+    lost: dict[str, tuple[str, list[str]]] = {}
+    for batch, members in found:
+        kinds = _kinds(batch.to_arrow().schema)
+        wider = {column: wider_type(expected[column], kind) for column, kind in kinds.items()}
+        unfit = [column for column, kind in wider.items() if kind is None]
+        why = {}
+        for column in unfit:
+            held = None if known is None or column not in known.names else known.field(column).type
+            there = f"{held or expected[column]} in {name if held else 'other rows'}"
+            why[column] = f"{column}: {kinds[column]}, but {there}"
+        valued = [column for column in unfit if not bool(batch.is_null(column).all())]
+        odd = next((column for column in valued if not inputs or column in inputs), None)
+        if odd is not None:
+            fitting.rejected |= {place.id: why[odd] for place in members}
+            continue
+        for column in valued:
+            lost.setdefault(column, (why[column], []))[1].extend(place.id for place in members)
+        expected |= {column: kind for column, kind in wider.items() if kind is not None}
+        fitting.batches.append(_without(batch, unfit))
+        fitting.places += members
+    fitting.warnings = [_lost_warning(column, why, ids) for column, (why, ids) in lost.items()]
+    return fitting
+
+
+def _lost_warning(column: str, why: str, ids: Sequence[str]) -> dict[str, Any]:
+    return {
+        "rule": "column_type",
+        "field": column,
+        "severity": "warning",
+        "text": f"{why}; null in {len(ids)} rows, as the model is not fed it",
+        "rows": len(ids),
+        "ids": list(ids[:MOST_IDS]),
+    }
+
+
+def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Types of the inputs."""
+    return {f.name: f.type for f in schema if f.name.startswith("inputs.")}
+
+
+def _with_values(batch: Batch, inputs: Collection[str]) -> Batch:
+    """The batch without rare inputs, and without undeclared ones that no row has."""
+    rare = f"inputs.{REST}"
+    drop = [
+        name
+        for name in batch.names
+        if name == rare
+        or (name.startswith("inputs.") and name not in inputs and bool(batch.is_null(name).all()))
+    ]
+    return _without(batch, drop)
+
+
+def _without(batch: Batch, columns: Sequence[str]) -> Batch:
+    return Batch(batch.to_arrow().drop_columns(list(columns)), model=batch.model) if columns else batch
+
+
+def with_inputs(batch: Batch, known: pa.Schema | None) -> Batch:
+    """Add inputs of a dataset that a batch lacks, as nulls."""
+    lacking = {f.name: f.type for f in known or () if f.name.startswith("inputs.") and not batch.has(f.name)}
+    return batch.with_columns({name: null_column(batch.rows, kind) for name, kind in lacking.items()})
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """Join batches; columns that some lack are null there."""
+    tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
+    schema = tables[0].schema
+    for table in tables[1:]:
+        schema, _ = merged_schema(schema, table.schema, "other rows")
+    return Batch.from_arrow(
+        pa.concat_tables([conform(table, schema) for table in tables]), model=batches[0].model
+    )

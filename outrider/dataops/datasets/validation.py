@@ -5,7 +5,7 @@ checks refuse those before it is asked. Expectations of rows are judged on the n
 and rules of the table on the version as it will be.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -48,7 +48,9 @@ class Rules:
     classes: Sequence[int | str] = ()
     """Its allowed values; empty when it has no fixed set."""
     inputs: Sequence[str] = ()
-    """Input fields that may not be null."""
+    """Input fields that the model is fed; empty: every input column is read."""
+    nullable: Collection[str] = ()
+    """Those of them that a row may lack."""
     expectations: Sequence[Mapping[str, Any]] = ()
     """The user's own: ``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``. A tensor column
     ``inputs.image`` is offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
@@ -58,6 +60,12 @@ class Rules:
     """Widths of the parent's range that values may go beyond it."""
     against_parent: Literal["critical", "warning"] = "warning"
     """Severity of both."""
+
+    def reads(self, column: str) -> bool:
+        """True for the label and the inputs of the model."""
+        if column.startswith("inputs."):
+            return not self.inputs or column.removeprefix("inputs.") in self.inputs
+        return column == f"label.{self.target}"
 
 
 @dataclass(slots=True)
@@ -76,6 +84,8 @@ class Earlier:
         Ids of its rows that come again.
     full
         Whether its rows are judged again beside the new ones.
+    nulls
+        Declared inputs of which its rows, or those before them, have nulls.
     """
 
     aggregates: Aggregates | None
@@ -83,6 +93,7 @@ class Earlier:
     stays: bool = True
     replaced: Sequence[str] = ()
     full: bool = False
+    nulls: Sequence[str] = ()
     _rows: Batch | None = field(default=None, init=False, repr=False)
 
     def rows(self) -> Batch:
@@ -141,7 +152,10 @@ class _Judgement:
         self.outcomes: list[ExpectationVerdict] = []
         self.problems = floor_problems(batch, rules, self.suite, reference)
         self.warnings: list[dict[str, Any]] = []
-        self.reasons = non_finite(batch)
+        self.reasons: dict[int, list[str]] = {}
+        self._judge_undeclared()
+        for column, rows in non_finite(batch).items():
+            self._judge_non_finite(column, rows)
         for reason in absent(batch, rules):
             for row in range(batch.rows):
                 self.reasons.setdefault(row, []).append(reason)
@@ -180,6 +194,23 @@ class _Judgement:
         self._refuse()
         return self._validated(good, state)
 
+    def _judge_undeclared(self) -> None:
+        """Warn of columns without a value that no rule is about, where these rows are the whole version."""
+        for name in _null_columns(self.batch) if not self.grows else ():
+            if name not in _needed(self.rules):
+                text = f"{name} is null in every row"
+                self._warn({"type": "null_column", "kwargs": {"column": name}}, "warning", text)
+
+    def _judge_non_finite(self, column: str, rows: Sequence[int]) -> None:
+        """Quarantine rows whose fed inputs or label are NaN or infinite; warn of other columns."""
+        reason = f"{column} is NaN or infinite"
+        if not self.rules.reads(column):
+            text = f"{reason} in {len(rows)} rows; the model is not fed it"
+            self._warn({"type": "non_finite", "kwargs": {"column": column}}, "warning", text, rows)
+            return
+        for row in rows:
+            self.reasons.setdefault(row, []).append(reason)
+
     def _ask_all(self, suite: list[Expected], batch: Batch) -> None:
         """Expectations that need every row of the version, the earlier ones first."""
         if not suite:
@@ -202,6 +233,9 @@ class _Judgement:
             return
         new = [row - first for row in outcome.rows if row >= first]
         severity = outcome.item["severity"]
+        if any(outcome.item is item for item in self._of_nulls):
+            self._begins(outcome.item, new)
+            return
         if severity != "critical":
             self._warn(outcome.item, severity, outcome.reason, new)
             return
@@ -214,6 +248,23 @@ class _Judgement:
             self.problems.append(f"{outcome.reason}: {self._earlier_rows(old)} do not pass")
         elif not outcome.rows:
             self.problems.append(outcome.reason)
+
+    @cached_property
+    def _of_nulls(self) -> list[Expected]:
+        """Expectations that declared inputs are not null, where nothing says that they may be."""
+        own = len(self.suite) - len(self.rules.expectations)
+        return [item for item in self.suite[:own] if item["kwargs"]["column"] != f"label.{self.rules.target}"]
+
+    def _begins(self, item: Expected, rows: Sequence[int]) -> None:
+        """Quarantine rows whose input begins to be null, and warn of it."""
+        name = item["kwargs"]["column"]
+        for row in rows:
+            self.reasons.setdefault(row, []).append(f"{name} is null, and nothing says that it may be")
+        text = (
+            f"{name} is null in {len(rows):,} of {self.batch.rows:,} rows, and nothing says that it may be; "
+            f'they are left out until [models.{self.batch.model}.columns] declares it: "{name}" = "TYPE?"'
+        )
+        self._warn({"type": "null_begins", "kwargs": {"column": name}}, "warning", text, rows)
 
     def _earlier_rows(self, rows: Sequence[int]) -> str:
         assert self.earlier is not None
@@ -330,9 +381,17 @@ class _Judgement:
             "rows": self.batch.rows,
             "quarantined": len(quarantined),
             "warnings": self.warnings,
+            "nulls": self._nulls(good),
             "aggregates": state,
         }
         return Validated(np.flatnonzero(good).tolist(), quarantined, summary, self.outcomes)
+
+    def _nulls(self, good: NDArray[np.bool_]) -> list[str]:
+        """Declared inputs of which the version will have nulls."""
+        there = [name for name in self.rules.inputs if self.batch.has(f"inputs.{name}")]
+        found = {name for name in there if bool((self.batch.is_null(f"inputs.{name}") & good).any())}
+        handed_on = self.earlier.nulls if self.grows and self.earlier is not None else ()
+        return sorted(found.union(handed_on))
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -351,7 +410,7 @@ def expectations(batch: Batch, rules: Rules) -> list[Expected]:
             suite.append(_expect("expect_column_values_to_be_in_set", target, value_set=rules.classes))
     schema = batch.to_arrow().schema
     for name in rules.inputs:
-        if batch.has(f"inputs.{name}"):
+        if name not in rules.nullable and batch.has(f"inputs.{name}"):
             tensor = isinstance(schema.field(f"inputs.{name}").type, pa.FixedShapeTensorType)
             suite.append(_expect(NOT_NULL, f"inputs.{name}.min" if tensor else f"inputs.{name}"))
     own = [{"kwargs": {}, "severity": "critical", **item} for item in rules.expectations]
@@ -373,15 +432,14 @@ def floor_problems(
         return ["there is nothing to check by: declare classes, inputs or expectations of the model"]
     schema = batch.to_arrow().schema
     problems = [f"{name} is missing" for name in _needed(rules) if not batch.has(name)]
-    problems += [
-        f"{name} is null in every row"
-        for name in batch.names
-        if name.startswith(("inputs.", "label.")) and bool(batch.is_null(name).all())
-    ]
+    null = _null_columns(batch)
+    fed = [name for name in batch.names if name.startswith("inputs.") and rules.reads(name)]
+    lacking = {*_needed(rules), *(fed if all(name in null for name in fed) else ())}
+    problems += [f"{name} is null in every row" for name in null if name in lacking]
     for f in reference or ():
-        if f.name.startswith("inputs.") or f.name == f"label.{rules.target}":
+        if rules.reads(f.name):
             kind = schema.field(f.name).type if f.name in schema.names else None
-            if kind != f.type:
+            if kind != f.type and (kind is not None or f.name in _needed(rules)):
                 problems.append(f"{f.name} is {kind or 'absent'}, but {f.type} in the replayed dataset")
     return problems
 
@@ -397,12 +455,22 @@ def absent(batch: Batch, rules: Rules) -> list[str]:
 
 def _needed(rules: Rules) -> list[str]:
     """Columns that every row must have."""
-    return [f"label.{rules.target}", *(f"inputs.{field}" for field in rules.inputs)]
+    inputs = [f"inputs.{field}" for field in rules.inputs if field not in rules.nullable]
+    return [f"label.{rules.target}", *inputs]
 
 
-def non_finite(batch: Batch) -> dict[int, list[str]]:
-    """Rows with NaN or infinity in an input or label, and where."""
-    reasons: dict[int, list[str]] = {}
+def _null_columns(batch: Batch) -> list[str]:
+    """Inputs and labels that are null in every row."""
+    return [
+        name
+        for name in batch.names
+        if name.startswith(("inputs.", "label.")) and bool(batch.is_null(name).all())
+    ]
+
+
+def non_finite(batch: Batch) -> dict[str, list[int]]:
+    """Rows with NaN or infinity, by input and label column."""
+    found: dict[str, list[int]] = {}
     for f in batch.to_arrow().schema:
         if not f.name.startswith(("inputs.", "label.")):
             continue
@@ -415,9 +483,9 @@ def non_finite(batch: Batch) -> dict[int, list[str]]:
             bad = ~np.isfinite(batch.column(f.name, null=0.0))
         else:
             continue
-        for row in np.flatnonzero(bad):
-            reasons.setdefault(int(row), []).append(f"{f.name} is NaN or infinite")
-    return reasons
+        if bad.any():
+            found[f.name] = np.flatnonzero(bad).tolist()
+    return found
 
 
 def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:

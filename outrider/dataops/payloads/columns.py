@@ -21,6 +21,8 @@ PAYLOAD = pa.struct(
 )
 """Type of a payload column: ``bytes``, or ``uri`` and ``sha256`` of bytes that lie elsewhere."""
 FIELDS = tuple(field.name for field in PAYLOAD)
+NULLABLE = "?"
+"""Ending of a declared type whose column rows to learn from may lack."""
 MEDIA_TYPE = b"outrider.media_type"
 """Metadata of an Arrow field: what its bytes are."""
 _IMAGE = re.compile(
@@ -79,6 +81,7 @@ def parse_form(text: str) -> PayloadForm | None:
     >>> parse_form("text").kind, parse_form("float")
     ('text', None)
     """
+    text = text.removesuffix(NULLABLE)
     if text == "binary":
         return BINARY
     if text == "text":

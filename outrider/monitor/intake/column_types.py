@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch import TIME
 from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
-from outrider.dataops.payloads.columns import PAYLOAD, Payload, is_payload, parse_form, payload_array
+from outrider.dataops.payloads.columns import (
+    NULLABLE,
+    PAYLOAD,
+    Payload,
+    is_payload,
+    parse_form,
+    payload_array,
+)
 
 from .row_faults import Misfits
 from .stored_texts import SURROGATE, has_surrogate
@@ -50,7 +57,7 @@ def parse_type(text: str) -> pa.DataType:
     text
         ``int``, ``float``, ``bool``, ``string``, ``timestamp``, ``tensor(8, 8)``, ``list(float)``, or
         ``list(left: float, label: string)`` for lists of objects; ``image(28, 28)``, ``text`` and
-        ``binary`` for payloads.
+        ``binary`` for payloads. A ``?`` at its end says that a record may lack it.
 
     Raises
     ------
@@ -62,6 +69,7 @@ def parse_type(text: str) -> pa.DataType:
     >>> parse_type("float"), describe(parse_type("tensor(8, 8)"))
     (DataType(double), 'tensor(8, 8)')
     """
+    text = text.removesuffix(NULLABLE)
     if text in _SIMPLE:
         return _SIMPLE[text]
     if parse_form(text) is not None:

@@ -21,6 +21,8 @@ from .reload import accepted_copy
 
 INCIDENTS = "behavior/incidents.suite.json"
 """File of incidents of the only model, unless it names another."""
+SAMPLES = (".jsonl", ".json", ".csv", ".parquet")
+"""Endings of ``data/sample.*``."""
 
 
 class Settings(BaseSettings):
@@ -113,6 +115,12 @@ class Settings(BaseSettings):
         """Seconds that a model's request or response waits for its counterpart."""
         own = self.models[model].intake.join_s
         return self.intake.join_s if own is None else own
+
+    @property
+    def sample_file(self) -> Path | None:
+        """File ``data/sample.*`` with records of the only model, None without one."""
+        files = [self.path(f"data/sample{ending}") for ending in SAMPLES]
+        return next((file for file in files if file.is_file()), None) if len(self.models) == 1 else None
 
     def path(self, relative: str) -> Path:
         """Resolve a configured path against the file's folder."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -488,7 +489,7 @@ class ModelSettings(SourceSettings):
     @model_validator(mode="after")
     def _redacts_no_payloads(self) -> "ModelSettings":
         for column in self.redact.keys() & self.columns.keys():
-            if re.match(r"text$|binary$|image\(", self.columns[column]):
+            if re.match(r"(text|binary)\??$|image\(", self.columns[column]):
                 raise ValueError(
                     f"redact.{column}: a column of texts expected, got {self.columns[column]}: a payload may "
                     "be fetched and kept as it lies; declare the column as string and send its text"
@@ -512,6 +513,20 @@ class ModelSettings(SourceSettings):
     def declared_inputs(self) -> tuple[str, ...]:
         """Full names of the inputs that are fed to the model."""
         return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)
+
+    def may_be_null(self, known: Collection[str]) -> list[str]:
+        """Inputs that rows to learn from may lack.
+
+        Declared with ``?``, or ``known`` to be null. Weights that are trained here take a null as NaN: these
+        need the declaration.
+        """
+        found = []
+        for name in self.declared_inputs:
+            field, kind = name.removeprefix("inputs."), self.columns.get(name)
+            learned = field in known and kind is None and self.kind not in ("torch", "hf")
+            if learned or (kind is not None and kind.endswith("?")):
+                found.append(field)
+        return found
 
     @property
     def needed_inputs(self) -> tuple[str, ...]:

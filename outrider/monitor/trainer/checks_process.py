@@ -158,6 +158,7 @@ def _told(earlier: Earlier) -> dict[str, Any]:
         "stays": earlier.stays,
         "replaced": list(earlier.replaced),
         "full": earlier.full,
+        "nulls": list(earlier.nulls),
     }
 
 
@@ -274,7 +275,7 @@ def _answer(
         reference=pa.ipc.read_schema(pa.py_buffer(buffers[1])) if asked["has_reference"] else None,
         earlier=None
         if told is None
-        else Earlier(told["aggregates"], read, told["stays"], told["replaced"], told["full"]),
+        else Earlier(told["aggregates"], read, told["stays"], told["replaced"], told["full"], told["nulls"]),
     )
     return {"summary": verdict.summary}, [
         json.dumps(verdict.quarantined).encode(),

@@ -1,6 +1,7 @@
 """Dataset jobs: versions from a table, or flagged and labelled records."""
 
 import gzip
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
+from outrider.behavioral_tests.cases import to_batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
@@ -25,7 +27,7 @@ from outrider.dataops.datasets.validation import Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
-from outrider.errors import SchemaMismatch, ValidationRefused
+from outrider.errors import OutriderError, SchemaMismatch, ValidationRefused
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
@@ -34,14 +36,18 @@ from .checks_process import JudgedRows, judged
 from .context import JobContext
 from .dataset_leaks import imported_leaks, settled
 
+log = logging.getLogger(__name__)
+
 PROVENANCE = (ASSERTION, "provenance.label_source")
 """Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
 NOT_ASKED: Mapping[str, Any] = {"rows": 0, "quarantined": 0}
 """Validation of a version that adds no row."""
 
 
-def rules_of(settings: Settings, name: str) -> Rules:
+def rules_of(settings: Settings, name: str, nulls: Collection[str] = ()) -> Rules:
     """Validation rules of a model, from configuration and suite file.
+
+    ``nulls`` are inputs that are known to be null in some rows.
 
     Raises
     ------
@@ -52,8 +58,9 @@ def rules_of(settings: Settings, name: str) -> Rules:
     return Rules(
         model.target,
         model.classes,
-        model.inputs,
-        read_suite(model.expectations, settings.base),
+        [name.removeprefix("inputs.") for name in model.declared_inputs],
+        model.may_be_null(nulls),
+        expectations=read_suite(model.expectations, settings.base),
         class_shift=model.validation.class_shift,
         range_growth=model.validation.range_growth,
         against_parent=model.validation.against_parent,
@@ -85,9 +92,11 @@ def judge(
     keys = [*map(str, batch.keys), *removed]
     with context.engine.connect() as connection:
         parent = datasets.newest(connection, dataset)
+        replayed = open_if_any(connection, settings.retrain.replay)
+    known = {name for one in (parent, replayed) for name in _nulls_of(one)}
     return judged(
         batch,
-        rules_of(context.settings, model),
+        rules_of(context.settings, model, known | sample_nulls(context.settings)),
         title=f"{dataset}@{1 if parent is None else parent.number + 1}",
         reference=reference,
         earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays, full=full),
@@ -97,9 +106,32 @@ def judge(
     )
 
 
-def kept_summary(context: JobContext, found: JudgedRows) -> dict[str, Any]:
+def _nulls_of(version: Version | None) -> Sequence[str]:
+    """Declared inputs of which the rows of a version have nulls."""
+    return () if version is None else version.manifest["validation"].get("nulls", ())
+
+
+def sample_nulls(settings: Settings) -> set[str]:
+    """Inputs that are null in some records of ``data/sample.*``."""
+    file = settings.sample_file
+    if file is None:
+        return set()
+    try:
+        sample = to_batch(file)
+    except (OutriderError, OSError, ValueError) as error:
+        log.warning("%s cannot be read, and says nothing of nulls: %s", file.name, error)
+        return set()
+    inputs = [name for name in sample.names if name.startswith("inputs.")]
+    return {name.removeprefix("inputs.") for name in inputs if bool(sample.is_null(name).any())}
+
+
+def kept_summary(
+    context: JobContext, found: JudgedRows, warnings: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Summary for the manifest, with the digest of the stored Data Docs."""
-    return found.verdict.summary | {"data_docs": context.objects.put(gzip.compress(found.docs, mtime=0))}
+    summary = found.verdict.summary
+    docs = context.objects.put(gzip.compress(found.docs, mtime=0))
+    return summary | {"warnings": [*summary["warnings"], *warnings], "data_docs": docs}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:
@@ -208,6 +240,7 @@ def commit_flagged(
             scope,
             target=settings.target,
             classes=settings.classes,
+            inputs=settings.declared_inputs,
             held_out_share=settings.retrain.held_out_share,
             weak_confidence=settings.retrain.weak_confidence,
             payloads=open_payloads(context.settings, job.model),
@@ -250,7 +283,7 @@ def commit_flagged(
             rows.batch if rows.batch.rows else None,  # all may wait for a human
             rows.provenance,
             rejected,
-            kept_summary(context, judgement),
+            kept_summary(context, judgement, found.warnings),
             {"leaks": rows.report},
         )
     return _commit(context, job, scope, found, passed, then)
@@ -345,6 +378,7 @@ def _draft(
         provenance=passed.provenance,
         append=True,
         removed=found.removed,
+        reads=rules_of(context.settings, scope.model).reads,
     )
 
 

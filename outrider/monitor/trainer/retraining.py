@@ -23,7 +23,7 @@ from outrider.assertions.typed_text import text_of
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.label_account import LabelAccount
+from outrider.dataops.datasets.label_account import LabelAccount, refused_sentence
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
@@ -260,9 +260,16 @@ class Retraining:
         verdict = gate.decide(asked_policy(self.policy), evidence)
         with self.context.engine.connect() as connection:
             promotes, reasons = told(connection, self.job, self.policy, version, evidence, verdict)
+        if version == self.candidate and (left_out := self._left_out()):
+            reasons = [*reasons, left_out]
         return VersionJudgement(
             version, evidence, outcomes, tuple(self.judged_by), verdict, promotes, reasons
         )
+
+    def _left_out(self) -> str:
+        """Sentence on labelled rows that the candidate did not learn from."""
+        account = self.result.get("labels")
+        return refused_sentence(account) if account else ""
 
     def _gather(self, candidate: str) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""

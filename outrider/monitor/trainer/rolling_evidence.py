@@ -80,6 +80,7 @@ def rolling_evidence(
             wanted,
             target=own.target,
             classes=own.classes,
+            inputs=own.declared_inputs,
             payloads=open_payloads(context.settings, model),
         )
     rows: list[VersionLosses] = []

@@ -44,6 +44,7 @@ def doctor(
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in PACKAGES},
         "device": _device(),
+        "uploaded_models": _uploaded_models(),
         "import_seconds": {name: _timed_import(name) for name in IMPORTS},
         "help_seconds": _timed([sys.executable, "-m", "outrider", "--help"]),
         "intake_ready_seconds": _ready_seconds(),
@@ -100,6 +101,15 @@ def _device() -> str:
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else 'cpu')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or f"torch cannot be imported: {done.stderr.strip().splitlines()[-1:]}"
+
+
+def _uploaded_models() -> str:
+    """Sentence on what the processes that open uploaded models can read."""
+    from outrider.dataops.confinement import landlock_version
+
+    if version := landlock_version():
+        return f"are opened by processes that can read nothing else (Landlock {version})"
+    return "are opened by processes of this user, who can read the keys: this kernel has no Landlock"
 
 
 def _ready_seconds() -> float | str:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from outrider.assertions import Batch
 from outrider.commands import doctor
+from outrider.dataops import confinement
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.monitor.settings.config import load_settings
 
@@ -64,3 +67,9 @@ def test_without_records_assertions_are_named_all_the_same(tmp_path: Path) -> No
     costs = doctor._assertion_costs(project(tmp_path))
     assert costs["m/high_record"] == "no records stored yet (per_record)"
     assert doctor._assertion_costs(tmp_path / "nowhere.toml") == {}
+
+
+def test_doctor_says_what_processes_of_uploaded_models_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, sentence in ((7, "can read nothing else (Landlock 7)"), (0, "this kernel has no Landlock")):
+        monkeypatch.setattr(confinement, "landlock_version", lambda version=version: version)
+        assert sentence in doctor._uploaded_models()

@@ -99,6 +99,9 @@ def test_the_unit_gives_the_service_its_data_folder_and_nothing_else() -> None:
         "Restart": "on-failure",
         "ReadWritePaths": "/var/lib/outrider",
         "StateDirectory": "outrider",
+        "RuntimeDirectory": "outrider-empty",
+        "WorkingDirectory": "%t/outrider-empty",
+        "MemoryMax": "80%",
         "CapabilityBoundingSet": "",
     }
     assert {name: found.get(name) for name in wanted} == wanted

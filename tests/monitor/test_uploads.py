@@ -275,6 +275,7 @@ def test_what_is_no_safetensors_file_is_refused(world: World, data: bytes) -> No
         ("hf", ["config.json", "pytorch_model.bin"], "a pickle or code is never read"),
         ("hf", ["config.json", "modeling.py"], "a pickle or code is never read"),
         ("hf", ["tokenizer.json"], "config.json expected"),
+        ("hf", ["config.json", "adapter_config.json"], "upload an adapter as kind adapter"),
         ("adapter", ["adapter_config.json"], "adapter_model.safetensors expected"),
         ("onnx", ["a.pt"], "a pickle or code is never read"),
         ("endpoint", [], "an address expected"),
@@ -505,9 +506,9 @@ def test_an_onnx_file_is_loaded_in_a_process_before_it_is_taken(world: World) ->
     predict = predictor_factory(world.settings, world.engine, world.objects)("m", done.json()["version"])
     assert len(predict(ROWS)["label"]) == 2
     for data, why in (
-        (onnx_file(3), "input x: 2 columns expected (a, b), got 3"),
-        (onnx_file(2, outputs=3), "(rows, 2) scores expected, one per class, got (2, 3)"),
-        (b"\x80\x04 a pickle", "cannot be loaded"),
+        (onnx_file(3), "input 'x': 2 columns expected (a, b), got 3"),
+        (onnx_file(2, outputs=3), "(rows, 2) scores, one per class, expected; it declares logits float"),
+        (b"\x80\x04 a pickle", "an ONNX file expected"),
     ):
         refused = world.send({"net.onnx": data}, "onnx")
         assert refused.status_code == 422, refused.text

@@ -64,6 +64,54 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
     return problems
 
 
+_LABELS = re.compile(
+    r"_?name_or_path|tokenizer_file|special_tokens_map_file|chat_template|tokenizer_class|model_type"
+    r"|.*token(s|s_decoder)?|label2id|id2label"
+).fullmatch
+"""Members whose texts nothing opens."""
+_PLACE = re.compile(r"(^|:)[/\\~]|(^|[/\\])\.\.([/\\]|$)|^file:").search
+_CONFIGS = ("config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")
+
+
+def foreign_files(path: Path) -> str:
+    """Member of a folder's configuration that names another file; empty for none.
+
+    Libraries open some members of it as paths: ``vocab`` of a tokenizer, say.
+    """
+    for name in _CONFIGS:
+        config, _ = _json(path / name)
+        for member in ("vocab", "merges"):
+            if isinstance(config.get(member), str):
+                return f"{name}: {member}: the words themselves expected, got the name of a file"
+        if config.get("init_inputs"):
+            return f"{name}: init_inputs: nothing expected"
+        if member := _foreign(config):
+            return f"{name}: {member}: a value of this folder expected, got a place elsewhere"
+    return ""
+
+
+def _foreign(config: dict[str, Any]) -> str:
+    """Member with a text that may be opened elsewhere than in the folder."""
+    left: list[tuple[str, Any]] = list(config.items())
+    while left:
+        member, value = left.pop()
+        if _LABELS(member):
+            continue
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            left += [(member, item) for item in value]
+        elif isinstance(value, str) and _leads_elsewhere(member, value):
+            return member[:200]
+    return ""
+
+
+def _leads_elsewhere(member: str, value: str) -> bool:
+    if member.endswith(("_file", "_files", "attn_implementation")):
+        return "/" in value or "\\" in value
+    return _PLACE(value) is not None
+
+
 def option_problem(given: Iterable[str], task: str) -> str:
     """Option unknown to a folder's task; empty for none.
 

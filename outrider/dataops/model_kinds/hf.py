@@ -8,10 +8,12 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -80,10 +82,58 @@ def load_hf(
     ConfigError
         If the folder is not complete, transformers cannot load it, or its weights are not all there.
     """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one thread for each model, as torch has
     path = (folder / source.reference).resolve()
     if problems := folder_problems(path, source.task, has_weights=weights is not None):
         raise ConfigError("; ".join(problems))
+    config, encoder, reader = _opened(source, path, replaced)
+    head = getattr(_transformers(), reader.auto)
+    module = _module(head, config, path, weights, source.options, replaced)
+    return HfRunner(module, encoder, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredWeights:
+    """Difference between a folder's configuration and its weights."""
+
+    mismatched: tuple[tuple[str, list[int], list[int]], ...]
+    """Name, shape in the file and shape by the configuration of each that differs."""
+    missing: tuple[str, ...]
+    other_bytes: int
+    """Of what the module holds beside its weights."""
+
+
+def declared_weights(source: Source, path: Path) -> DeclaredWeights:
+    """Compare a folder's configuration with its weights, without allocating any.
+
+    Its tokenizer is tried on a text.
+
+    Raises
+    ------
+    ConfigError
+        If transformers cannot open it.
+    """
+    config, encoder, reader = _opened(source, path, {})
+    fields = {
+        f"inputs.{field}": np.array(["A text.", "Another one!"], dtype=object) for field in source.inputs
+    }
+    reader.encode(encoder, Batch.from_columns(fields, model="m"))
+    how = {"device_map": "meta", "output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        head = getattr(_transformers(), reader.auto)
+        module, told = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        raise ConfigError(f"{path}: {_first_line(error)}") from error
+    mismatched = tuple((name, list(by_file), list(own)) for name, by_file, own in told["mismatched_keys"])
+    missing = tuple(sorted(set(told["missing_keys"]) - {name for name, *_ in mismatched}))
+    others = sum(buffer.nbytes for buffer in module.buffers())
+    return DeclaredWeights(mismatched, missing, others)
+
+
+def _opened(
+    source: Source, path: Path, replaced: Mapping[str, torch.Tensor]
+) -> tuple[Any, TextEncoder, TaskReader]:
+    """Configuration, encoder and reader of a folder."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one thread for each model, as torch has
     transformers = _transformers()
     try:
         config = transformers.AutoConfig.from_pretrained(path, **LOCAL)
@@ -91,10 +141,7 @@ def load_hf(
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(f"{path}: {_first_line(error)}") from error
     _take_head(config, replaced)
-    encoder, reader = _reader(source, config, tokenizer)
-    head = getattr(transformers, reader.auto)
-    module = _module(head, config, path, weights, source.options, replaced)
-    return HfRunner(module, encoder, reader)
+    return config, *_reader(source, config, tokenizer)
 
 
 def _transformers() -> Any:

@@ -7,7 +7,7 @@ others ``inputs``, ``classes`` and ``options.scores`` of the configuration say s
 import importlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
     Raises
     ------
     ConfigError
-        If it cannot be loaded, or the task is none that ONNX files are read for.
+        If it cannot be loaded, is more than the one file, or the task is none that ONNX files are read for.
     """
     found = weights if weights is not None else folder / source.reference
     if source.task not in TASKS:
@@ -55,7 +55,10 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
         runtime = importlib.import_module("onnxruntime")
     except ImportError as error:
         raise ConfigError(f"ONNX files need onnxruntime: pip install outrider[onnx] ({error})") from error
+    runtime.disable_telemetry_events()
+    parse_onnx(found if isinstance(found, bytes) else found.read_bytes(), source.reference)
     options = runtime.SessionOptions()
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.intra_op_num_threads = int(source.options.get("threads", 1))
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what is wrong is raised, too
@@ -68,6 +71,62 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
         text = str(error).strip()[:300]
         raise ConfigError(f"{source.reference} cannot be loaded: {type(error).__name__}: {text}") from error
     return OnnxModel(session, source)
+
+
+def parse_onnx(content: bytes, name: str) -> Any:
+    """Parse an ONNX file and refuse one with parts elsewhere.
+
+    A runtime would read tensors of other files from wherever their location leads.
+
+    Returns
+    -------
+    onnx.ModelProto
+
+    Raises
+    ------
+    ConfigError
+        If it is no ONNX file, or a part of it stands elsewhere or is unknown to the installed ``onnx``.
+    """
+    try:
+        onnx, message = importlib.import_module("onnx"), importlib.import_module("google.protobuf.message")
+        unknown = importlib.import_module("google.protobuf.unknown_fields")
+    except ImportError as error:
+        raise ConfigError(f"ONNX files need onnx: pip install outrider[onnx] ({error})") from error
+    model = onnx.ModelProto()
+    try:
+        if content[4:8] == b"ORTM":
+            raise ValueError("it is in the format of onnxruntime")
+        model.ParseFromString(content)
+    except (message.DecodeError, ValueError):
+        raise ConfigError(f"{name}: an ONNX file expected") from None
+    for part in _parts(model):
+        kind = part.DESCRIPTOR.name
+        if len(unknown.UnknownFieldSet(part)):
+            raise ConfigError(
+                f"{name}: a {kind} has fields that onnx {onnx.__version__} does not know: install the onnx "
+                "that wrote it, or save it with this one"
+            )
+        if kind == "TensorProto" and (part.data_location == onnx.TensorProto.EXTERNAL or part.external_data):
+            raise ConfigError(
+                f"{name}: tensor {part.name[:200]!r} stands in another file: save the model as one file "
+                "(onnx.save with save_as_external_data=False)"
+            )
+        if kind == "NodeProto" and part.op_type == "EPContext":
+            raise ConfigError(f"{name}: node {part.name[:200]!r}: EPContext may stand in another file")
+    return model
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """All messages of a model, whatever holds them: graphs, functions, training, attributes."""
+    left = [model]
+    while left:
+        part = left.pop()
+        yield part
+        if part.DESCRIPTOR.name == "TensorProto":  # values, which are not copied
+            continue
+        for field, value in part.ListFields():
+            if field.message_type is not None:
+                left += [value] if hasattr(value, "DESCRIPTOR") else value
 
 
 class OnnxModel:

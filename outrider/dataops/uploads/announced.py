@@ -116,5 +116,10 @@ def _check_kind(one: Announced, names: list[str]) -> None:
                 f"files: {strange[0]}: a model folder is uploaded as its files NAME{'|'.join(COUNTED)}",
                 file=strange[0],
             )
+        if ADAPTER_CONFIG in names:  # transformers would open the base that it names
+            raise WrongUpload(
+                f"files: {ADAPTER_CONFIG}: not of a model folder: upload an adapter as kind adapter",
+                file=ADAPTER_CONFIG,
+            )
         if "config.json" not in names:
             raise WrongUpload("files: config.json expected of a model folder")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from outrider.dataops.model_kinds.folder_check import adapter_problems, folder_problems
+from outrider.dataops.model_kinds.folder_check import adapter_problems, folder_problems, foreign_files
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 
 from .announced import ADAPTER_WEIGHTS, Announced
-from .onnx_process import check_onnx
+from .check_process import check_folder, check_onnx
 from .tensor_headers import TensorForm, check_adapter, check_finite, check_same, merged, tensor_forms
 from .wrong import WrongUpload
 
@@ -114,7 +114,7 @@ def checked(
     if announced.kind == "safetensors":
         return _safetensors(announced, parts, champion)
     if announced.kind == "onnx":
-        return _onnx(announced, parts, champion, told)
+        return _onnx(announced, parts, champion, told, stage)
     if announced.kind == "endpoint":
         assert announced.url is not None
         is_same = known.kind == "endpoint"
@@ -151,15 +151,16 @@ def _safetensors(announced: Announced, parts: Mapping[str, Path], champion: Cham
 
 
 def _onnx(
-    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, told: Source
+    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, told: Source, stage: Path
 ) -> CheckedUpload:
     (file,) = announced.files
+    os.link(parts[file.name], stage / file.name)
     is_same = champion.source is not None and champion.source.kind == "onnx"
     options = dict(told.options) if is_same else {}
     task = told.task if told.task in ("classification", "embedding", "other") else "other"
     source = replace(told, kind="onnx", reference=file.name, task=task, options=options)
     theirs = champion.weights if is_same else None
-    check_onnx(parts[file.name], source, champion=theirs, file=file.name, of=champion.row.id)
+    check_onnx(stage / file.name, source, champion=theirs, of=champion.row.id)
     return CheckedUpload(source, weights=file.name)
 
 
@@ -170,7 +171,10 @@ def _folder(files: Mapping[str, Path], champion: ChampionFiles, told: Source, st
     options = dict(told.options) if is_same else {}
     if len(told.inputs) not in (1, 2):
         raise WrongUpload(f"inputs: one field with a text, or two, expected, got {list(told.inputs)}")
+    if problem := foreign_files(stage):
+        raise WrongUpload(problem)
     source = replace(told, kind="hf", reference=f"{champion.row.model}, uploaded", options=options)
+    check_folder(stage, source)
     return CheckedUpload(source, files=files)
 
 

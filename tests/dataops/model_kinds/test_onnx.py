@@ -202,7 +202,7 @@ def test_what_an_onnx_file_cannot_be_is_said(more: dict[str, Any], message: str)
 
 
 def test_what_is_no_onnx_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"m.onnx cannot be loaded"):
+    with pytest.raises(ConfigError, match=r"m.onnx: an ONNX file expected"):
         model(b"no model")
     with pytest.raises(ConfigError, match=r"m.onnx does not exist"):
         load_model(Source("onnx", "m.onnx"), folder=tmp_path)

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +36,8 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source, source_of, stored_source
 
 _WRITE_BYTES = 1_048_576
+_MOST_CHECKS = 2
+"""Uploads whose content is checked at once: each may take a machine's core and gigabytes."""
 
 
 class FileRequest(RequestBody):
@@ -69,6 +72,8 @@ class VersionUploads:
     def __init__(self, engine: Engine, settings: Settings, objects: LocalObjects) -> None:
         self._engine, self._settings, self._objects = engine, settings, objects
         self._pieces = Pieces(settings.data_folder)
+        self._lock = threading.Lock()
+        self._checked: set[str] = set()
 
     def begin(self, model: str, body: VersionRequest, visitor: Visitor) -> dict[str, Any]:
         """Begin an upload, once everything that was announced can be."""
@@ -137,7 +142,7 @@ class VersionUploads:
         default, cache = _default(self._settings, found.model), self._settings.data_folder / FOLDER
         with refusals():
             check_digests(announced, parts, lambda name: self._pieces.drop_file(upload, numbers[name]))
-            with _stage(self._settings) as stage:
+            with self._checking(upload), _stage(self._settings) as stage:
                 content = checked(announced, parts, champion, default, stage)
                 kept = registering.keep(self._objects, announced, parts, content, champion, cache)
             with write(self._engine) as connection:
@@ -188,6 +193,20 @@ class VersionUploads:
         if found.status != "open":
             raise ProblemError(problem(409, f"upload {upload!r} is finished: it is version {found.version}"))
         return found
+
+    @contextmanager
+    def _checking(self, upload: str) -> Iterator[None]:
+        """Turn of an upload's check; 429 while it is checked already, or too many others are."""
+        with self._lock:
+            if upload in self._checked or len(self._checked) >= _MOST_CHECKS:
+                detail = f"{len(self._checked)} uploads are being checked: send this again in a moment"
+                raise ProblemError(problem(429, detail, headers={"retry-after": "5"}))
+            self._checked.add(upload)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._checked.discard(upload)
 
     def _touch(self, upload: str) -> None:
         with write(self._engine) as connection:

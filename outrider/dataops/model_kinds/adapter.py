@@ -155,7 +155,7 @@ def _pair(folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Ma
 
 
 def _of_layer(named: Mapping[str, float], layer: str, default: float) -> float:
-    """Value of the first name that is the layer's or its end at a dot, as PEFT; behind ``^`` all of it."""
+    """Value of the first name that ends a layer's at a dot, as PEFT; behind ``^`` all of it."""
     found, end = {f"^{layer}", layer} & named.keys(), layer
     while end := end.partition(".")[2]:
         if end in named:

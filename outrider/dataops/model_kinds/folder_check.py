@@ -143,7 +143,7 @@ def adapter_problems(path: Path) -> list[str]:
 
 
 def pattern_problem(config: Mapping[str, Any]) -> str:
-    """Key or value of a PEFT configuration that is not of a layer by its name; empty for none.
+    """Problem of a PEFT configuration's values by layer; empty for none.
 
     Examples
     --------

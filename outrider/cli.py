@@ -47,6 +47,7 @@ COMMANDS: dict[str, str] = {
     "watch": "Show the watch over a new champion beside the former one.",
     "promote": "Make a version the champion.",
     "rollback": "Make a former champion champion again.",
+    "models": "List versions with their status; take one out of the shadow.",
     "history": "Show changes of the champion with actor and reason.",
     "login": "Print a link that opens the page once.",
     "sessions": "List open sessions of browsers; end one.",

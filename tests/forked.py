@@ -81,7 +81,8 @@ class Nursery:
         told = _EXECUTE_CHILD.bind(popen, *given).arguments
         command = list(map(str, told["args"])) if isinstance(told["args"], list) else []
         is_traced = command[1:3] == FAULTS
-        module = command[3 if is_traced else 1 :]
+        is_safe = command[1:2] == ["-P"]
+        module = command[3 if is_traced else 2 if is_safe else 1 :]
         is_ours = module[:1] == ["-m"] and module[1].split(".")[0] == "outrider"
         is_script = bool(module) and module[0].endswith(".py")
         if command[:1] != [sys.executable] or not (is_ours or is_script):
@@ -95,6 +96,7 @@ class Nursery:
             "needs": needs,
             "env": dict(os.environ if told["env"] is None else told["env"]),
             "cwd": str(told["cwd"] or os.getcwd()),
+            "is_safe": is_safe,
             "is_session": told["start_new_session"],
             "group": told["process_group"],
             "fds": [0, 1, 2, *told["pass_fds"]],
@@ -222,7 +224,7 @@ def _be(order: dict[str, Any], fds: list[int]) -> None:
             faulthandler.enable()
         if module in STARTERS:
             _keep_nursery([fd for fd in order["fds"] if fd > 2])
-        sys.path[0] = order["cwd"]
+        sys.path[0] = order["cwd"] if not order["is_safe"] else sys.path[1]
         sys.argv = [module, *arguments]
         status = _entered(module)
     except BaseException:  # noqa: BLE001 - a child must never come back into the loop

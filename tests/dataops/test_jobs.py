@@ -5,7 +5,8 @@ from sqlalchemy import Engine, insert, text
 
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.improvement import jobs
-from outrider.dataops.models.registry import get, register
+from outrider.dataops.improvement.retirement import NotRetirable, retire
+from outrider.dataops.models.registry import NAMED, get, register
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
@@ -221,6 +222,51 @@ def test_what_a_cancelled_job_has_made_leaves_and_its_process_cannot_commit(engi
         jobs.requeue(connection, job)
         jobs.fail(connection, job, "late", targets=HOOK, now_us=7)
         assert jobs.get(connection, job) == found
+
+
+def test_cancelled_job_of_an_upload_leaves_no_challenger_and_its_retry_brings_it_back(engine: Engine) -> None:
+    with write(engine) as connection:
+        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=1)
+        params = {"candidate": "2"}
+        job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
+        jobs.cancel(connection, job, by="anna", now_us=3)
+        found = get(connection, "m", "2")
+        assert (found.status, found.note) == ("retired", "cancelled by anna")
+        jobs.retry(connection, job, now_us=4)
+        assert get(connection, "m", "2").status == "challenger"
+
+
+def test_cancelled_job_leaves_a_version_of_the_configuration(engine: Engine) -> None:
+    with write(engine) as connection:
+        register(
+            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=1,
+            note=NAMED,
+        )  # fmt: skip
+        params = {"candidate": "2"}
+        job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
+        jobs.cancel(connection, job, by="anna", now_us=3)
+        assert get(connection, "m", "2").status == "challenger"
+
+
+def test_retired_version_is_out_of_the_shadow_and_its_job_goes_on_to_its_end(engine: Engine) -> None:
+    with write(engine) as connection:
+        for version, status in (("1", "champion"), ("2", "challenger")):
+            register(
+                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1
+            )
+        params = {"candidate": "2"}
+        job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
+        jobs.claim(connection, now_us=2)
+        jobs.wait(connection, job, "live records", until_us=50, result={"candidate": "2"})
+        found = retire(connection, "m", "2", why="retired by anna", now_us=3)
+        assert (found.status, found.note) == ("retired", "retired by anna")
+        assert jobs.get(connection, job).status == "queued"
+        with pytest.raises(NotRetirable, match="m@1 is champion, which cannot be retired: promote"):
+            retire(connection, "m", "1", why="", now_us=4)
+        with pytest.raises(NotRetirable, match=r"m@2 is retired \(retired by anna\)"):
+            retire(connection, "m", "2", why="", now_us=4)
+        with pytest.raises(NotFound):
+            retire(connection, "m", "3", why="", now_us=4)
 
 
 def test_a_retry_goes_on_behind_the_last_finished_stage(engine: Engine) -> None:

@@ -26,8 +26,9 @@ class EngineThread:
         self._sock = sock.dup()
         options = DeviceOptions.from_json(launch.options)
         self._engine = EngineProcess(
-            self._sock, folder=launch.folder, options=options, batch_rows=launch.batch_rows
-        )
+            self._sock, folder=launch.folder, options=options, batch_rows=launch.batch_rows,
+            board=launch.board,
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._run, daemon=True, name="engine")
         self._thread.start()
 
@@ -44,6 +45,10 @@ class EngineThread:
     def exit_text(self) -> str:
         """How it ended."""
         return "its thread ended"
+
+    def is_shot(self) -> bool:
+        """It cannot be killed."""
+        return False
 
     def _run(self) -> None:
         try:

@@ -1,6 +1,8 @@
 """An engine in a process of its own: what it is asked is answered once, whatever the models do."""
 
 import hashlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,11 +17,11 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
 from outrider.monitor.engine.client import EngineClient, Launch, Making
-from outrider.monitor.engine.events import Ended, EngineEvent, VersionLoad
+from outrider.monitor.engine.events import Ended, EngineEvent, Parted, VersionLoad
 from tests.forked import LightPopen
 from tests.soak import PATIENCE_S
 
-DEADLINE_S = 2.0
+DEADLINE_S = 1.0
 MODELS = """
 import os
 import time
@@ -60,6 +62,21 @@ def takes_its_time(batch):
 
 def no_memory(batch):
     raise MemoryError("a terabyte")
+
+
+KEPT = []
+
+
+def big(batch):
+    for _ in range(40):  # never much at once
+        KEPT.append(np.ones(2_500_000))
+        time.sleep(0.02)
+    time.sleep(60)
+
+
+def asks(batch):
+    np.ones(250_000_000)
+    return twin(batch)
 
 
 def nan(batch):
@@ -113,7 +130,7 @@ def net(folder: Path) -> Making:
 class Bench:
     """A client, and everything that it told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, bound: int | None = None, parts: bool = False) -> None:
         (folder / "models.py").write_text(MODELS, encoding="utf-8")
         (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
         (folder / "late.py").write_text(BROKEN_LATE, encoding="utf-8")
@@ -126,6 +143,8 @@ class Bench:
             Launch(folder, popen=LightPopen),
             deadline_s=lambda _: DEADLINE_S,
             wake=self.woken.set,
+            bound=lambda: bound,
+            parts=parts,
         )
         self.news: list[EngineEvent] = []
         self.asked = 0
@@ -159,6 +178,15 @@ class Bench:
         outputs = self.answer(number, version).outputs
         assert outputs is not None
         return list(outputs["value"].tolist())
+
+    def shoot(self, times: int) -> None:
+        """Kill the process from outside in the middle of work, as a kernel short of memory does."""
+        for _ in range(times):
+            self.until(lambda: bool((own := self.client._process) and own.board.names))
+            died, pid = self.client.restarts["died"], self.client.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            self.until(lambda died=died: self.client.restarts["died"] > died)
 
     def load(self, **names: str) -> None:
         for version, name in names.items():
@@ -200,10 +228,15 @@ def test_who_holds_up_or_ends_the_process_is_found_out_and_the_others_are_answer
     assert [bench.values(number, "v1") for number in numbers] == [[0, 26], [2, 26]]
     assert bench.values(well, "bad") == [3, 6]
     assert bench.values(well, "v1") == [2, 4]
-    reason = "no answer within 2 s" if bad == "hangs" else "its process ended: exit code 3"
+    first_end = "no answer within 1 s" if bad == "hangs" else "its process ended: exit code 3"
+    reason = "no answer within 2 s" if bad == "hangs" else first_end
     assert [bench.answer(number, "bad").failure for number in numbers] == [reason] * 2
-    assert [one for one in bench.news if isinstance(one, Ended)] == [Ended(("m", "bad"), reason)] * 2
-    assert bench.client.restarts == {"deadline": 3 * (bad == "hangs"), "died": 3 * (bad == "dies")}
+    assert [one for one in bench.news if isinstance(one, Ended)] == [
+        Ended(("m", "bad"), first_end, is_alone=False), *[Ended(("m", "bad"), reason)] * 2,
+    ]  # fmt: skip
+    assert bench.client.restarts == {
+        "deadline": 3 * (bad == "hangs"), "died": 3 * (bad == "dies"), "memory": 0,
+    }  # fmt: skip
     assert bench.client.pid != first
     assert sum(isinstance(one, VersionLoad) for one in bench.news) == 2  # restarts are no news
 
@@ -242,13 +275,14 @@ def test_what_a_version_does_that_is_not_wanted_any_more_is_not_laid_to_the_next
 
 
 def test_what_is_loaded_while_one_is_asked_alone_is_not_laid_to_that_one(bench: Bench) -> None:
-    bench.load(v1="takes_its_time", bad="dies")
-    number = bench.ask(rows(13), "bad", "v1")
+    bench.load(v1="takes_its_time")
+    number = bench.ask(rows(13), "v1")
+    bench.shoot(3)
     bench.until(lambda: bench.client._alone == (number, "v1"))
     bench.client.load(("m", "v2"), Making(Source("function", "broken.py:model")))
     assert bench.values(number, "v1") == [39]
-    bench.until(lambda: sum(isinstance(one, VersionLoad) for one in bench.news) == 3)
-    assert [one.name[1] for one in bench.news if isinstance(one, Ended)] == ["bad"]
+    bench.until(lambda: sum(isinstance(one, VersionLoad) for one in bench.news) == 2)
+    assert not any(isinstance(one, Ended) for one in bench.news)
     failures = {one.name[1]: one.failure for one in bench.news if isinstance(one, VersionLoad)}
     assert failures["v2"].startswith("loading it ended its process")
 
@@ -308,4 +342,55 @@ def test_what_raises_or_answers_nonsense_fails_by_itself(bench: Bench) -> None:
     assert bench.values(number, "v1") == [2, 4]
     for version, said in (("no_memory", "a terabyte"), ("nan", "finite"), ("short", "got shape (3,)")):
         assert said in bench.answer(number, version).failure
-    assert bench.client.restarts == {"deadline": 0, "died": 0}
+    assert bench.client.restarts == {"deadline": 0, "died": 0, "memory": 0}
+
+
+def test_version_that_a_kill_from_outside_met_is_to_blame_for_nothing_and_answers(bench: Bench) -> None:
+    bench.load(v1="takes_its_time", v2="twin")
+    number = bench.ask(rows(1, 2), "v1", "v2")
+    bench.shoot(2)
+    assert bench.values(number, "v1") == bench.values(number, "v2") == [3, 6]
+    assert not any(isinstance(one, Ended) for one in bench.news)
+
+
+def test_version_whose_memory_exceeds_the_bound_is_to_blame_and_the_other_answers(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, bound=400_000_000)
+    try:
+        bench.load(v1="good", big="big", asks="asks")
+        number = bench.ask(rows(13), "v1", "big")
+        assert bench.values(number, "v1") == [26]
+        assert "more than 400 MB" in bench.answer(number, "big").failure
+        assert [(one.name[1], one.is_alone) for one in bench.news if isinstance(one, Ended)] == [
+            ("big", False), ("big", True),
+        ]  # fmt: skip
+        assert bench.client.restarts["memory"] == 2
+        number = bench.ask(rows(13), "v1", "asks")
+        assert bench.values(number, "v1") == [26]
+        assert "Unable to allocate" in bench.answer(number, "asks").failure
+    finally:
+        bench.client.stop()
+
+
+def test_hang_of_a_version_that_has_gone_holds_nobody_up(bench: Bench) -> None:
+    bench.load(v1="good", bad="hangs")
+    bench.ask(rows(13), "bad")
+    bench.until(lambda: bool((own := bench.client._process) and own.board.names))
+    bench.client.unload(("m", "bad"))
+    assert bench.values(bench.ask(rows(4), "v1"), "v1") == [8]
+    assert not any(isinstance(one, Ended) for one in bench.news)
+
+
+def test_suspect_leaves_a_shared_process_with_its_asks(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, parts=True)
+    try:
+        bench.load(v1="good", bad="dies")
+        numbers = [bench.ask(rows(n, 13), "v1", "bad") for n in range(2)]
+        assert [bench.values(number, "v1") for number in numbers] == [[0, 26], [2, 26]]
+        (parted,) = [one for one in bench.news if isinstance(one, Parted)]
+        assert [(ask.number, ask.versions, ask.batch.rows) for ask in parted.asks] == [
+            (number, ("bad",), 2) for number in numbers
+        ]
+        assert bench.client.names == [("m", "v1")]
+        assert bench.client.restarts["died"] == 1
+    finally:
+        bench.client.stop()

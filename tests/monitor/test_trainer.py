@@ -24,6 +24,7 @@ from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, suite_outcomes, watches
 from outrider.dataops.improvement.jobs import JobRow
+from outrider.dataops.improvement.retirement import retire
 from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.labels.queue import choose_labels, list_requests, queue_labels
@@ -348,6 +349,23 @@ def test_what_a_person_took_away_while_the_gate_looked_is_neither_promoted_nor_r
     with context.engine.connect() as connection:
         assert models.get(connection, "sign", "2").status == "retired"
         assert connection.execute(text("SELECT count(*) FROM gate_verdict")).scalar() == 0
+
+
+def test_job_of_a_retired_version_ends_without_loading_it(
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered_twin(context)
+
+    def hangs(retraining: Retraining, version: str) -> Any:
+        raise AssertionError(f"{version} is loaded")
+
+    monkeypatch.setattr(Retraining, "_gather", hangs)
+    add_job(context, candidate="2")
+    with write(context.engine) as connection:
+        retire(connection, "sign", "2", why="it hangs", now_us=5)
+    job = run(context)
+    assert (job.status, job.result["promoted"]) == ("refused", False)
+    assert job.result["reasons"] == ["sign@2 is retired by now (it hangs): the gate leaves it so"]
 
 
 def test_a_verdict_never_rests_on_rows_that_were_erased_while_the_gate_looked(

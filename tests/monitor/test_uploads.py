@@ -485,13 +485,13 @@ def test_the_event_gets_its_token_when_it_is_sent(world: World) -> None:
     assert data["dataset"]["parquet"].endswith(f"/v1/retrains/{job}/datasets/fresh")
 
 
-def lora(*, width: int = 4, layer: str = "0") -> dict[str, bytes]:
+def lora(*, width: int = 4, layer: str = "0", **more: object) -> dict[str, bytes]:
     """Files of an adapter, as PEFT writes them."""
     tensors = {
         f"base_model.model.{layer}.lora_A.weight": torch.ones(1, 2),
         f"base_model.model.{layer}.lora_B.weight": torch.full((width, 1), -3.0),
     }
-    config = {"peft_type": "LORA", "lora_alpha": 1, "r": 1}
+    config = {"peft_type": "LORA", "lora_alpha": 1, "r": 1, **more}
     return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": save(tensors)}
 
 
@@ -516,6 +516,7 @@ def test_an_adapter_is_kept_in_pieces_and_answers_over_its_base(world: World) ->
     [
         (lora(width=5), "a width of 4 or 2 expected as its layer in deep@1 has, got [5, 1]"),
         (lora(layer="7"), "deep@1 has no layer '7'"),
+        (lora(alpha_pattern={"(.*)*X": 1}), "adapter_config.json: alpha_pattern: '(.*)*X' is a regular"),
         (lora() | {"adapter_config.json": b"{}"}, "peft_type expected"),
         (lora() | {"adapter_config.json": b"[" * 10_000}, "adapter_config.json"),
     ],

@@ -110,6 +110,7 @@ def worked_requests(api: Api) -> list[Request]:
         _form(f"/m/{MODEL}/jobs", job="job-0", action="retry"),
         _get(f"/v1/models/{MODEL}/versions/3/weights"),
         _get(f"/v1/models/{MODEL}/versions/champion?wait=0.1"),
+        _json(f"/v1/models/{MODEL}/versions/3/retire", {"reason": "it hangs"}),
         _get(f"/v1/models/{MODEL}/history?limit=2&before=9"),
         _get(f"/v1/datasets/{DATASET}/versions/newest"),
         _get(f"/v1/datasets/{DATASET}/versions/newest/provenance"),

@@ -31,6 +31,10 @@ _JOB = table_of(Job)
 _CURSOR = table_of(Cursor)
 
 
+CANCELLED = "cancelled by"
+"""Begin of the note of a candidate whose job somebody has cancelled."""
+
+
 class JobClosed(OutriderError):  # noqa: N818 - reads as the state it is
     """Job that somebody has closed meanwhile."""
 
@@ -52,12 +56,17 @@ class JobRow:
     finished_us: int | None
 
     @property
+    def candidate(self) -> str | None:
+        """Version that the job made or judges; None before."""
+        found = self.result.get("candidate", self.params.get("candidate"))
+        return None if found is None else str(found)
+
+    @property
     def lane(self) -> Lane:
         """Lane of the job's next stage."""
         if self.kind == "dataset":
             return "dataset"
-        is_made = "candidate" in self.params or "candidate" in self.result
-        return "gate" if is_made or self.params.get("trigger") == ROLLING else "training"
+        return "gate" if self.candidate is not None or self.params.get("trigger") == ROLLING else "training"
 
 
 def add(
@@ -277,7 +286,8 @@ def fail(
     if found.kind == "retrain":
         data = {"job": job, "model": found.model, "stage": found.stage, **told}
         enqueue(connection, "retrain.failed", data, targets=targets, now_us=now_us)
-    _drop_candidate(connection, found, "failed", error, now_us=now_us)
+    if "candidate" not in found.params:  # what was there before the job stays
+        _drop_candidate(connection, found, "failed", error, now_us=now_us)
     _close(connection, job, "failed", {**found.result, **told}, now_us=now_us)
 
 
@@ -294,7 +304,7 @@ def cancel(connection: Connection, job: str, *, by: str, now_us: int) -> JobRow:
     found = get(connection, job)
     if found.status in ENDED:
         raise JobClosed(f"{job} is {found.status}: only an open job can be cancelled")
-    why = f"cancelled by {by}"
+    why = f"{CANCELLED} {by}"
     _drop_candidate(connection, found, "retired", why, now_us=now_us)
     _close(connection, job, "cancelled", {**found.result, "error": why}, now_us=now_us)
     return get(connection, job)
@@ -324,9 +334,11 @@ def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
         for name, value in found.result.items()
         if name not in ("error", "log", "waits", "progress")
     }
-    if "candidate" in kept and "candidate" not in found.params:
-        candidate = models.get(connection, found.model, str(kept["candidate"]))
-        if candidate.status in ("failed", "retired"):
+    if found.candidate is not None:
+        candidate = models.get(connection, found.model, found.candidate)
+        if candidate.status == "failed" or (
+            candidate.status == "retired" and candidate.note.startswith(CANCELLED)
+        ):
             note = f"its job is tried again as {made}"
             models.set_status(
                 connection, found.model, candidate.version, "challenger", now_us=now_us, note=note
@@ -381,11 +393,11 @@ def _close(
 
 
 def _drop_candidate(connection: Connection, job: JobRow, status: str, why: str, *, now_us: int) -> None:
-    """Take what a job has made out of service, where nobody has decided on it meanwhile."""
-    if "candidate" not in job.result or "candidate" in job.params:
+    """Take a job's candidate out of service, where nobody has decided on it meanwhile."""
+    if job.candidate is None:
         return
-    candidate = models.get(connection, job.model, str(job.result["candidate"]))
-    if candidate.status == "challenger":
+    candidate = models.get(connection, job.model, job.candidate)
+    if candidate.status == "challenger" and candidate.note != models.NAMED:
         models.set_status(connection, job.model, candidate.version, status, now_us=now_us, note=why)
 
 

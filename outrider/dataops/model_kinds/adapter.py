@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 
 from outrider.errors import ConfigError
 
+from .folder_check import pattern_problem
+
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "prompt_embeddings"
 _ROLES = re.compile(r"(?P<module>.+)\.(?P<role>lora_A|lora_B|lora_embedding_A|lora_embedding_B)(\.weight)?$")
@@ -111,6 +113,8 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 def _lora(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:
     _refuse(folder, config)
+    if problem := pattern_problem(config):
+        raise ConfigError(f"{folder / CONFIG}: {problem}")
     pairs: dict[str, dict[str, torch.Tensor]] = {}
     replaced: dict[str, torch.Tensor] = {}
     for key, tensor in tensors.items():
@@ -150,10 +154,13 @@ def _pair(folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Ma
     return LowRank(down, (up.float() * scaling).to(up.dtype))
 
 
-def _of_layer(patterns: Mapping[str, float], name: str, default: float) -> float:
-    """Value of the first pattern that the end of a layer's name matches, as PEFT finds it."""
-    found = (value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name))
-    return next(found, default)
+def _of_layer(named: Mapping[str, float], layer: str, default: float) -> float:
+    """Value of the first name that ends a layer's at a dot, as PEFT; behind ``^`` all of it."""
+    found, end = {f"^{layer}", layer} & named.keys(), layer
+    while end := end.partition(".")[2]:
+        if end in named:
+            found.add(end)
+    return next((value for key, value in named.items() if key in found), default) if found else default
 
 
 def _prefix(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Adapter:

@@ -1,8 +1,9 @@
 """Model folder's problems, from JSON files alone."""
 
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ TOKENIZERS = (
     "tokenizer.model",
 )
 _PART = re.compile(r"[\w-][\w.-]*\.safetensors").fullmatch
+PATTERNS = ("alpha_pattern", "rank_pattern")
+"""Values by layer in a PEFT configuration, by literal names here: PEFT reads regular expressions."""
+_REGEX = frozenset("\\^$*+?{}[]|()")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "adapter_model.bin")
 
 
@@ -131,9 +135,36 @@ def adapter_problems(path: Path) -> list[str]:
     problems = []
     if not config.get("peft_type"):
         problems.append(f"{path / 'adapter_config.json'}: peft_type expected, got none")
+    if problem := pattern_problem(config):
+        problems.append(f"{path / 'adapter_config.json'}: {problem}")
     if not (path / "adapter_model.safetensors").is_file():
         problems.append(f"{path} has no adapter_model.safetensors{_pickled(path)}")
     return problems
+
+
+def pattern_problem(config: Mapping[str, Any]) -> str:
+    """Problem of a PEFT configuration's values by layer; empty for none.
+
+    Examples
+    --------
+    >>> pattern_problem({"alpha_pattern": {"encoder.layer.1.query": 4, "^decoder": 2}})
+    ''
+    >>> pattern_problem({"alpha_pattern": {"(.*)*X": 1}})  # doctest: +ELLIPSIS
+    "alpha_pattern: '(.*)*X' is a regular expression, which is never run: name the layer, or its end, ..."
+    """
+    for field in PATTERNS:
+        given = config.get(field) or {}
+        if not isinstance(given, dict):
+            return f"{field}: an object of layers expected, got {type(given).__name__}"
+        for key, value in given.items():
+            if not _REGEX.isdisjoint(key.removeprefix("^")) or not key.removeprefix("^"):
+                return (
+                    f"{field}: {key[:200]!r} is a regular expression, which is never run: name the layer, or "
+                    "its end, such as 'layer.1.query' (behind ^ the whole name)"
+                )
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                return f"{field}: a number expected for {key[:200]!r}, got {type(value).__name__}"
+    return ""
 
 
 def _without_weights(path: Path) -> list[str]:

@@ -17,6 +17,8 @@ from outrider.errors import ConfigError
 
 ADAPTER = "default"
 """Name that PEFT gives an adapter."""
+_EXPRESSIONS = ("target_modules", "exclude_modules")
+"""Where PEFT reads a text as a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,16 @@ class AdapterModule:
         ConfigError
             If the folder is not LoRA, or does not fit the module.
         """
-        if read_adapter(folder).prefix is not None:
+        adapter = read_adapter(folder)
+        if adapter.prefix is not None:
             raise ConfigError(
                 f"{folder / CONFIG}: a prefix is not trained here, LORA expected: name method = 'lora' for a "
                 "model without it, or train the prefix elsewhere"
             )
         given = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if any(isinstance(given.get(name), str) for name in _EXPRESSIONS) or given.get("layers_pattern"):
+            given |= dict.fromkeys((*_EXPRESSIONS, "layers_pattern", "layers_to_transform"))
+            given["target_modules"] = sorted(adapter.low_rank)
         try:
             config = peft().LoraConfig.from_peft_type(**given)
             config.inference_mode = False

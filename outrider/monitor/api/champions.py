@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import watches
 from outrider.dataops.improvement.promotion import promote_for
+from outrider.dataops.improvement.retirement import retire
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
@@ -58,6 +59,12 @@ class RollbackRequest(RequestBody):
 
     reason: Reason = ""
     to: str | None = None
+
+
+class RetireRequest(RequestBody):
+    """Request to take a version out of the shadow."""
+
+    reason: Reason = ""
 
 
 class ChampionPointer:
@@ -123,6 +130,16 @@ def add_champions(router: APIRouter, engine: Engine, settings: Settings) -> None
         asked = body or RollbackRequest()
         by = visitor_of(request).name
         return model_facts(roll_back(engine, model, to=asked.to, reason=asked.reason, by=by, targets=targets))
+
+    @router.post("/models/{model}/versions/{version}/retire", tags=["models"])
+    def retire_version(
+        model: str, version: str, request: Request, body: RetireRequest | None = None
+    ) -> Declared[ModelFacts]:
+        """Take a hanging or unwanted version out of the shadow; never the champion."""
+        reason = "" if body is None else body.reason.strip()
+        why = f"retired by {visitor_of(request).name}" + (f": {reason}" if reason else "")
+        with write(engine) as connection:
+            return model_facts(retire(connection, model, version, why=why, now_us=now_us()))
 
 
 def _add_pointer(router: APIRouter, pointer: ChampionPointer) -> None:

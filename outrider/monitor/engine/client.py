@@ -14,23 +14,28 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from outrider.assertions import Batch
+from outrider.dataops.confinement import clean_command, clean_environment
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
+from outrider.monitor.process.starved_time import StarvedTime
 
 from .asks import AGAIN, Ask, AskAnswer, Name, again_of
-from .events import Ended, EngineEvent, VersionLoad
+from .events import Ended, EngineEvent, Parted, VersionLoad
 from .frames import AnswerReader, AnswerWriter, Header
+from .memory_bound import EngineMemory
+from .work_board import WorkBoard
 
 log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 120.0
@@ -45,6 +50,16 @@ KILLED_S = 2.0
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
 """What passes need they need again: giving it back each time cost a CNN 40 % of its time in page faults."""
 AFTER_END = "its process ended while it was asked in another batch shape"
+ALONE_TIMES = 2.0
+"""Of the deadline, for a version that is asked alone: what follows it is a verdict."""
+SLOW_TIMES, MOST_TIMES = 4.0, 10.0
+"""Of the slowest pass that a version has ended, and of the deadline at most: a slow version is no hang."""
+GONE_S, GONE_LOAD_S = 2.0, 10.0
+"""For the work of a version, or its loading, that is not wanted any more."""
+SHOT = "its process was ended from outside"
+"""Begin of the reason where the kernel or a person ended a process, which is no version's doing."""
+SHOTS = 3
+"""Such ends without an answer between them, before asks are tried version by version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +94,34 @@ class EngineChild(Protocol):
     def exit_text(self) -> str:
         """End of the engine, in words."""
 
+    def is_shot(self) -> bool:
+        """True for an engine that SIGKILL ended, sent by somebody else."""
+
 
 class ChildProcess:
     """Engine process, killed with all that user code starts."""
 
     def __init__(self, launch: "Launch", sock: socket.socket) -> None:
-        command = [sys.executable, "-m", "outrider.monitor.engine"]
+        assert launch.board is not None
+        module = "outrider.monitor.engine"
+        command = clean_command(module) if launch.is_clean else [sys.executable, "-m", module]
         command += ["--fd", str(sock.fileno()), "--folder", str(launch.folder)]
+        command += ["--board", str(launch.board.fd)]
         command += ["--options", launch.options, "--parent", str(os.getpid())]
         if launch.batch_rows is not None:
             command += ["--batch-rows", str(launch.batch_rows)]
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        environment, folder = dict(os.environ), None
+        if launch.is_clean:
+            self._scratch = tempfile.TemporaryDirectory(prefix="outrider-engine-", ignore_cleanup_errors=True)
+            folder, kept = self._scratch.name, [CONTROL_FD] if inherited else []
+            environment = clean_environment(os.environ) | {name: os.environ[name] for name in kept}
         self._popen = launch.popen(
             command,
-            env=MALLOC | os.environ | {"OMP_NUM_THREADS": str(launch.threads)},
-            pass_fds=[sock.fileno(), *inherited],
+            env=MALLOC | environment | {"OMP_NUM_THREADS": str(launch.threads)},
+            cwd=folder,
+            pass_fds=[sock.fileno(), launch.board.fd, *inherited],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # a model that prints without end must not fill a disk
             process_group=0,  # what user code starts is killed with it
@@ -110,6 +138,8 @@ class ChildProcess:
             os.killpg(self._popen.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def exit_text(self) -> str:
         """End of the engine, in words."""
@@ -118,6 +148,10 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             return "it closed its connection"
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def is_shot(self) -> bool:
+        """True for an engine that SIGKILL ended, sent by somebody else."""
+        return self._popen.poll() == -signal.SIGKILL
 
 
 StartEngine = Callable[["Launch", socket.socket], EngineChild]
@@ -136,21 +170,31 @@ class Launch:
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
     """Starts a process."""
     start: StartEngine = ChildProcess
+    is_clean: bool = False
+    """Whether it may open a stranger's file: then it has no secret, and an empty working directory."""
+    board: WorkBoard | None = None
+    """Set for each process."""
 
 
 class EngineClient:
     """Engine process with its asks.
 
-    A process that holds up an ask beyond its deadline, or ends, is started again with all its versions; what
-    it had not answered is asked again, version by version. Whoever then ends it again, alone in a fresh
-    process, has done it.
+    A process that holds up an ask beyond its deadline, or ends, is started again with its versions. The
+    version whose work was under way is suspected, and asked again alone; where several were, or none, all
+    are. Whoever then ends it again, alone in a fresh process, has done it. What ends a process from outside
+    is laid to no version.
 
     Parameters
     ----------
     deadline_s
-        By model: for the answers to one ask, since the process last gave any.
+        By model: for one step of work on an ask. Time in which the machine gave the process no processor
+        does not count.
     wake
         Called by a thread when something has come.
+    bound
+        Bytes of memory at most; None without a bound.
+    parts
+        Whether a suspect leaves a process that it shares, as :class:`Parted`.
     """
 
     def __init__(
@@ -161,12 +205,23 @@ class EngineClient:
         deadline_s: Callable[[str], float],
         wake: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
+        bound: Callable[[], int | None] = lambda: None,
+        parts: bool = False,
     ) -> None:
         self.group = group
-        self.restarts: dict[str, int] = {"deadline": 0, "died": 0}
+        self.restarts: dict[str, int] = {"deadline": 0, "died": 0, "memory": 0}
         self.stats: dict[str, float] = {}
         """What all its processes did, by name; those of memory are of the present one."""
         self._launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
+        self._bound, self._parts = bound, parts
+        self._peak = 0
+        self._starved_s = 0.0
+        """Of processes that have ended."""
+        self._steps, self._step_at = 0, 0.0
+        self._at_work: Sequence[Name] = ()
+        """Last step of work that was seen, whose it is, and since when."""
+        self._slowest: dict[Name, float] = {}
+        self._shots = 0
         self._process: _Process | None = None
         self._makings: dict[Name, Making] = {}
         self._to_load: deque[Name] = deque()
@@ -210,7 +265,7 @@ class EngineClient:
             if not self._makings:
                 self._release()
             return
-        opened = self._asks[ask.number] = Open(ask, {*ask.answers}, self._clock())
+        opened = self._asks[ask.number] = Open(ask, {*ask.answers}, self._time())
         for version in ask.versions:
             if (ask.model, version) not in self._makings:
                 self._fail(opened, version, f"{ask.model}@{version} is not loaded")
@@ -228,6 +283,8 @@ class EngineClient:
                 self._end("died", f"its process ended: {process.child.exit_text()}")
             elif (late := self._late()) is not None:
                 self._end("deadline", late)
+            elif process.memory is not None and (beyond := process.memory.look()):
+                self._end("memory", beyond)
         found, self._events = self._events, []
         return found
 
@@ -236,6 +293,12 @@ class EngineClient:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory that its processes were seen to use."""
+        memory = None if self._process is None else self._process.memory
+        return self._peak if memory is None else max(self._peak, memory.peak)
 
     @property
     def pid(self) -> int | None:
@@ -263,8 +326,9 @@ class EngineClient:
         """Have a process where one is needed."""
         if self._process is not None or not self._makings or self._clock() < self._due:
             return
-        self._process = _Process(self._launch, self._wake)
-        self._heard_at = self._load_at = self._clock()
+        self._process = _Process(self._launch, self._wake, self._clock, self._bound)
+        self._heard_at = self._load_at = self._step_at = self._time()
+        self._steps, self._at_work = 0, ()
         self._loading = None
         again, self._to_load = [*self._to_load], deque()
         known = [name for name in self._makings if name in self._known]
@@ -275,7 +339,7 @@ class EngineClient:
 
     def _begin_to_load(self, name: Name, *, again: bool = False) -> None:
         if not self._to_load:
-            self._load_at = self._clock()
+            self._load_at = self._time()
         self._to_load.append(name)
         if self._process is None:
             return
@@ -305,7 +369,7 @@ class EngineClient:
     def _take(self, header: Header, buffers: list[memoryview]) -> None:
         process = self._process
         assert process is not None
-        self._heard_at = self._clock()
+        self._heard_at = self._time()
         op = header["op"]
         if op == "answer":
             self._answered(process.reader.answer(header, buffers))
@@ -320,7 +384,7 @@ class EngineClient:
             process.is_up, self._bad_starts = True, 0
 
     def _loaded(self, name: Name, failure: str) -> None:
-        self._load_at, self._loading = self._clock(), None
+        self._load_at, self._loading = self._time(), None
         with contextlib.suppress(ValueError):
             self._to_load.remove(name)
         if name not in self._makings:
@@ -340,6 +404,7 @@ class EngineClient:
         if opened is None or answer.version not in opened.left:
             return
         self._events.append(answer)
+        self._shots = 0
         opened.left.discard(answer.version)
         if not opened.left:
             del self._asks[answer.number]
@@ -349,63 +414,175 @@ class EngineClient:
 
     # ---- when it hangs or ends -------------------------------------------------------------------------
 
+    def _time(self) -> float:
+        """Clock without the time in which the machine gave the process no processor."""
+        starved = None if self._process is None else self._process.starved
+        return self._clock() - self._starved_s - (0.0 if starved is None else starved.seconds)
+
     def _late(self) -> str | None:
         """Task past its deadline; None while within."""
-        process, now = self._process, self._clock()
+        process = self._process
         assert process is not None
+        if process.starved is not None:
+            process.starved.look()
+        now = self._time()
+        self._follow_work(process.board, now)
         if not process.is_up:
             is_late = now - self._heard_at > START_DEADLINE_S
             return f"its process did not start within {START_DEADLINE_S:g} s" if is_late else None
+        if self._is_held_up(now):
+            return "a version that is not wanted any more holds it up"
         if self._to_load and now - self._load_at > LOAD_DEADLINE_S:
             return f"loading takes longer than {LOAD_DEADLINE_S:g} s"
+        heard = max(self._heard_at, self._step_at)
         for opened in self._asks.values():
-            limit = self._deadline_s(opened.ask.model)
+            limit = self._limit_s(opened.ask.model)
             is_asked = self._alone is None or self._alone[0] == opened.ask.number
-            if is_asked and not self._is_reloading and now - max(opened.since, self._heard_at) > limit:
+            if is_asked and not self._is_reloading and now - max(opened.since, heard) > limit:
                 return f"no answer within {limit:g} s"
         return None
+
+    def _follow_work(self, board: WorkBoard, now: float) -> None:
+        """Note a step of work that has ended, and how long it took."""
+        if (steps := board.steps) == self._steps:
+            return
+        if steps == self._steps + 1 and len(self._at_work) == 1:
+            name = self._at_work[0]
+            self._slowest[name] = max(self._slowest.get(name, 0.0), now - self._step_at)
+        self._steps, self._at_work, self._step_at = steps, board.names, now
+
+    def _limit_s(self, model: str) -> float:
+        """Seconds for one step of work: more for who is asked alone, or was slower before and answered."""
+        deadline = self._deadline_s(model) * (1.0 if self._alone is None else ALONE_TIMES)
+        slowest = max((self._slowest.get(name, 0.0) for name in self._at_work), default=0.0)
+        return min(max(deadline, SLOW_TIMES * slowest), max(deadline, MOST_TIMES * self._deadline_s(model)))
+
+    def _is_held_up(self, now: float) -> bool:
+        """True where work or loading of versions that have gone holds up the others."""
+        if self._at_work and not any(name in self._makings for name in self._at_work):
+            return now - self._step_at > GONE_S
+        is_gone = self._loading is not None and self._loading not in self._makings
+        return is_gone and now - self._load_at > GONE_LOAD_S
 
     @property
     def _is_reloading(self) -> bool:
         """True where versions of open asks have to be loaded first."""
         return any(name in self._known for name in self._to_load)
 
-    def _end(self, why: str, reason: str) -> None:
+    def _end(self, why: Literal["deadline", "died", "memory"], reason: str) -> None:
         """Kill the process, note who did it if that is known, and prepare to ask again."""
         process = self._process
         assert process is not None
         self._sum_up(process)
+        is_shot = why == "died" and process.is_gone and process.child.is_shot()
+        if is_shot and process.memory is not None and (beyond := process.memory.ended_by_bound()):
+            why, reason, is_shot = "memory", beyond, False
+        names = process.board.names
         process.kill()
+        self._peak, self._starved_s = self.peak_bytes, self._clock() - self._time()
         self._process = None
         self.restarts[why] += 1
         lived_s = self._clock() - process.began
         self._bad_starts = 0 if lived_s > STABLE_S else self._bad_starts + 1
         self._due = self._clock() + PAUSES_S[min(self._bad_starts, len(PAUSES_S) - 1)]
         log.warning("the engine of %s is started again: %s", self.group, reason)
-        if not process.is_up:
+        if is_shot and process.is_up:
+            self._shot(reason)
+        elif not process.is_up:
             self._not_started(reason)
-        elif self._alone is not None:
+        else:
+            self._lay(names, reason)
+        if is_shot and self._shots < SHOTS:
+            self._ask_whole(keep=None)
+        else:
+            self._split()
+
+    def _lay(self, names: Sequence[Name], reason: str) -> None:
+        """Lay the end of a process to a version, where one alone can have done it.
+
+        Parameters
+        ----------
+        names
+            Versions whose work was under way.
+        """
+        at_work = [name for name in dict.fromkeys(names) if name in self._makings]
+        if self._alone is not None:
             self._blame(*self._alone, reason)
         elif self._to_load and (self._is_reloading or not self._asks):
             loading = self._loading or self._to_load[0]
             if loading in self._makings:
-                self._give_up(loading, f"loading it ended its process: {reason}")
+                self._give_up(loading, f"loading it ended its process: {reason}", is_end=True)
         elif self._to_load:
             # Either of both may have done it: first those that answered before, then what is new.
             new = [name for name in self._to_load if name not in self._known]
             self._later += [name for name in new if name not in self._later]
             self._to_load = deque(name for name in self._to_load if name in self._known)
-        self._split()
+        elif names and len(at_work) < 2:
+            suspect = at_work[0] if at_work else None
+            self._ask_whole(keep=suspect)
+            if suspect is not None:
+                self._events.append(Ended(suspect, reason, is_alone=False))
+                self._part(suspect, reason)
+
+    def _shot(self, reason: str) -> None:
+        """Nobody's doing; where it comes again and again, whoever is asked alone goes without an answer."""
+        self._shots += 1
+        if self._alone is None:
+            return
+        (number, version), self._alone = self._alone, None
+        if self._shots < 2 * SHOTS:
+            self._apart.appendleft((number, version))
+        else:
+            self._fail(self._asks[number], version, f"{SHOT}: {reason}")
+
+    def _ask_whole(self, *, keep: Name | None) -> None:
+        """Ask what is open again as it was, apart from what goes to a suspect."""
+        again = []
+        for number, opened in list(self._asks.items()):
+            self._drop_again(opened)
+            apart = {version for one, version in self._apart if one == number}
+            kept = {keep[1]} if keep is not None and opened.ask.model == keep[0] else set()
+            versions = tuple(v for v in opened.ask.versions if v in opened.left - apart - kept)
+            if versions:
+                again.append(replace(opened.ask, versions=versions, again=()))
+                opened.left -= {*versions}
+            if not opened.left:
+                self._asks.pop(number, None)
+        self._held = again + self._held
+
+    def _part(self, name: Name, reason: str) -> None:
+        """Let a version leave a process that it shares, with what it was asked."""
+        if not self._parts or len(self._makings) < 2:
+            return
+        asks = []
+        for number, opened in list(self._asks.items()):
+            if opened.ask.model == name[0] and name[1] in opened.left:
+                asks.append(replace(opened.ask, versions=(name[1],), again=()))
+                self._drop_again(opened)
+                opened.left.discard(name[1])
+                if not opened.left:
+                    del self._asks[number]
+        held, self._held = self._held, []
+        for ask in held:
+            versions = tuple(v for v in ask.versions if (ask.model, v) != name)
+            if len(versions) < len(ask.versions):
+                asks.append(replace(ask, versions=(name[1],)))
+            if versions:
+                self._held.append(replace(ask, versions=versions))
+        numbers = {ask.number for ask in asks}
+        self._apart = deque(one for one in self._apart if not (one[1] == name[1] and one[0] in numbers))
+        self._forget(name, reason)
+        self._events.append(Parted(name, reason, tuple(asks)))
 
     def _not_started(self, reason: str) -> None:
         if self._bad_starts >= STARTS:
             for name in list(self._makings):
                 self._give_up(name, reason)
 
-    def _give_up(self, name: Name, reason: str) -> None:
+    def _give_up(self, name: Name, reason: str, *, is_end: bool = False) -> None:
         """A version cannot be loaded."""
         self._forget(name, reason)
-        self._events.append(VersionLoad(name, reason))
+        self._events.append(VersionLoad(name, reason, is_end=is_end))
 
     def _forget(self, name: Name, reason: str) -> None:
         self._makings.pop(name, None)
@@ -438,17 +615,22 @@ class EngineClient:
         opened = self._asks[number]
         self._events.append(Ended((opened.ask.model, version), reason))
         self._fail(opened, version, reason)
+        self._part((opened.ask.model, version), reason)
 
     def _split(self) -> None:
         """Have everything that is not answered asked again, version by version."""
         for number, opened in list(self._asks.items()):
-            for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
-                opened.left.discard(again)
-                self._events.append(AskAnswer(number, again, None, failure=AFTER_END))
+            self._drop_again(opened)
             if not opened.left:
                 del self._asks[number]
             waiting = {version for one, version in self._apart if one == number}
             self._apart += [(number, v) for v in opened.ask.versions if v in opened.left - waiting]
+
+    def _drop_again(self, opened: Open) -> None:
+        """Do without second answers."""
+        for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
+            opened.left.discard(again)
+            self._events.append(AskAnswer(opened.ask.number, again, None, failure=AFTER_END))
 
     def _ask_next(self) -> None:
         """Ask one after the other what was not answered, then load what is new and go on as ever."""
@@ -458,7 +640,7 @@ class EngineClient:
             if opened is None or version not in opened.left:
                 continue
             self._alone = (number, version)
-            opened.since = self._clock()
+            opened.since = self._time()
             self._send_ask(replace(opened.ask, versions=(version,), again=()))
             return
         later, self._later = self._later, deque()
@@ -493,10 +675,20 @@ class _Process:
 
     _names = itertools.count(1)
 
-    def __init__(self, launch: Launch, wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        wake: Callable[[], object],
+        clock: Callable[[], float],
+        bound: Callable[[], int | None],
+    ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.child = launch.start(launch, theirs)
+        self.board = WorkBoard.create()
+        self.child = launch.start(replace(launch, board=self.board), theirs)
         theirs.close()
+        pid = self.child.pid
+        self.starved = None if pid is None else StarvedTime(pid, clock)
+        self.memory = None if pid is None else EngineMemory(pid, bound)
         self.began = time.monotonic()
         self.is_up = False
         self.is_gone = False
@@ -529,6 +721,9 @@ class _Process:
         """End the process and what it started."""
         self._outbox.put(None)
         self.child.kill()
+        self.board.close()
+        if self.memory is not None:
+            self.memory.close()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()

@@ -23,15 +23,15 @@ from .collect import Collect, Encoded, answers_of
 from .device import CpuDevice, Device
 from .executor import Executor, LoadedVersion
 from .faults import Fault, fault_of
-from .feeds import BatchFeed, Passing, TensorFeed
-from .lane import EncodedAsk, Lane, LaneCounts
+from .feeds import BatchFeed, Feed, Passing, TensorFeed
+from .lane import EncodedAsk, Lane, LaneCounts, OnWork
 from .on_device import OPTION, checks_of, watched
 from .plan import Known, executors_of
 
 NOT_LOADED = "not_loaded"
 Plan = Callable[[Mapping[Name, LoadedVersion], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
-"""Told of the versions and rows of every pass before it begins, so that a hang can be laid to someone."""
+"""Told of the versions and rows of every pass before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,12 @@ class Engine:
         *,
         batch_rows: int | None = None,
         on_pass: OnPass = lambda _names, _rows: None,
+        on_work: OnWork = lambda _names: None,
         plan: Plan = executors_of,
     ) -> None:
         self.device = device or CpuDevice()
         self._batch_rows = batch_rows
-        self._on_pass = on_pass
+        self._on_pass, self._on_work = on_pass, on_work
         self._executors_of = plan
         self._loaded: dict[Name, LoadedVersion] = {}
         self._lanes: list[_Open] = []
@@ -145,6 +146,7 @@ class Engine:
             Whatever the model raises on it.
         """
         lane = self._of[name]
+        self._on_work([name])
         collect = Collect(-1, name, name[1], sample.rows, lane.feed.reader)
         (fed,) = lane.feed.encode([sample], name)
         if fed.encoded is None:
@@ -171,6 +173,7 @@ class Engine:
         if lane.feed.is_mixed or len(lane.feed.names) < 2:
             return
         rows = len(encoded.order)
+        self._on_work(lane.feed.names)
         every = tuple(Collect(-1, one, name[1], rows, lane.feed.reader) for one in lane.feed.names)
         for key, start, stop in ranges[:1]:
             try:
@@ -186,14 +189,12 @@ class Engine:
             executor = watched(planned, self._loaded)
             members = tuple(self._loaded[name] for name in executor.names)
             same = self._same(members)
-            kept.append(
-                same or _Open(Lane(TensorFeed(executor, self.device), self._batch_rows), members, executor)
-            )
+            kept.append(same or _Open(self._lane(TensorFeed(executor, self.device)), members, executor))
         for loaded in self._loaded.values():
             if not is_runner(loaded.model):
                 same = self._same((loaded,))
                 feed = BatchFeed(loaded.name, as_predictor(loaded.model))
-                kept.append(same or _Open(Lane(feed, self._batch_rows), (loaded,), None))
+                kept.append(same or _Open(self._lane(feed), (loaded,), None))
         for opened in self._lanes:
             if all(opened is not other for other in kept):
                 opened.is_leaving = True
@@ -203,6 +204,9 @@ class Engine:
             name: opened.lane for opened in kept if not opened.is_leaving for name in opened.lane.feed.names
         }
         self._let_go()
+
+    def _lane(self, feed: Feed) -> Lane:
+        return Lane(feed, self._batch_rows, on_work=self._on_work)
 
     def _known(self, names: Sequence[Name]) -> Executor | None:
         same = self._same(tuple(self._loaded[name] for name in names))
@@ -310,8 +314,9 @@ class Engine:
         pieces = lane.take(key)
         if not pieces:
             return False
-        names = {collect.name: None for piece in pieces for collect in piece.collects}
-        self._on_pass(list(names), sum(piece.rows * piece.repeats for piece in pieces))
+        names = _names_of(pieces)
+        self._on_work(names)
+        self._on_pass(names, sum(piece.rows * piece.repeats for piece in pieces))
         clock = self._clock(opened)
         began = clock()
         passing = lane.feed.run(pieces)
@@ -331,6 +336,7 @@ class Engine:
         """Wait for the oldest pass, and hand out what it says."""
         opened, passing, seconds = self._flights.popleft()
         lane = opened.lane
+        self._on_work(_names_of(passing.pieces))
         clock = self._clock(opened)
         began = clock()
         try:
@@ -352,8 +358,9 @@ class Engine:
         """Answer what has come to an end."""
         both = [one for collect in collects for one in (collect, collect.again) if one is not None]
         over = [one for one in both if one.is_over and self._collects.pop(id(one), None) is not None]
-        if over:
-            self._done += answers_of(over)
+        for name in dict.fromkeys(one.name for one in over):
+            self._on_work([name])
+            self._done += answers_of([one for one in over if one.name == name])
 
     def forwards(self, names: Sequence[Name]) -> int:
         """Runs of the shared part in one pass for these versions."""
@@ -369,3 +376,8 @@ class Engine:
     def stats(self) -> list[LaneStats]:
         """Counts of versions that run together, one entry for each such group."""
         return [LaneStats(opened.lane.feed.names, opened.lane.counts) for opened in self._lanes]
+
+
+def _names_of(pieces: Sequence[AskPiece]) -> list[Name]:
+    """Versions that pieces are for."""
+    return list({collect.name: None for piece in pieces for collect in piece.collects})

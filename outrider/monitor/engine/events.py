@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .asks import AskAnswer, Name
+from .asks import Ask, AskAnswer, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,14 +11,27 @@ class VersionLoad:
 
     name: Name
     failure: str = ""
+    is_end: bool = False
+    """True where loading held up or ended its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Version that held up or ended a fresh process alone."""
+    """Version whose work held up or ended its process."""
 
     name: Name
     reason: str
+    is_alone: bool = True
+    """True where it was asked alone, in a fresh process; else its work was under way."""
 
 
-EngineEvent = VersionLoad | Ended | AskAnswer
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """Version that has left a process it shared, with its unanswered asks; the groups take it from there."""
+
+    name: Name
+    reason: str
+    asks: tuple[Ask, ...]
+
+
+EngineEvent = VersionLoad | Ended | Parted | AskAnswer

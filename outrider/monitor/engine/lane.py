@@ -1,14 +1,14 @@
 """Executor's queue: asks to encode, rows by length, suspects to try alone."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from outrider.assertions import Batch
 
-from .asks import Priority
+from .asks import Name, Priority
 from .batching import AskPiece, Key, LengthBucket, Rank
 from .collect import Collect, RepeatedRecords
 from .faults import Fault, fault_of
@@ -16,6 +16,8 @@ from .feeds import Fed, Feed, Found
 from .pace import PassCost, measure
 from .poison import detail_of
 
+OnWork = Callable[[Sequence[Name]], None]
+"""Told of the versions whose work begins, so that a hang can be laid to one of them."""
 AHEAD_ROWS = 8192
 """Encoded records of different lengths that wait, so that like ones meet."""
 JOINED_ROWS = 1024
@@ -79,6 +81,8 @@ class Lane:
     feed: Feed
     batch_rows: int | None = None
     """Rows of a pass; None to measure what is best."""
+    on_work: OnWork = lambda _names: None
+    """Told of the versions whose code runs next."""
     counts: LaneCounts = field(default_factory=LaneCounts)
     paces: dict[Key, PassCost | None] = field(default_factory=dict)
     _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
@@ -113,6 +117,7 @@ class Lane:
                 break
             requests = self._alike(self._asked[request.rank[0]])
             name = request.collects[0].name
+            self.on_work([name])
             for one, fed in zip(requests, self.feed.encode([r.batch for r in requests], name), strict=True):
                 self._take_in(one, fed)
                 ended += [collect for collect in one.collects if collect.is_over]
@@ -187,6 +192,7 @@ class Lane:
         if piece is None:
             return
         sample = piece
+        self.on_work([collect.name for collect in piece.collects])
 
         def timed(rows: int) -> float:
             self.counts.measured += rows

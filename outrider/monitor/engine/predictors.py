@@ -3,7 +3,7 @@
 import heapq
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,8 @@ class PredictorEngine:
     [(7, [0.0, 2.0, 4.0])]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_work: Callable[[Sequence[Name]], None] = lambda _names: None) -> None:
+        self._on_work = on_work
         self._models: dict[Name, Predictor] = {}
         self._queue: list[tuple[int, int, Ask, deque[str]]] = []
         self._came = 0
@@ -86,6 +87,7 @@ class PredictorEngine:
         predict = self._models.get((ask.model, asked))
         if predict is None:
             return AskAnswer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
+        self._on_work([(ask.model, asked)])
         batch = ask.batch.take(list(ask.again)) if is_again else ask.batch
         parts = 2 if is_again and batch.rows == ask.batch.rows else 1
 

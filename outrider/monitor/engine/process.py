@@ -10,8 +10,10 @@ import os
 import queue
 import resource
 import socket
+import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ from .asks import Ask, AskAnswer, Name
 from .device_options import DeviceOptions
 from .frames import AnswerReader, AnswerWriter, Header
 from .predictors import PredictorEngine
+from .work_board import WorkBoard
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -78,10 +81,18 @@ class EngineProcess:
         What paths of sources are relative to.
     batch_rows
         Rows of a pass at most; None for what is measured as best.
+    board
+        Shows the client whose work is under way.
     """
 
     def __init__(
-        self, sock: socket.socket, *, folder: Path, options: DeviceOptions, batch_rows: int | None = None
+        self,
+        sock: socket.socket,
+        *,
+        folder: Path,
+        options: DeviceOptions,
+        batch_rows: int | None = None,
+        board: WorkBoard | None = None,
     ) -> None:
         self._sock = sock
         self._folder = folder
@@ -91,7 +102,8 @@ class EngineProcess:
             tuple[Header, list[memoryview]] | NextVersion | BuiltVersion | None
         ] = queue.SimpleQueue()
         self._to_load: queue.SimpleQueue[tuple[Header, list[memoryview]] | None] = queue.SimpleQueue()
-        self._light = PredictorEngine()
+        self._work: Callable[[Sequence[Name]], None] = (lambda _names: None) if board is None else board.show
+        self._light = PredictorEngine(self._work)
         self._engine: Engine | None = None
         self._modules: dict[Name, Any] = {}
         self._writer, self._reader = AnswerWriter(), AnswerReader()
@@ -125,6 +137,7 @@ class EngineProcess:
 
     def _take_in(self) -> bool:
         """Heed all that has come; waits where nothing is to do. False when the other end is gone."""
+        self._work(())
         idle_s = self._idle_s()
         while True:
             try:
@@ -227,7 +240,8 @@ class EngineProcess:
         from .engine import Engine
         from .open_device import open_device
 
-        return Engine(open_device(self._options), batch_rows=self._batch_rows, on_pass=self._passed)
+        device = open_device(self._options)
+        return Engine(device, batch_rows=self._batch_rows, on_pass=self._passed, on_work=self._work)
 
     def _passed(self, names: Any, rows: int) -> None:
         """Count a pass that begins."""
@@ -238,6 +252,7 @@ class EngineProcess:
     def _add(self, made: BuiltVersion) -> None:
         """Let a loaded version be asked, once it is warm."""
         failure = made.failure
+        self._work([made.name])
         try:
             if made.predict is not None:
                 self._light.add(made.name, made.predict)
@@ -248,6 +263,7 @@ class EngineProcess:
             failure = f"{type(error).__name__}: {error}"
         if not failure and made.loaded is not None:
             self._warm_up(made)
+        self._work(())
         self._totals.answers += 1  # memory has changed: that is told, too
         wire.send(self._sock, {"op": "loaded", "name": made.name, "failure": failure})
 
@@ -290,6 +306,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--options", required=True, help="device options as JSON")
     parser.add_argument("--batch-rows", type=int)
+    parser.add_argument("--board", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()
     die_with_parent(parent=options.parent)
@@ -297,5 +314,10 @@ def main() -> None:
     sock = socket.socket(fileno=options.fd)
     sock.settimeout(None)
     device = DeviceOptions.from_json(options.options)
-    EngineProcess(sock, folder=options.folder, options=device, batch_rows=options.batch_rows).run()
+    if str(options.folder) not in sys.path:  # what the project's files import; it is no working directory
+        sys.path.append(str(options.folder))
+    board = WorkBoard(options.board)
+    EngineProcess(
+        sock, folder=options.folder, options=device, batch_rows=options.batch_rows, board=board
+    ).run()
     os._exit(0)  # threads that load may be in the middle of it

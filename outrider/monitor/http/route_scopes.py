@@ -152,6 +152,7 @@ ROUTES: Mapping[str, str] = {
     "POST /v1/datasets/{name}/versions": "promote",
     "POST /v1/models/{model}/promote": "promote",
     "POST /v1/models/{model}/rollback": "promote",
+    "POST /v1/models/{model}/versions/{version}/retire": "promote",
     "POST /v1/pauses": "promote",
     "POST /v1/pauses/resume": "promote",
     "POST /v1/proposals": "promote",

@@ -138,7 +138,7 @@ class Retraining:
         if self.candidate is not None:
             with self._stage("shadow"):
                 self._wait_for_shadow()
-        is_judged = False
+        is_judged = self._is_decided()
         while not is_judged:  # again where another version is champion, or rows were erased, meanwhile
             with self._stage("gate"):
                 self.rolling = self._compare()
@@ -431,10 +431,7 @@ class Retraining:
             if any(datasets.is_erased_from(connection, version) for version, _ in judged_by):
                 log.info("%s: rows that it was judged by were erased: the gate asks again", self.job.id)
                 return False
-            if self.candidate is not None and (why := self._why_unjudged(connection, self.candidate)):
-                log.info("%s: %s", self.job.id, why)
-                self.result |= {"promoted": False, "passed": False, "undecided": False, "reasons": [why]}
-                jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
+            if self._refused(connection, now):
                 return True
             for one in found:
                 is_own = self.is_look or one.version == self.candidate
@@ -454,6 +451,19 @@ class Retraining:
             status = {"passed": "done", "failed": "refused", "undecided": "undecided"}[outcome]
             jobs.finish(connection, self.job.id, status, self.result, now_us=now)
         return True
+
+    def _is_decided(self) -> bool:
+        """Close the job of a candidate that is no challenger, without loading it."""
+        with write(self.context.engine) as connection:
+            return self._refused(connection, now_us())
+
+    def _refused(self, connection: Connection, now: int) -> bool:
+        why = "" if self.candidate is None else self._why_unjudged(connection, self.candidate)
+        if why:
+            log.info("%s: %s", self.job.id, why)
+            self.result |= {"promoted": False, "passed": False, "undecided": False, "reasons": [why]}
+            jobs.finish(connection, self.job.id, "refused", self.result, now_us=now)
+        return bool(why)
 
     def _nobody(self) -> list[str]:
         """Sentences of a look that no version wins."""
@@ -484,7 +494,7 @@ class Retraining:
         )
 
     def _why_unjudged(self, connection: Connection, candidate: str) -> str:
-        """Reason for no verdict: a person has decided meanwhile; empty for none."""
+        """Reason for no verdict: it is no challenger any more; empty for none."""
         found = models.get(connection, self.job.model, candidate)
         if found.status == "challenger":
             return ""

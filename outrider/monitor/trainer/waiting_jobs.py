@@ -50,9 +50,11 @@ class WaitingJobs:
 
 
 def has_live_records(context: JobContext, model: str, candidate: str, policy: FrozenPolicy) -> bool:
-    """True where enough live records are judged beside the champion."""
+    """True where live records beside the champion are enough, or end."""
     with context.engine.connect() as connection:
         champion = models.champion(connection, model)
+        if models.get(connection, model, candidate).status != "challenger":
+            return True  # somebody has decided meanwhile: the gate says so
         if champion is None:
             return False
         seen = shadow_evidence(connection, model, champion.version, candidate)

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.adapted import AdaptedRunner
-from outrider.dataops.model_kinds.adapter import read_adapter
+from outrider.dataops.model_kinds.adapter import _of_layer, read_adapter
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.errors import ConfigError
+from tests.requirements import require_package
 
 LORA = {"peft_type": "LORA", "lora_alpha": 4, "r": 2}
 MODULE = """
@@ -48,6 +51,13 @@ def pair(
         ({"peft_type": "IA3"}, "LORA or PREFIX_TUNING expected, got 'IA3'"),
         ({"use_dora": True}, "use_dora is set; only plain LoRA"),
         ({"init_lora_weights": "pissa_niter_4"}, "has changed the base as well"),
+        (
+            {"alpha_pattern": {"(.*)*X": 1}},
+            r"alpha_pattern: '\(\.\*\)\*X' is a regular expression, which is never",
+        ),
+        ({"rank_pattern": {"layer.[01]": 2}}, "rank_pattern: .* is a regular expression"),
+        ({"alpha_pattern": {"0": "many"}}, "alpha_pattern: a number expected for '0', got str"),
+        ({"alpha_pattern": ["0"]}, "alpha_pattern: an object of layers expected, got list"),
     ],
 )
 def test_adapters_that_would_be_answered_wrongly_are_refused(
@@ -118,3 +128,23 @@ def _without(source: Source) -> Source:
     import dataclasses
 
     return dataclasses.replace(source, adapter=None)
+
+
+NAMES = st.text("ab_1", min_size=1, max_size=3)
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map(".".join)
+
+
+@given(
+    named=st.dictionaries(st.one_of(PATHS, PATHS.map("^{}".format)), st.integers(1, 9), max_size=6),
+    layer=PATHS,
+)
+def test_scaling_of_literal_names_is_that_of_peft(named: dict[str, int], layer: str) -> None:
+    find = require_package("peft.utils.other", "pip install outrider[hf]").get_pattern_key
+    # PEFT reads a dot as any letter; names in which it stands for another one do not come from PEFT.
+    escaped = {key.replace(".", r"\."): value for key, value in named.items()}
+    assert _of_layer(named, layer, 0) == escaped.get(find(escaped.keys(), layer), 0)
+
+
+def test_name_of_many_parts_costs_no_more_than_its_length() -> None:
+    assert _of_layer({"a.b": 3}, "c" * 200 + ".a.b", 1) == 3
+    assert _of_layer({"(.*)*X": 3}, "a" * 200, 1) == 1

@@ -1,6 +1,7 @@
 """Hugging Face classifiers and regressions, trained whole and by LoRA, on a tiny BERT."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,18 @@ def test_continued_adapter_begins_where_the_champion_stands(home: Path, tmp_path
         learner.module.eval()
         found = learner.losses(learner.encode(rows))
     torch.testing.assert_close(found, expected, rtol=CLOSE, atol=CLOSE)
+
+
+def test_continued_adapter_runs_no_expression_of_its_folder(home: Path, tmp_path: Path) -> None:
+    folder = home / "expression"
+    shutil.copytree(home / "tone", folder)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    config |= {"target_modules": "(.*)*X", "exclude_modules": "(.*)*Y"}  # PEFT would look for them for ever
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    learner = lora_learner(task(home, tmp_path, classifier(adapter="expression")))
+    learner.trained(tmp_path)
+    written = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert set(written["target_modules"]) == set(read_adapter(home / "tone").low_rank)
 
 
 @pytest.mark.parametrize("adapter", ["tone", None])

@@ -287,6 +287,7 @@ def test_operations_that_change_something_answer_as_declared(api: Api) -> None:
         ("/v1/jobs/job-0/cancel", {}, 200),
         ("/v1/jobs/job-0/retry", {}, 202),
         ("/v1/alerts", ALERTS, 202),
+        (f"/v1/models/{MODEL}/versions/4/retire", {"reason": "it hangs"}, 200),
         (f"/v1/models/{MODEL}/promote", {"version": "4", "force": True, "reason": "seen"}, 200),
         (f"/v1/models/{MODEL}/rollback", {}, 200),
     ]

@@ -31,6 +31,7 @@ CLOSED = {
     "6to4": ["2002:7f00:1::", "2002:808:808::1"],
     "Teredo": ["2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001::1"],
     "site-local and unique local": ["fec0::1", "feff::1", "fc00::1", "fd12:3456::1"],
+    "host at Azure": ["168.63.129.16", "::ffff:168.63.129.16"],
     "discard and unassigned": ["100::1", "4000::1", "1::1"],
 }
 

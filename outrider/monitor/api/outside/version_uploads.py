@@ -56,7 +56,7 @@ class VersionRequest(RequestBody):
     kind: UploadKind
     files: list[FileRequest] = Field(default_factory=list, max_length=1000)
     url: str | None = Field(default=None, max_length=2000)
-    """Address of an endpoint: instead of files."""
+    """Address of an endpoint, instead of files; ``[models.*.uploads] endpoints`` allows it."""
     dataset: str | None = Field(default=None, max_length=400)
     """``name@number`` that it learned from."""
     job: str | None = Field(default=None, max_length=100)

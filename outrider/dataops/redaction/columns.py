@@ -283,8 +283,8 @@ def _numbers(
 def _may_be(numbers: NDArray[Any], *, is_card: bool, is_phone: bool) -> NDArray[np.bool_]:
     """Numbers that may be a card, by first digit and whole: no time of this century, no amount with cents."""
     found = np.zeros(len(numbers), dtype=np.bool_)
-    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63)) if is_card or is_phone else []
-    if not len(large):
+    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63))
+    if not (large.size and (is_card or is_phone)):
         return found
     own = numbers[large]
     whole = own.astype(np.int64)

@@ -66,11 +66,17 @@ class ColumnRules:
         return found
 
     def is_phone(self, name: str) -> bool:
-        """Test for a column whose bare digits are a phone number, by its name or by a rule for it alone."""
+        """Test for a column whose bare digits are a phone number.
+
+        Its name says so, or a rule for this column alone.
+        """
         return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
 
     def kind_in_name(self, name: str) -> Kind | None:
-        """Kind of a value that the name of a column holds; a long name may look like a token and is none."""
+        """Kind of a value within the name of a column, or None.
+
+        Never ``token``: long names look like one.
+        """
         redactor = TextRedactor(b"")
         redactor.text(name.partition(".")[2], self.kinds(name) - {"token", "value"})
         return next(iter(redactor.counts), None)

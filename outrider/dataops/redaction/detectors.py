@@ -105,7 +105,7 @@ class Detector:
 
 
 def whole_number(text: str) -> str | None:
-    """Digits of a whole number in any notation, at most 19, or None.
+    """Digits of a whole number in any notation, at most 19.
 
     Examples
     --------

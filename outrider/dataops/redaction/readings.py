@@ -1,4 +1,4 @@
-r"""Readings of a text, by escapes decoded and signs of other scripts folded.
+r"""Readings of a text, with escapes decoded and other scripts folded.
 
 A value that a reader sees may stand in other bytes: ``\u0034111``, ``%40``, a no-break space, full-width
 digits. Every reading knows which signs of the text each of its signs came from.

@@ -43,7 +43,7 @@ _DEEPEST_TEXT = 8
 
 
 def hint_of(kinds: Collection[Kind]) -> str:
-    """RE2 of every text with a value of these kinds in any reading."""
+    """RE2 of texts with a value of these kinds in any reading."""
     hints = dict.fromkeys(DETECTORS[kind].hint for kind in DETECTORS if kind in kinds)
     return "|".join([*hints, readings.HINT])
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 """In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
+_FEW_ROWS, _FEW_LETTERS = 8, 2000
 _BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
@@ -240,7 +242,7 @@ def _covers(said: str, name: str) -> bool:
 def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counter[Kind]) -> pa.Array:
     if column.null_count == len(column):
         return column
-    mask = pc.fill_null(pc.match_substring_regex(column, hint), False)
+    mask = _sieved(column, hint)
     if not pc.any(mask).as_py():
         return column
     coded = column.filter(mask).dictionary_encode()
@@ -255,6 +257,21 @@ def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counte
         return column
     values = pa.array([text for text, _ in made], column.type).take(coded.indices)
     return pc.replace_with_mask(column, mask, values)
+
+
+def _sieved(column: pa.Array, hint: str) -> pa.BooleanArray:
+    """Rows with a match; RE2, which compiles the hint at each call, where there are many letters."""
+    if len(column) <= _FEW_ROWS:
+        texts = column.to_pylist()
+        if sum(map(len, filter(None, texts))) <= _FEW_LETTERS:
+            search = _compiled(hint).search
+            return pa.array([text is not None and search(text) is not None for text in texts])
+    return pc.fill_null(pc.match_substring_regex(column, hint), False)
+
+
+@cache
+def _compiled(hint: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\x\{(\w+)\}", lambda code: rf"\U{code[1]:0>8}", hint), re.ASCII)
 
 
 def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:

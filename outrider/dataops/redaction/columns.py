@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 """In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
+_FEW_ROWS, _FEW_LETTERS = 8, 2000
 _BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
 
 
@@ -66,11 +68,17 @@ class ColumnRules:
         return found
 
     def is_phone(self, name: str) -> bool:
-        """Test for a column whose bare digits are a phone number, by its name or by a rule for it alone."""
+        """Test for a column whose bare digits are a phone number.
+
+        Its name says so, or a rule for this column alone.
+        """
         return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
 
     def kind_in_name(self, name: str) -> Kind | None:
-        """Kind of a value that the name of a column holds; a long name may look like a token and is none."""
+        """Kind of a value within the name of a column, or None.
+
+        Never ``token``: long names look like one.
+        """
         redactor = TextRedactor(b"")
         redactor.text(name.partition(".")[2], self.kinds(name) - {"token", "value"})
         return next(iter(redactor.counts), None)
@@ -234,7 +242,7 @@ def _covers(said: str, name: str) -> bool:
 def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counter[Kind]) -> pa.Array:
     if column.null_count == len(column):
         return column
-    mask = pc.fill_null(pc.match_substring_regex(column, hint), False)
+    mask = _sieved(column, hint)
     if not pc.any(mask).as_py():
         return column
     coded = column.filter(mask).dictionary_encode()
@@ -249,6 +257,21 @@ def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counte
         return column
     values = pa.array([text for text, _ in made], column.type).take(coded.indices)
     return pc.replace_with_mask(column, mask, values)
+
+
+def _sieved(column: pa.Array, hint: str) -> pa.BooleanArray:
+    """Rows with a match; RE2, which compiles the hint at each call, where there are many letters."""
+    if len(column) <= _FEW_ROWS:
+        texts = column.to_pylist()
+        if sum(map(len, filter(None, texts))) <= _FEW_LETTERS:
+            search = _compiled(hint).search
+            return pa.array([text is not None and search(text) is not None for text in texts])
+    return pc.fill_null(pc.match_substring_regex(column, hint), False)
+
+
+@cache
+def _compiled(hint: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\x\{(\w+)\}", lambda code: rf"\U{code[1]:0>8}", hint), re.ASCII)
 
 
 def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:
@@ -283,8 +306,8 @@ def _numbers(
 def _may_be(numbers: NDArray[Any], *, is_card: bool, is_phone: bool) -> NDArray[np.bool_]:
     """Numbers that may be a card, by first digit and whole: no time of this century, no amount with cents."""
     found = np.zeros(len(numbers), dtype=np.bool_)
-    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63)) if is_card or is_phone else []
-    if not len(large):
+    large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63))
+    if not (large.size and (is_card or is_phone)):
         return found
     own = numbers[large]
     whole = own.astype(np.int64)

@@ -105,7 +105,7 @@ class Detector:
 
 
 def whole_number(text: str) -> str | None:
-    """Digits of a whole number of at most 19 digits, however it is written; None for any other text.
+    """Digits of a whole number in any notation, at most 19.
 
     Examples
     --------
@@ -122,13 +122,16 @@ def whole_number(text: str) -> str | None:
 
 
 def is_card_number(text: str) -> bool:
-    """Test a number for a card; a round one is none: it is an amount or a measure."""
+    """Test a number for a card.
+
+    Round numbers are amounts or measures.
+    """
     digits = whole_number(text)
     return digits is not None and not digits.endswith("0000") and is_card(digits)
 
 
 def is_phone(text: str) -> bool:
-    """Test what stands under the name of a phone number."""
+    """Test the digits below the name of a phone number."""
     return FORMS["phone"].holds(_number(text))
 
 

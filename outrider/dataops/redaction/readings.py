@@ -1,4 +1,4 @@
-r"""Readings of a text: as it stands, with its escapes decoded, with signs of other scripts as those of ASCII.
+r"""Readings of a text, with escapes decoded and other scripts folded.
 
 A value that a reader sees may stand in other bytes: ``\u0034111``, ``%40``, a no-break space, full-width
 digits. Every reading knows which signs of the text each of its signs came from.
@@ -56,13 +56,16 @@ class Reading:
         self._olds: list[tuple[int, int, int]] = []
 
     def place(self, start: int, end: int) -> Span:
-        """Where a stretch of this reading, which is not empty, stands in the text itself."""
+        """Place in the text itself of a stretch that is not empty."""
         if self._before is None:
             return start, end
         return self._before.place(self._old(start)[0], self._old(end - 1)[1])
 
     def decoded(self, pattern: re.Pattern[str], sign_of: Callable[[str], str]) -> "Reading | None":
-        """Reading with one sign, or none, in place of every match; None where nothing matches."""
+        """Reading with one sign, or none, in place of every match.
+
+        None where nothing matches.
+        """
         parts: list[str] = []
         news: list[int] = []
         olds: list[tuple[int, int, int]] = []
@@ -83,7 +86,7 @@ class Reading:
         return made
 
     def folded(self) -> str:
-        """Same signs, one by one as those of ASCII that they look like."""
+        """Text of the same length, in signs of ASCII where similar."""
         return self.text if self.text.isascii() else _OTHER.sub(_as_ascii, self.text)
 
     def _old(self, at: int) -> Span:

@@ -43,7 +43,7 @@ _DEEPEST_TEXT = 8
 
 
 def hint_of(kinds: Collection[Kind]) -> str:
-    """RE2 of every text with a value of these kinds, also in another of its readings."""
+    """RE2 of texts with a value of these kinds in any reading."""
     hints = dict.fromkeys(DETECTORS[kind].hint for kind in DETECTORS if kind in kinds)
     return "|".join([*hints, readings.HINT])
 
@@ -221,7 +221,7 @@ class TextRedactor:
 
 
 def names_phone(name: str) -> bool:
-    """Test the name of a column or member: bare digits below it are a phone number."""
+    """Test for the name of a phone number."""
     return PHONE_NAME.search(name) is not None
 
 

@@ -152,7 +152,7 @@ class SchemaBook:
         return self._inputs.get(model, ())
 
     def kind_in_names(self, model: str, name: str, kind: pa.DataType) -> str | None:
-        """Kind of a value to redact in the name of a column, or of a field in it."""
+        """Kind of a redacted value in the names of a column."""
         rules = self._redact.get(model)
         if rules is None:
             return None

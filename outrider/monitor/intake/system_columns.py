@@ -16,8 +16,9 @@ LABEL_SYSTEM: dict[str, pa.DataType] = {
     "ts": TIME,
     "source": pa.string(),
     "entity": pa.string(),
+    "key": pa.string(),
 }
-_SHORT = ("id", "version", "entity", "source")
+_SHORT = ("id", "version", "entity", "source", "key")
 Faults = dict[int, tuple[str, str]]
 """Row to the field that does not fit, and why."""
 

@@ -59,7 +59,7 @@ class FileBlock:
         return sink.getvalue(), ARROW
 
     def keyed(self, file: str) -> "FileBlock":
-        """Labels with keys by their places in a file: sent again, each is stored once."""
+        """Labels with keys by their places in a file."""
         if self.route != "labels":
             return self
         numbers: Counter[int] = Counter()

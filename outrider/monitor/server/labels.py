@@ -34,11 +34,14 @@ class PageLabels:
         return self._settings.models[model].classes if model in self._settings.models else ()
 
     def new_key(self) -> str:
-        """Key of a form, for what is sent with it."""
+        """Key of the label that a form sends."""
         return uuid4().hex
 
     def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
-        """Make a label durable, or raise a ProblemError; the same one of a form is stored once."""
+        """Make a label durable, or raise a ProblemError.
+
+        The same label of a form is stored once.
+        """
         label = {"model": model, "id": record_id, "label": {self.field(model): value}, "source": SOURCE}
         if form:
             said = json.dumps([form, record_id, value])

@@ -15,7 +15,7 @@ class LabelWriter(Protocol):
         """Classes that the model declares, empty without any."""
 
     def new_key(self) -> str:
-        """Key of a form, for what is sent with it."""
+        """Key of the label that a form sends."""
 
     def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
         """Make a label (None: its withdrawal) durable, or raise a ProblemError.

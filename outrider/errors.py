@@ -92,7 +92,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_name(name: str, what: str, *, has_parts: bool = False) -> str:
-    """The name, where a path and an address can hold it.
+    """Return a name that paths and addresses can hold.
 
     Parameters
     ----------

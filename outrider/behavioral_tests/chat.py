@@ -71,7 +71,7 @@ def text_of(body: Mapping[str, Any]) -> str:
 
 
 def judging_messages(instructions: str, values: Mapping[str, Any]) -> list[dict[str, str]]:
-    r"""Messages that ask about values of others: instructions in the first, the values alone in the second.
+    r"""Messages of a judge: its instructions, then the values alone.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def judging_messages(instructions: str, values: Mapping[str, Any]) -> list[dict[
 
 
 def as_data(value: Any) -> str:
-    """One line of JSON in which no text ends its string or begins a control token of a chat template."""
+    """One line of JSON without control tokens of chat templates."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{as_data(str(key))}: {as_data(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list | tuple):

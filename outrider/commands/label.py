@@ -2,6 +2,7 @@
 
 import json as json_format
 from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -103,6 +104,7 @@ def give(
         "id": record,
         "label": {field: answer},
         "source": source,
+        "key": uuid4().hex,
     }
     found = connect(config).post("/v1/labels", body)
     told = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
 
     of = FileReport(str(path))
     report.files.append(of)
+    about = path.stat()
+    file = sha256(f"{path.resolve()}\0{about.st_size}\0{about.st_mtime_ns}".encode()).hexdigest()[:32]
 
     def blame(row: int, reason: str) -> None:
         of.rows += 1
@@ -88,7 +91,7 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
 
     try:
         for block in read_blocks(path, name, how, skip=progress.rows(path), blame=blame):
-            sender.send(block, of)
+            sender.send(block.keyed(file), of)
             if is_done(block):
                 progress.note(path, block.done)
             tell(block.share)

@@ -361,7 +361,8 @@ class Client:
             return False
         try:
             parts: list[Any] = []
-            fields = ("labels", str(id), time.time() if ts is None else ts, source, _frozen(label, parts))
+            at = time.time() if ts is None else ts
+            fields = ("labels", str(id), at, source, self.new_id(), _frozen(label, parts))
             return self._push(marshal.dumps(fields), parts)
         except Exception as error:  # noqa: BLE001 - never an exception into the caller
             self._fail(error)
@@ -1605,8 +1606,15 @@ def _encode(
     if fields[0] == "bodies":
         return _encode_bodies(client, fields, parts, place)
     if fields[0] == "labels":
-        _, id_, ts, source, label = fields
-        record = {"model": client.model, "id": id_, "ts": _time(ts), "source": source, "label": label}
+        _, id_, ts, source, key, label = fields
+        record = {
+            "model": client.model,
+            "id": id_,
+            "ts": _time(ts),
+            "source": source,
+            "key": key,
+            "label": label,
+        }
     else:
         _, id_, ts, entity, version, weight, inputs, outputs, attrs = fields
         record = _head(client.model, id_, ts, entity, version, weight)

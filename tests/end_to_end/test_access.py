@@ -179,7 +179,7 @@ def test_a_browser_logs_in_works_and_is_sent_to_the_login_when_its_session_ends(
         page.goto(link)
         page.reload()
         page.click("button")
-        page.wait_for_selector("text=Records judged")
+        page.wait_for_selector("text=Flags per record")
         page.goto(link)
         page.click("button")
         page.wait_for_selector("text=This link was used already")

@@ -153,7 +153,8 @@ def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> N
     """Each route with the other model at each place where a request names one, and with none."""
     key = server.make_key("churn-admin", "admin", models=["churn"])
     json_body = {"content-type": "application/json"}
-    opened, closed = set(), set()
+    opened: set[str] = set()
+    closed: set[str] = set()
     for route in ROUTES:
         method, path = filled(route)
         if not ROUTES[route] or path == "/logout":
@@ -219,8 +220,7 @@ def test_records_and_labels_of_other_models_are_refused_whole(server: Server) ->
     refused = server.ask("POST", "/v1/records", key, json=other)
     assert refused.json()["detail"] == "the key is for model churn alone, not other"
     for path in ("/v1/traces", "/v1/logs"):  # spans of one call may come by several keys
-        body = server.ask("POST", path, key, json={"resourceSpans": []})
-        assert body.status_code == 403, path
+        assert server.ask("POST", path, key, json={"resourceSpans": []}).status_code == 403, path
     stored = {block.model for block in server.process.journal.read(0, limit=1000) if block.kind != "tick"}
     assert stored == {"churn"}
 

@@ -235,6 +235,10 @@ def test_labels_go_to_their_own_route(receiver: Receiver, client: Client) -> Non
     assert client.flush()
     [label] = receiver.labels
     assert (label["id"], label["label"], label["source"]) == (record_id, {"label": 0}, "human")
+    assert client.label(record_id, {"label": 0})
+    assert client.flush()
+    keys = {one["key"] for one in receiver.labels}
+    assert len(keys) == 2  # said twice; what is sent again has the key that it had
 
 
 def test_while_the_server_refuses_everything_is_kept_and_sent_later(

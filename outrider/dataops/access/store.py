@@ -60,7 +60,7 @@ class KeyRow:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Models that it is for alone; none for all."""
+        """Only models of the key; none for all."""
         return tuple(json.loads(self.models)) if self.models else ()
 
     @property

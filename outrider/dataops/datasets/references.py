@@ -51,7 +51,7 @@ def name_of(reference: str) -> str:
 
 
 def check_dataset_name(name: str) -> str:
-    """The name, where paths, addresses and references can hold it.
+    """Return a dataset name that paths, addresses and references can hold.
 
     Raises
     ------

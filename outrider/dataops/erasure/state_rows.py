@@ -79,6 +79,7 @@ TEXTS = (
     ("gate_verdict", "reasons"),
     ("shadow_test", "findings"),
     ("label", "source"),
+    ("label", "key"),
     ("quarantine", "reasons"),
     ("model_version", "note"),
     ("champion_change", "reason"),

@@ -47,6 +47,9 @@ from .profiles import LayoutRow, ProfileRow
 from .stated_values import OTHERS
 from .stored_profiles import insert_layouts, insert_profiles
 
+_LABEL = table_of(Label)
+_KEYS_AT_ONCE = 500
+
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
@@ -221,6 +224,26 @@ def keep_stored_ids(
         columns[name] = [names.get(flag, flag) for flag in columns[name]]
 
 
+def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:
+    """Leave out labels whose key is stored already: their sender had no answer and sent them again."""
+    keys = effects.labels["key"]
+    named = sorted({key for key in keys if key is not None})
+    if not named:
+        return
+    known: set[str] = set()
+    for start in range(0, len(named), _KEYS_AT_ONCE):
+        part = named[start : start + _KEYS_AT_ONCE]
+        query = select(_LABEL.c.key).where(_LABEL.c.model == effects.model, _LABEL.c.key.in_(part))
+        known.update(connection.scalars(query))
+    is_new = []
+    for key in keys:
+        is_new.append(key is None or key not in known)
+        if key is not None:
+            known.add(key)
+    effects.counts["labels"] -= is_new.count(False)
+    effects.labels = effects.labels.where(is_new)
+
+
 def apply(connection: Connection, effects: Effects) -> None:
     """Write everything of ``effects`` and advance the cursor, inside the caller's transaction.
 
@@ -236,6 +259,7 @@ def apply(connection: Connection, effects: Effects) -> None:
             f"cursor of {model}/{slot} is at {at}, cannot commit block {effects.seq} again; "
             "stop the other worker on this data folder"
         )
+    _leave_repeated_labels(connection, effects)
     since = entity_labels.concerned(
         connection,
         model,

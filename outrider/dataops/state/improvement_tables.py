@@ -13,6 +13,7 @@ class Label(SQLModel, table=True):
     __table_args__ = (
         Index("label_record", "model", "record_id"),
         Index("label_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
+        Index("label_key", "model", "key", unique=True, sqlite_where=text('"key" IS NOT NULL')),
     )
     seq: int = Field(primary_key=True)
     row: int = Field(primary_key=True)
@@ -29,6 +30,8 @@ class Label(SQLModel, table=True):
     ``ts_us``, and empty until there is one."""
     is_other_class: bool | None = None
     """Whether counts have its value under ``__other__``; None for no."""
+    key: str | None = None
+    """Of its sender, who may send it again: of several labels with one key the first is stored."""
 
 
 class LabelRequest(SQLModel, table=True):

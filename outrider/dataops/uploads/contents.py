@@ -1,4 +1,4 @@
-"""Content of received text files and tokenizers, held against their names before any library opens them."""
+"""Content of received text files and tokenizers, held against their names."""
 
 import pickletools
 import re

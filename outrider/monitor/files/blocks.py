@@ -1,8 +1,9 @@
 """Block of a file: the unit of reading and sending."""
 
 import io
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -56,6 +57,22 @@ class FileBlock:
         with pa.ipc.new_stream(sink, self.rows.schema) as writer:
             writer.write_table(self.rows.combine_chunks())
         return sink.getvalue(), ARROW
+
+    def keyed(self, file: str) -> "FileBlock":
+        """Labels with keys by their places in a file."""
+        if self.route != "labels":
+            return self
+        numbers: Counter[int] = Counter()
+        keys = []
+        for place in self.places:
+            keys.append(f"{file}:{place}.{numbers[place]}")
+            numbers[place] += 1
+        if isinstance(self.rows, pa.Table):
+            is_keyed = "key" in self.rows.column_names
+            rows: Any = self.rows if is_keyed else self.rows.append_column("key", pa.array(keys, pa.string()))
+        else:
+            rows = [{"key": key} | row for key, row in zip(keys, self.rows, strict=True)]
+        return replace(self, rows=rows)
 
     def times_us(self) -> NDArray[np.int64]:
         """Event times, µs since 1970, ``NO_TIME`` for rows without one."""

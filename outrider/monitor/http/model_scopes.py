@@ -1,4 +1,7 @@
-"""Models of requests, for keys of some models: a route that cannot tell its model is closed to them."""
+"""Models that requests name, for keys of some models.
+
+A route that cannot tell its model is closed to such keys.
+"""
 
 import json
 from collections.abc import Collection, Mapping
@@ -82,7 +85,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def models_fault(route: ScopedRoute, models: Collection[str], *, path: str, query: bytes, body: bytes) -> str:
-    """Reason against a request of a key for ``models`` alone; empty for none.
+    """Reason against a request by a key of some models, or empty.
 
     Examples
     --------

@@ -61,6 +61,7 @@ class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
     model: str | None = None
     ts: Time | None = None
     source: ShortText = "api"
+    key: ShortText | None = None
 
 
 Envelope: TypeAlias = RecordEnvelope | LabelEnvelope
@@ -555,6 +556,7 @@ def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> 
         "id": _texts([label.id for label in labels]),
         "ts": [label.ts for label in labels],
         "source": [label.source for label in labels],
+        "key": [label.key for label in labels],
         "entity": _texts([label.entity for label in labels]),
     }
     return RequestPart(

@@ -21,8 +21,9 @@ LABEL_SYSTEM: dict[str, pa.DataType] = {
     "ts": TIME,
     "source": pa.string(),
     "entity": pa.string(),
+    "key": pa.string(),
 }
-_SHORT = ("id", "version", "entity", "source")
+_SHORT = ("id", "version", "entity", "source", "key")
 
 
 def system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], RowFaults]:

@@ -4,7 +4,9 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
+from uuid import uuid4
 
 from outrider.errors import JournalFull
 from outrider.monitor.http.problem import ProblemError, problem
@@ -31,9 +33,19 @@ class PageLabels:
         """Classes that the model declares, empty without any."""
         return self._settings.models[model].classes if model in self._settings.models else ()
 
-    def give(self, model: str, record_id: str, value: Any) -> None:
-        """Make a label durable, or raise a ProblemError."""
+    def new_key(self) -> str:
+        """Key of the label that a form sends."""
+        return uuid4().hex
+
+    def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
+        """Make a label durable, or raise a ProblemError.
+
+        The same label of a form is stored once.
+        """
         label = {"model": model, "id": record_id, "label": {self.field(model): value}, "source": SOURCE}
+        if form:
+            said = json.dumps([form, record_id, value])
+            label["key"] = sha256(said.encode()).hexdigest()[:32]
         body = json.dumps(label).encode()
         parts, rejected = self._decoder.read(body, kind="labels", form="json", model=None)
         decoded = self._decoder.build(

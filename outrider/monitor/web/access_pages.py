@@ -50,9 +50,10 @@ class AccessPages:
     _attempts: LoginAttempts = field(default_factory=LoginAttempts)
 
     def show_login(self, request: Request, token: str = "") -> Response:
-        """Page of the login; with the token of a link, its button: previews and scanners only GET.
+        """Page of the login, or of a link.
 
-        The gate has strangers see it in the place of any other page.
+        A link is used by the button of its page: previews and scanners only GET. The gate has strangers see
+        the page in the place of any other.
         """
         refusal: Problem | None = getattr(request.state, "refusal", None)
         visitor = visitor_of(request)
@@ -67,7 +68,7 @@ class AccessPages:
         return self._page("", wanted=wanted, status=200 if refusal is None else refusal.status)
 
     def log_in(self, request: Request, form: LoginFields) -> Response:
-        """Open a session for a key, or for the token of a one-time link."""
+        """Open a session for a key or a one-time link."""
         visitor, wanted = visitor_of(request), form.get("next", "/")
         if not _is_own_form(request):
             return self._page("The form came from another site.", wanted="/", status=403)

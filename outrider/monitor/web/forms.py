@@ -117,7 +117,7 @@ class PageForms:
         try:
             withdraws = "withdraw" in form
             value = None if withdraws else label_value(form, self._labels.classes(model))
-            self._labels.give(model, record_id, value)
+            self._labels.give(model, record_id, value, form=form.get("key", ""))
         except (ValueError, ProblemError) as error:
             status, text = 422, str(error)
             if isinstance(error, ProblemError):

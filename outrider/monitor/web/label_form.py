@@ -14,8 +14,14 @@ class LabelWriter(Protocol):
     def classes(self, model: str) -> tuple[int | str, ...]:
         """Classes that the model declares, empty without any."""
 
-    def give(self, model: str, record_id: str, value: Any) -> None:
-        """Make a label (None: its withdrawal) durable, or raise a ProblemError."""
+    def new_key(self) -> str:
+        """Key of the label that a form sends."""
+
+    def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
+        """Make a label (None: its withdrawal) durable, or raise a ProblemError.
+
+        The same one of a form, sent by a double click, is stored once.
+        """
 
 
 def label_value(form: Mapping[str, str], classes: tuple[int | str, ...]) -> Any:

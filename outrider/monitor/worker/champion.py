@@ -252,6 +252,7 @@ def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
         "record_id": ["" if key is None else key for key in ids],
         "entity": [entity if key is None else None for key, entity in zip(ids, entities, strict=True)],
         "source": table.column("source").to_pylist(),
+        "key": table.column("key").to_pylist() if "key" in table.schema.names else nothing,
         "value": [None if value == NO_NUMBER else value for value in values],
         "label": [
             json.dumps({name: column[row] for name, column in fields.items() if column[row] is not None})

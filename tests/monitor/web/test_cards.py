@@ -13,6 +13,7 @@ from sqlalchemy import insert
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
+from outrider.dataops.journal.stored_rows import read_stored
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.server.app import build_app
@@ -119,6 +120,22 @@ def test_a_record_page_takes_a_label_among_the_declared_classes(app: FastAPI, in
         ("desk", "t 1", {"topic": 3}),
         ("price", "p", {"price": 2.5}),
     ]
+
+
+def test_a_form_that_is_sent_twice_gives_its_label_one_key(app: FastAPI, intake: ServerProcess) -> None:
+    html = get(app, "/m/desk/records/t%201").text
+    key, *_ = re.findall(r'name="key" value="(\w{32})"', html)
+    assert key not in get(app, "/m/desk/records/t%201").text
+    for chosen in ("0", "0", "1"):
+        form = {"record": "t 1", "class": chosen, "key": key}
+        assert post(app, "/m/desk/labels", form).status_code == 303
+    assert post(app, "/m/desk/labels", {"record": "t 1", "class": "0", "key": "another"}).status_code == 303
+    journal = SqliteJournal(intake.settings.journal_path, read_only=True)
+    taken = [read_stored(one.payload).table for one in journal.read(0) if one.kind == "labels"]
+    journal.close()
+    keys = [table.column("key")[0].as_py() for table in taken]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_a_record_page_withdraws_its_label_and_offers_it_only_where_there_is_one(

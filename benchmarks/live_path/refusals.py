@@ -246,6 +246,7 @@ class Door:
             ],
         }  # fmt: skip
         messages: list[Any] = []
+        stall_s = 0.0
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
@@ -266,7 +267,7 @@ class Door:
             await self._process.app(scope, receive, send)
             ticking.cancel()
 
-        stall_s, began = 0.0, time.process_time()
+        began = time.process_time()
         asyncio.run(ask())
         return Answer(time.process_time() - began, stall_s, messages[0]["status"], messages[1]["body"])
 

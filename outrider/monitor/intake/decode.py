@@ -367,8 +367,9 @@ class Decoder:
     ) -> list[RequestPart]:
         """Columns per model; records of models that are not known are added to ``rejected``."""
         models = self._book.models
-        make: Callable[[str, list[Any], list[int]], RequestPart]
-        make = _record_part if kind == "records" else _label_part
+        makers: dict[RecordKind, Callable[[str, list[Any], list[int]], RequestPart]]
+        makers = {"records": _record_part, "labels": _label_part}
+        make = makers[kind]
         names = [envelope.model or default_model or "" for envelope in envelopes]
         found = dict.fromkeys(names)
         if len(found) == 1 and names[0] in models:

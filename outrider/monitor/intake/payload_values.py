@@ -4,6 +4,7 @@ From their JSON form to values of a column.
 """
 
 import binascii
+import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -234,11 +235,22 @@ def split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
     try:
         head = _DECODE_HEAD(view[_LENGTH.size : start])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _bad_frames(f'{{"sizes": [...], "records": [...]}} expected: {error}') from None
+        head = _read_slowly(bytes(view[_LENGTH.size : start]), error)
     if any(size < 0 for size in head.sizes) or sum(head.sizes) != len(body) - start:
         raise _bad_frames(f"parts of {sum(head.sizes)} bytes announced, got {len(body) - start}")
     ends = list(accumulate(head.sizes, initial=start))
     return bytes(head.records), [view[a:b] for a, b in pairwise(ends)]
+
+
+def _read_slowly(head: bytes, fault: Exception) -> _FramedHead:
+    """Head with texts or numbers that are none, which are refused with their records."""
+    try:
+        found = json.loads(head)
+        return _FramedHead(
+            msgspec.convert(found["sizes"], list[int]), msgspec.Raw(json.dumps(found["records"]).encode())
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _bad_frames(f'{{"sizes": [...], "records": [...]}} expected: {fault}') from None
 
 
 def _bad_frames(reason: str) -> ProblemError:

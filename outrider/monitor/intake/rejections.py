@@ -152,7 +152,7 @@ class Rejections:
     def add_explained(
         self, index: int, field: str, explain: Callable[[], tuple[str, str, str | None]]
     ) -> None:
-        """Refuse one record, explained where it is listed."""
+        """Refuse one record, explained where an answer lists the record."""
         id_ = None
         if index < self._last:
             field, reason, id_ = explain()
@@ -352,7 +352,7 @@ class RowFaults:
         self.add(misfits.rows, field, misfits.reason)
 
     def add_all(self, other: "RowFaults", *, field: str | None = None) -> None:
-        """Note faults of the same block, those of one column under its name."""
+        """Note faults of the same block under the name of a column."""
         for each in other.groups:
             name = each.field if field is None else field
             self.add(each.rows, name, each.reason, below=each.below, said_of=each.said_of)

@@ -150,7 +150,7 @@ def test_places_taken_and_given_in_any_order_never_exceed_the_bound(steps: list[
             places.take(holder)
             held[holder] += 1
         elif is_taken:
-            with pytest.raises(ProblemError, match="connections.bodies_per_key"):
+            with pytest.raises(ProblemError, match=r"connections\.bodies_per_key"):
                 places.take(holder)
         elif held[holder]:
             places.give(holder)
@@ -160,7 +160,7 @@ def test_places_taken_and_given_in_any_order_never_exceed_the_bound(steps: list[
 def test_one_key_holds_at_most_half_of_the_bytes_and_others_the_rest() -> None:
     budget = ByteBudget(100)
     budget.take(40, "key 'a'")
-    with pytest.raises(ProblemError, match="key 'a': 40 bytes.*limits.queue_bytes"):
+    with pytest.raises(ProblemError, match=r"key 'a': 40 bytes.*limits\.queue_bytes"):
         budget.take(20, "key 'a'")
     budget.take(50, "key 'b'")
     budget.give(40, "key 'a'")

@@ -38,7 +38,7 @@ def block(rows: int) -> PendingBlock:
     body = json.dumps(records(1)[0]).encode() if rows == 1 else arrow(rows)
     for _ in range(2):
         known = decoder.read_known(body, form=form, model=None, received_us=1)
-        parts, rejected = (known, []) if known else decoder.read(body, kind="records", form=form)
+        parts, rejected = (known, None) if known else decoder.read(body, kind="records", form=form)
         found = decoder.build(parts, rejected, kind="records", received_us=1)
     [made] = found.blocks
     return made

@@ -48,6 +48,31 @@ def rows_of(
     return found, blamed
 
 
+SURROGATE = '{"amount": 1, "c": "\\ud83d"}\n{"amount": 2, "c": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("jsonl", SURROGATE),
+        ("json", f"[{SURROGATE.strip().replace(chr(10), ',')}]"),
+        ("jsonl", SURROGATE.replace('"c"', '"inputs"').replace('"\\ud83d"', '{"c": ["a", "\\ud83d"]}')),
+        ("jsonl", SURROGATE.replace('"\\ud83d"', "1").replace('"amount": 1', '"a\\ud83d": 1')),
+    ],
+    ids=["lines", "array", "nested", "name"],
+)
+def test_file_with_an_unpaired_surrogate_names_line_and_field_and_gives_the_rest(
+    tmp_path: Path, ending: str, text: str
+) -> None:
+    path = tmp_path / f"surrogate.{ending}"
+    path.write_text(text)
+    found, blamed = rows_of(path, how())
+    [(place, why)] = blamed
+    assert (len(found), place) == (1, 1)
+    assert "unpaired surrogate" in why
+    assert why.startswith(("c: ", "inputs.c[1]: ", "the name 'a"))
+
+
 def people() -> pa.Table:
     return pa.table(
         {

@@ -29,7 +29,8 @@ def slow(service: Running, number: int, header: bytes, *, path: bytes = b"/v1/re
     """A connection from one of many addresses whose body has begun."""
     address = f"127.0.{1 + number // 200}.{1 + number % 200}"
     connection = socket.create_connection(("127.0.0.1", service.port), 60.0, source_address=(address, 0))
-    head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Type: application/json\r\n"
+    head += b"Content-Length: %d\r\n\r\n"
     connection.sendall(head % (path, header, len(BODY % 0)) + (BODY % number)[:20])
     return connection
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from outrider.dataops.state.stored_texts import SURROGATE, has_surrogate
 from outrider.errors import ConfigError
 
 from .blocks import NOT_DONE, FileBlock, Route
@@ -384,11 +385,23 @@ def _lines(file: Any, size: int, blame: Blame) -> Items:
         if not line.strip():
             continue
         try:
-            value = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            value = _parsed(line)
+        except (ValueError, RecursionError) as error:
             blame(at, f"JSON expected: {error}")
             continue
         yield at, value, min(1.0, behind / size) if size else 0.0
+
+
+def _parsed(line: bytes) -> Any:
+    """JSON of a line, with texts that are none: what takes them names them."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return json.loads(line.decode(), parse_constant=_no_number)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON; write null")
 
 
 def read_json_texts(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -450,15 +463,32 @@ def _json_blocks(items: Items, name: str, how: ReadOptions, skip: int, blame: Bl
             continue
         try:
             found = _routed(item, name, at, how)
+            size += sum(len(msgspec.json.encode(one.rows)) for one in found)
         except (Unreadable, ConfigError) as error:
             blame(at, str(error))
             continue
+        except UnicodeEncodeError:
+            blame(at, f"{_field_without_text(item)}: {SURROGATE}")
+            continue
         routed += found
-        size += sum(len(msgspec.json.encode(one.rows)) for one in found)
         if sum(len(r.rows) for r in routed) >= how.rows or size >= BLOCK_BYTES:
             yield from _grouped(routed, at, share)
             routed, size = [], 0
     yield from _grouped(routed, at, 1.0)
+
+
+def _field_without_text(item: Any, place: str = "") -> str:
+    """Place of the first text with an unpaired surrogate; empty without any."""
+    if isinstance(item, str):
+        return (place or "the line") if has_surrogate(item) else ""
+    inner = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+    for name, value in inner:
+        if isinstance(name, str) and has_surrogate(name):
+            return f"the name {name!a}"
+        below = f"{place}[{name}]" if isinstance(name, int) else f"{place}.{name}" if place else name
+        if found := _field_without_text(value, below):
+            return found
+    return ""
 
 
 def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[FileBlock]:

@@ -1,4 +1,7 @@
-"""Places for bodies under way, shared among keys: one that sends slowly leaves the others theirs."""
+"""Places for bodies under way, shared among keys.
+
+One that sends slowly leaves the others theirs.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +17,9 @@ _PLACE = "body_place"
 
 
 class BodyPlaces:
-    """Bodies under way of each key, from their first awaited byte to their last.
+    """Bodies under way of each key.
+
+    From their first awaited byte to their last.
 
     Parameters
     ----------
@@ -72,7 +77,7 @@ class BodyPlace:
         return message
 
     def give(self) -> None:
-        """Give the place back, if it is held; no further one is taken."""
+        """Give a held place back, and take none any more."""
         self._is_over = True
         if self._is_held:
             self._is_held = False
@@ -87,7 +92,7 @@ def set_holder(scope: Scope, holder: str) -> None:
 
 
 def holder_of(scope: Scope) -> str:
-    """Who the body of a request is counted for; empty where no gate has asked."""
+    """Holder of a request's body; empty behind no gate."""
     place: BodyPlace | None = scope.get("state", {}).get(_PLACE)
     return "" if place is None else place.holder
 

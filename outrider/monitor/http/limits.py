@@ -33,7 +33,9 @@ _KEY_SHARE = 2
 
 
 class ByteBudget:
-    """Bytes of bodies that may stand in memory at once, half of them of one holder.
+    """Bytes of bodies that may stand in memory at once.
+
+    At most half of them are of one holder.
 
     Parameters
     ----------

@@ -20,9 +20,8 @@ from .arrow_messages import bad, check_decoded, check_messages, check_schema
 from .block_builder import MAX_CELLS
 from .fast_arrow import known_columns
 from .pending_blocks import PendingBlock
-from .rejections import Rejections, Rows, close_names
+from .rejections import Rejections, RowFaults, Rows, close_names
 from .request_parts import RequestPart, short_id
-from .row_faults import RowFaults
 from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"

@@ -16,9 +16,8 @@ from .column_types import nulls
 from .drawn_columns import ASIDE_CELLS, ColumnLimits, DrawnColumns
 from .list_columns import cells_of
 from .pending_blocks import PendingBlock
-from .rejections import Rows
+from .rejections import FaultyRows, Rows
 from .request_parts import RequestPart
-from .row_faults import FaultyRows
 from .schema_book import KIND, SchemaBook
 from .system_columns import LABEL_SYSTEM
 

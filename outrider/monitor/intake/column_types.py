@@ -28,9 +28,9 @@ from outrider.dataops.payloads.columns import (
     parse_form,
     payload_array,
 )
+from outrider.dataops.state.stored_texts import SURROGATE, has_surrogate
 
-from .row_faults import Misfits
-from .stored_texts import SURROGATE, has_surrogate
+from .rejections import Misfits
 
 Values: TypeAlias = list[Any] | pa.Array
 
@@ -261,7 +261,7 @@ def _fits(value: Any, kind: pa.DataType, depth: int) -> bool:
     if kind == pa.float64():
         return bool(-_MOST_FLOAT <= value <= _MOST_FLOAT)  # neither NaN nor what becomes infinite
     if kind == pa.int64():
-        return (type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63
+        return bool((type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63)
     if is_tensor(kind) and len(value) != kind.shape[0]:
         return False
     if kind == pa.string():
@@ -270,7 +270,7 @@ def _fits(value: Any, kind: pa.DataType, depth: int) -> bool:
 
 
 def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:
-    """What is wrong with a value; empty for one that fits."""
+    """Fault of a value; empty for a fitting one."""
     try:
         _fit(value, kind, depth)
     except ValueError as error:

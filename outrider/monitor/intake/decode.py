@@ -14,20 +14,18 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from outrider.dataops.state.stored_texts import may_have_nul
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .arrow_body import read_known_stream, read_stream
 from .block_builder import MAX_CELLS, BlockBuilder
 from .erased import ErasedNames, without_rows
 from .fast_json import Shapes
-from .framed_body import split_frames
-from .payload_values import with_parts
+from .payload_values import split_frames, with_parts
 from .pending_blocks import PendingBlock, PendingHalf
-from .rejections import Near, Rejections, close_names
+from .rejections import FaultyRows, Near, Rejections, close_names
 from .request_parts import HalfPart, RequestPart
-from .row_faults import FaultyRows
 from .schema_book import SchemaBook
-from .stored_texts import may_have_nul
 
 RecordKind = Literal["records", "labels"]
 Form = Literal["json", "lines", "arrow", "framed"]
@@ -370,7 +368,9 @@ class Decoder:
     ) -> list[RequestPart]:
         """Columns per model; records of models that are not known are added to ``rejected``."""
         models = self._book.models
-        make = _record_part if kind == "records" else _label_part
+        makers: dict[RecordKind, Callable[[str, list[Any], list[int]], RequestPart]]
+        makers = {"records": _record_part, "labels": _label_part}
+        make = makers[kind]
         names = [envelope.model or default_model or "" for envelope in envelopes]
         found = dict.fromkeys(names)
         if len(found) == 1 and names[0] in models:

@@ -15,6 +15,7 @@ from outrider.assertions.batch import REST
 from outrider.assertions.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
+from outrider.dataops.state.stored_texts import NUL, rows_with_nul, text_fault
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, nested_rows
@@ -23,10 +24,9 @@ from .fast_arrow import is_fed
 from .list_columns import Bounds, ConvertedColumn, cells_of, convert_column, width
 from .payload_values import in_lists, is_marked, lists_where_known, parsed_column, refused, with_bytes
 from .rare_fields import as_json, rest_column
+from .rejections import RowFaults
 from .request_parts import RequestPart
-from .row_faults import RowFaults
 from .schema_book import SchemaBook, is_rest
-from .stored_texts import NUL, rows_with_nul, text_fault
 from .system_columns import system_columns
 
 ASIDE_CELLS = 5

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from outrider.dataops.erasure.hashes import KEY_FILE, HashKey
 
 from .pending_blocks import PendingBlock
+from .rejections import RowFaults
 from .request_parts import RequestPart
-from .row_faults import RowFaults
 
 RECORD = "the record was erased; nothing more is stored of it"
 SUBJECT = "the subject was erased behind this time; nothing more is stored of its records"

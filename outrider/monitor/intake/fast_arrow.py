@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch import SYSTEM, TIME
 from outrider.assertions.columns import is_tensor
+from outrider.dataops.state.stored_texts import has_nul
 from outrider.monitor.stream.event_time import are_within
 
 from .column_types import nulls
-from .stored_texts import has_nul
 from .uuid7 import uuid7s
 
 _SCALARS = (pa.int64(), pa.float64(), pa.bool_(), pa.string())

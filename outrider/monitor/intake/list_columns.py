@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from outrider.assertions.columns import is_tensor, list_array
 from outrider.dataops.payloads.columns import is_payload
+from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, cast_arrow, convert, describe, is_list, nested_rows, show
-from .rejections import Reason, Rows
-from .row_faults import Misfits, RowFaults
-from .stored_texts import text_fault
+from .rejections import Misfits, Reason, RowFaults, Rows
 
 _PLAIN = {int, float, bool}
 _NESTED = {list, dict}

@@ -4,10 +4,14 @@ From their JSON form to values of a column.
 """
 
 import binascii
+import json
 import math
+import struct
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -15,8 +19,9 @@ from numpy.typing import NDArray
 from outrider.dataops.payloads.columns import Payload, PayloadForm, faults_of, field_of
 from outrider.dataops.payloads.objects import is_digest
 from outrider.dataops.payloads.roots import PayloadRules, root_of
+from outrider.monitor.http.problem import ProblemError, problem
 
-from .row_faults import Misfits
+from .rejections import Misfits
 
 MARKERS = frozenset({"$bytes", "$uri", "$array", "$part"})
 """Keys that make an object a payload or an array."""
@@ -30,6 +35,7 @@ _ALLOWED = {
     "$part": {"media_type", "dtype", "shape", "text"},
 }
 Parts = Sequence[memoryview]
+_LENGTH = struct.Struct("<Q")
 
 
 def is_marked(value: Any) -> bool:
@@ -84,7 +90,7 @@ def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, An
 
 
 def parsed_column(values: Sequence[Any]) -> tuple[list[Any], Misfits]:
-    """Values of a column with marked objects parsed, null for those that cannot be."""
+    """Values of a column with marked objects parsed, and misfits."""
     made: list[Any] = []
     bad: dict[int, str] = {}
     for row, value in enumerate(values):
@@ -191,3 +197,61 @@ def _array(data: bytes | memoryview, value: Mapping[str, Any]) -> NDArray[Any]:
     if size != len(data):
         raise ValueError(f"{size} bytes expected for {dtype} of shape {shape!r:.80}, got {len(data)}")
     return np.frombuffer(data, kind).reshape(shape)
+
+
+# ---- framed bodies: records as JSON, followed by the raw bytes of their payloads ---------------------------
+
+
+class _FramedHead(msgspec.Struct, forbid_unknown_fields=True):
+    sizes: list[int]
+    records: msgspec.Raw
+
+
+_DECODE_HEAD = msgspec.json.Decoder(_FramedHead).decode
+
+
+def split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
+    """JSON of the records, and the parts as views of the body.
+
+    Raises
+    ------
+    ProblemError
+        400 when the lengths that the body states are not those that it has.
+
+    Examples
+    --------
+    >>> head = b'{"sizes": [2, 1], "records": [{"id": "a"}]}'
+    >>> records, parts = split_frames(len(head).to_bytes(8, "little") + head + b"xyz")
+    >>> records, [bytes(part) for part in parts]
+    (b'[{"id": "a"}]', [b'xy', b'z'])
+    """
+    if len(body) < _LENGTH.size:
+        raise _bad_frames(f"{len(body)} bytes, at least {_LENGTH.size} expected: the length of the JSON")
+    (length,) = _LENGTH.unpack_from(body)
+    start = _LENGTH.size + length
+    if start > len(body):
+        raise _bad_frames(f"JSON of {length} bytes announced, got {len(body) - _LENGTH.size}")
+    view = memoryview(body)
+    try:
+        head = _DECODE_HEAD(view[_LENGTH.size : start])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        head = _read_slowly(bytes(view[_LENGTH.size : start]), error)
+    if any(size < 0 for size in head.sizes) or sum(head.sizes) != len(body) - start:
+        raise _bad_frames(f"parts of {sum(head.sizes)} bytes announced, got {len(body) - start}")
+    ends = list(accumulate(head.sizes, initial=start))
+    return bytes(head.records), [view[a:b] for a, b in pairwise(ends)]
+
+
+def _read_slowly(head: bytes, fault: Exception) -> _FramedHead:
+    """Head with texts or numbers that are none, which are refused with their records."""
+    try:
+        found = json.loads(head)
+        return _FramedHead(
+            msgspec.convert(found["sizes"], list[int]), msgspec.Raw(json.dumps(found["records"]).encode())
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _bad_frames(f'{{"sizes": [...], "records": [...]}} expected: {fault}') from None
+
+
+def _bad_frames(reason: str) -> ProblemError:
+    return ProblemError(problem(400, f"framed body: {reason}"))

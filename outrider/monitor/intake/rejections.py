@@ -1,4 +1,4 @@
-"""Refused records of one request: the first ones with their reasons, and counts of all.
+"""Refused records of one request, and faulty rows of a block.
 
 Any number of records may be refused, with any number of different faults, so nothing here costs more for a
 refused record than a good one costs: reasons are worked out for those alone that an answer lists.
@@ -6,8 +6,8 @@ refused record than a good one costs: reasons are worked out for those alone tha
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -126,7 +126,7 @@ class Rejections:
 
     @property
     def are_erased(self) -> bool:
-        """Whether all of them are of erased records."""
+        """True where all are of erased records."""
         return self.erased == self.count
 
     def kinds(self) -> Iterator[RejectedKind]:
@@ -152,7 +152,7 @@ class Rejections:
     def add_explained(
         self, index: int, field: str, explain: Callable[[], tuple[str, str, str | None]]
     ) -> None:
-        """Refuse one record; field, reason and id are worked out where they are listed."""
+        """Refuse one record, explained where an answer lists the record."""
         id_ = None
         if index < self._last:
             field, reason, id_ = explain()
@@ -247,3 +247,116 @@ def _reason_of(field: str) -> str:
     if field == "model":
         return "unknown_model"
     return "schema" if field else "malformed"
+
+
+# ---- rows of a block -------------------------------------------------------------------------------------
+
+NO_ROWS: Rows = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits:
+    """Values of one column that do not fit.
+
+    Parameters
+    ----------
+    rows
+        In ascending order.
+    """
+
+    rows: Rows = field(default_factory=lambda: NO_ROWS)
+    reason: Reason = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, rows: Iterable[int], reason: Reason) -> "Misfits":
+        """Misfits of any numbers of rows."""
+        return cls(np.fromiter(rows, np.int64), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyRows:
+    """Rows with one kind of fault.
+
+    Parameters
+    ----------
+    rows
+        In ascending order.
+    field
+        Full column name.
+    below
+        Place within the field, such as ``[3].left``.
+    said_of
+        The rows as ``reason`` and ``below`` count them.
+    """
+
+    rows: Rows
+    field: str
+    reason: Reason
+    below: Reason
+    said_of: Rows
+
+
+class RowFaults:
+    """Faulty rows of a block; the first fault of a row counts.
+
+    Parameters
+    ----------
+    rows
+        Length of the block.
+
+    Examples
+    --------
+    >>> faults = RowFaults(3)
+    >>> faults.add([2], "id", "too long"); faults.add([1, 2], "ts", "too late")
+    >>> [(each.rows.tolist(), each.field) for each in faults.groups]
+    [([2], 'id'), ([1], 'ts')]
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.is_bad = np.zeros(rows, np.bool_)
+        self.groups: list[FaultyRows] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+    @property
+    def rows(self) -> Rows:
+        """All faulty rows."""
+        return np.flatnonzero(self.is_bad)
+
+    def add(
+        self,
+        rows: Rows | list[int],
+        field: str,
+        reason: Reason,
+        *,
+        below: Reason = "",
+        said_of: Rows | None = None,
+    ) -> None:
+        """Note rows in ascending order; ``said_of`` numbers them for the reason."""
+        found = np.asarray(rows, np.int64)
+        is_news = ~self.is_bad[found]
+        if not is_news.any():
+            return
+        fresh = found[is_news]
+        self.is_bad[fresh] = True
+        self.groups.append(
+            FaultyRows(fresh, field, reason, below, fresh if said_of is None else said_of[is_news])
+        )
+
+    def add_misfits(self, field: str, misfits: Misfits) -> None:
+        """Note misfits of a column."""
+        self.add(misfits.rows, field, misfits.reason)
+
+    def add_all(self, other: "RowFaults", *, field: str | None = None) -> None:
+        """Note faults of the same block under the name of a column."""
+        for each in other.groups:
+            name = each.field if field is None else field
+            self.add(each.rows, name, each.reason, below=each.below, said_of=each.said_of)
+
+    def renumbered(self, rows: Rows) -> list[FaultyRows]:
+        """The faults with row ``n`` called ``rows[n]``."""
+        return [replace(each, rows=rows[each.rows]) for each in self.groups]

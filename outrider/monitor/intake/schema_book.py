@@ -160,7 +160,7 @@ class SchemaBook:
         return next(filter(None, map(rules.kind_in_name, names)), None)
 
     def names_groups(self, model: str, name: str) -> bool:
-        """Test for a column of labels, or whose values may name slices, groups or classes."""
+        """Test for labels, and names of slices, groups or classes."""
         return name.startswith(("attrs.", "label.")) or name in self._groups.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:

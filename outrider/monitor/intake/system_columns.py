@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch import SYSTEM, TIME
 from outrider.dataops.journal.journal import Kind
+from outrider.dataops.state.stored_texts import NUL, rows_with_nul
 from outrider.monitor.stream.event_time import outside, time_fault
 
 from .column_types import convert, nulls
-from .rejections import Rows
+from .rejections import NO_ROWS, RowFaults, Rows
 from .request_parts import RequestPart
-from .row_faults import NO_ROWS, RowFaults
-from .stored_texts import NUL, rows_with_nul
 from .uuid7 import uuid7s
 
 LABEL_SYSTEM: dict[str, pa.DataType] = {

@@ -153,7 +153,10 @@ class RecordLog:
     def note(
         self, event: str, *, model: str, record_id: str | None, reason: str, field: str = "", count: int = 1
     ) -> None:
-        """Log one record, or the first of several alike, unless too many were logged just now."""
+        """Log one record, or the first of several alike.
+
+        Unless too many were logged just now.
+        """
         # Any number of names may be unknown: they are of one kind.
         kind = (event, "" if reason == "unknown_model" else model, reason)
         left_out = self._left_out(kind, count)

@@ -350,7 +350,10 @@ def _follow_keys(keyring: Keyring) -> None:
 
 
 def settle_garbage() -> None:
-    """Spare the collector what was imported: it went through all of it again and again under load."""
+    """Spare the garbage collector all imports.
+
+    Under load it went through them again and again.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -32,7 +32,7 @@ def outside(times: pa.Array) -> NDArray[np.int64]:
 
 
 def time_fault(times: pa.Array, row: int) -> str:
-    """What is wrong with a time outside the allowed years."""
+    """Fault of a time outside the allowed years."""
     return _reason(times.view(pa.int64())[row].as_py())
 
 

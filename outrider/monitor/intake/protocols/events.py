@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.decode import FieldError, parse_json
-from outrider.monitor.intake.stored_texts import text_fault
 
 VERSIONS = ("1.0", "0.3")
 STRUCTURED = "application/cloudevents+json"

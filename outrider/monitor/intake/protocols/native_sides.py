@@ -16,7 +16,9 @@ _NAMELESS = "is missing: with join=true, a record meets its other side by id"
 
 
 def split(parts: Sequence[RequestPart], rejected: Rejections) -> tuple[list[RequestPart], list[HalfPart]]:
-    """Split records into whole ones and unmatched sides; sides without an id are rejected.
+    """Split records into whole ones and unmatched sides.
+
+    Sides without an id are rejected.
 
     A record with inputs and no outputs is a request, one with outputs and no inputs a response.
     """

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
+from outrider.dataops.state.stored_texts import may_have_nul
 from outrider.monitor.intake.fast_v2 import RequestTensors, TensorColumn, TensorShape
 from outrider.monitor.intake.pending_blocks import PendingBlock
 from outrider.monitor.intake.request_parts import RequestPart
-from outrider.monitor.intake.stored_texts import may_have_nul
 from outrider.monitor.intake.uuid7 import uuid7s
 
 from .v2 import Head, V2Form, V2Tensor, decode_head, is_attr

@@ -42,7 +42,7 @@ class RequestModels:
         return self._find_short(name) if len(name) <= _SHORT else self._find(name)
 
     def unknown(self, name: str, *, id_: str | None = None) -> Rejections:
-        """Rejection of the only record of a request, without a model under watch."""
+        """Rejection of a request without a model under watch."""
         reason = (
             f"no model under watch is called {name[:256]!r} (there are {', '.join(self._known[:20])}); "
             "name it in request_models of [models.NAME.intake]"

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from outrider.dataops.journal.notes import Notes
+from outrider.dataops.state.stored_texts import NUL
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.decode import Decoded
 from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest, SenderReply
 from outrider.monitor.intake.rejections import Rejections
-from outrider.monitor.intake.stored_texts import NUL
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.stream.event_time import fault_of
 
@@ -211,7 +211,9 @@ class Otlp:
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting, rejected: Rejections
 ) -> tuple[dict[str, list[CallRow]], int]:
-    """Rows by model, and how many lack their passages; calls of no model are ``rejected``.
+    """Rows by model, and how many lack their passages.
+
+    Calls of no model are ``rejected``.
 
     ``calls`` are each with its place, and whether it is partial.
     """

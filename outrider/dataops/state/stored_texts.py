@@ -1,4 +1,7 @@
-"""Texts that every database can store: no NUL, no half of a surrogate pair."""
+"""Texts that every database can store.
+
+Without NUL, and without half of a surrogate pair.
+"""
 
 import re
 
@@ -6,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-from .row_faults import NO_ROWS, Rows
 
 NUL = "holds a NUL character, which not every database can store"
 SURROGATE = "holds an unpaired surrogate, which is not text"
@@ -30,12 +31,18 @@ def text_fault(text: str) -> str | None:
 
 
 def may_have_nul(body: bytes) -> bool:
-    """True where JSON may hold a NUL, which it has as an escape alone; nearly free without any escape."""
+    """True where JSON may hold a NUL.
+
+    Which stands there as an escape alone: without any, this is nearly free.
+    """
     return b"\\" in body and rb"\u0000" in body
 
 
 def has_nul(array: pa.Array) -> bool:
-    """True where a column of texts, or of lists or objects of texts, has a NUL; nulls may count."""
+    """True where texts of a column have a NUL.
+
+    Also those in its lists and objects, and those below nulls.
+    """
     kind = array.type
     if pa.types.is_string(kind):
         return _bytes_have_nul(array)
@@ -46,9 +53,9 @@ def has_nul(array: pa.Array) -> bool:
     return False
 
 
-def rows_with_nul(array: pa.Array) -> Rows:
+def rows_with_nul(array: pa.Array) -> NDArray[np.int64]:
     """Rows of a column whose texts have a NUL."""
-    return np.flatnonzero(_mask(array)) if has_nul(array) else NO_ROWS
+    return np.flatnonzero(_mask(array)) if has_nul(array) else np.zeros(0, np.int64)
 
 
 def _bytes_have_nul(array: pa.Array) -> bool:

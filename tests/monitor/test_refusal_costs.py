@@ -1,0 +1,234 @@
+"""A refused record costs about what a good one costs: work is counted, and measured in a soak."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.live_path import refusals as bench
+from outrider.monitor.intake.decode import Decoded, Decoder, Form, RecordKind
+from outrider.monitor.intake.rejections import LISTED, Rejections, RowFaults, close_names
+from outrider.monitor.intake.schema_book import SchemaBook
+from tests.soak import IS_SOAK
+
+from .decoding import decode_body
+from .test_intake import ipc, running
+
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+
+
+class Near:
+    """Search for names that are alike, counted."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, name: str, known: Sequence[str]) -> Sequence[str]:
+        self.asked.append(name)
+        return close_names(name, known)
+
+
+def decode(body: bytes, near: Near, *, form: Form = "json", kind: RecordKind = "records") -> Decoded:
+    decoder = Decoder(SchemaBook({"churn": {}, "digits": {}}), near=near)
+    return decode_body(decoder, body, kind=kind, form=form, received_us=1)
+
+
+def strange(number: int, **more: Any) -> dict[str, Any]:
+    return {"model": f"churm{number}", "id": f"r{number}", "inputs": {"x": 1}} | more
+
+
+def body_of(form: Form, records: list[dict[str, Any]]) -> bytes:
+    if form == "lines":
+        return b"\n".join(json.dumps(record).encode() for record in records)
+    if form == "arrow":
+        columns = {name: [record[name] for record in records] for name in ("model", "id")}
+        return ipc(pa.record_batch({**columns, "inputs.x": [1] * len(records)}))
+    text = json.dumps(records).encode()
+    if form == "json":
+        return text
+    head = b'{"sizes": [], "records": ' + text + b"}"
+    return len(head).to_bytes(8, "little") + head
+
+
+@pytest.mark.parametrize("form", ["json", "lines", "arrow", "framed"])
+def test_names_alike_are_looked_for_three_times_a_request_however_many_are_unknown(form: Form) -> None:
+    near = Near()
+    decoded = decode(body_of(form, [strange(n) for n in range(3000)]), near, form=form)
+    assert (decoded.accepted, decoded.rejected.count) == (0, 3000)
+    assert near.asked == ["churm0", "churm1", "churm2"]
+    reasons = [one.reason for one in decoded.rejected.listed]
+    assert reasons[:3] == [f"unknown model 'churm{n}'; did you mean 'churn'?" for n in range(3)]
+    assert reasons[3] == "unknown model 'churm3'; known: churn, digits"
+    assert [one.index for one in decoded.rejected.listed] == list(range(LISTED))
+    assert [one.id for one in decoded.rejected.listed[:2]] == ["r0", "r1"]
+
+
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_names_of_fields_and_models_share_the_three_searches(form: Form) -> None:
+    near = Near()
+    records = [strange(n) if n % 2 else strange(n) | {f"input{n}": 1} for n in range(2000)]
+    assert decode(body_of(form, records), near, form=form).rejected.count == 2000
+    assert len(near.asked) == 3
+
+
+def test_one_unknown_name_is_looked_for_once_and_suggested_each_time() -> None:
+    near = Near()
+    decoded = decode(json.dumps([strange(0)] * 1500).encode(), near)
+    assert near.asked == ["churm0"]
+    assert {one.reason for one in decoded.rejected.listed} == {
+        "unknown model 'churm0'; did you mean 'churn'?"
+    }
+
+
+def test_labels_of_unknown_models_are_held_to_it_too() -> None:
+    near = Near()
+    labels = [{"model": f"c{n}", "id": "a", "label": {"y": 1}} for n in range(2000)]
+    assert decode(json.dumps(labels).encode(), near, kind="labels").rejected.count == 2000
+    assert len(near.asked) == 3
+
+
+def test_a_long_name_is_compared_with_none() -> None:
+    assert close_names("a" * 63 + "b", ["a" * 64]) == ["a" * 64]
+    assert close_names("a" * 10_000, ["a" * 9_999]) == ()
+
+
+def test_reasons_are_worked_out_for_those_alone_that_an_answer_lists() -> None:
+    asked: list[int] = []
+    rejected = Rejections()
+    faults = RowFaults(5000)
+    faults.add(np.arange(5000), "inputs.x", lambda row: asked.append(row) or f"row {row}")  # type: ignore[func-returns-value]  # None
+    for each in faults.groups:
+        rejected.add_rows(each.rows, each.field, each.reason, indices=range(5000), model="m")
+    for index in range(5000, 9000):
+        rejected.add_explained(index, "ts", lambda: asked.append(-1) or ("ts", "late", None))  # type: ignore[func-returns-value]  # None
+    assert (asked[:LISTED], len(asked)) == (list(range(LISTED)), 2 * LISTED)
+    assert (rejected.count, len(rejected.listed)) == (9000, LISTED)
+    assert {kind.field: kind.count for kind in rejected.kinds()} == {"inputs.x": 5000, "ts": 4000}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.lists(st.integers(0, 4000), min_size=1, max_size=1500, unique=True)
+        ),
+        max_size=4,
+    )
+)
+@settings(deadline=None)
+def test_rejections_list_the_first_thousand_in_order_and_count_all(
+    groups: list[tuple[str, list[int]]],
+) -> None:
+    rejected = Rejections()
+    seen: list[int] = []
+    for field, indices in groups:
+        fresh = sorted(set(indices) - set(seen))
+        rejected.add_rows(np.arange(len(fresh)), field, "no", indices=fresh, model="m")
+        seen += fresh
+    assert [one.index for one in rejected.listed] == sorted(seen)[:LISTED]
+    assert rejected.count == len(seen) == sum(kind.count for kind in rejected.kinds())
+
+
+def test_a_flood_of_names_is_counted_in_bounded_notes_and_lines(tmp_path: Path) -> None:
+    lines: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]  # of this one
+    logging.getLogger("outrider.monitor.intake.asgi").addHandler(handler)
+    try:
+        with running(tmp_path) as call:
+            body = [strange(n) for n in range(2000)] + [strange(n) | {f"f{n}": 1} for n in range(2000)]
+            answer = call("POST", "/v1/records", json=body)
+            kinds = call.intake.refusals.listed()
+            read = call("GET", "/metrics").text
+    finally:
+        logging.getLogger("outrider.monitor.intake.asgi").removeHandler(handler)
+    assert answer.status_code == 422
+    assert (len(answer.json()["rejected"]), answer.json()["rejected_count"]) == (LISTED, 4000)
+    assert len(kinds) < 60
+    assert {(k.model, k.field) for k in kinds if k.field == "*"} == {("", "*")}
+    assert sum(kind.count for kind in kinds) == 4000
+    for reason in ("unknown_model", "schema"):
+        [line] = [one for one in read.splitlines() if "rejected_total{" in one and f'"{reason}"' in one]
+        assert float(line.rpartition(" ")[2]) == 2000
+    assert len(lines) <= 20
+
+
+def test_others_are_answered_while_a_body_of_unknown_models_is_read(tmp_path: Path) -> None:
+    with running(tmp_path) as call:
+        body = json.dumps([strange(n) for n in range(50_000)]).encode()
+        headers = {"authorization": f"Bearer {call.key}", "content-type": "application/json"}
+
+        async def ask() -> tuple[int, list[int]]:
+            transport = httpx.ASGITransport(call.intake.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                flood = asyncio.create_task(client.post("/v1/records", content=body, headers=headers))
+                statuses = []
+                while not flood.done():
+                    await asyncio.sleep(0.001)
+                    statuses.append((await client.get("/healthz")).status_code)
+                return (await flood).status_code, statuses
+
+        status, statuses = asyncio.run(ask())
+    assert status == 422
+    assert set(statuses) == {200}
+    assert len(statuses) >= 5  # told in between, however slow the machine is
+
+
+def test_arrow_rows_of_many_models_keep_their_places(tmp_path: Path) -> None:
+    names = ["digits", None, "churn", "nobody", "churn", "digits", "", "churn"]
+    batch = pa.record_batch({"model": names, "id": [f"r{n}" for n in range(8)], "inputs.x": range(8)})
+    near = Near()
+    decoded = decode(ipc(batch), near, form="arrow")
+    taken = {block.model: block.table.column("id").to_pylist() for block in decoded.blocks}
+    assert taken == {"digits": ["r0", "r5"], "churn": ["r2", "r4", "r7"]}
+    assert [(one.index, one.id, one.model) for one in decoded.rejected.listed] == [
+        (1, "r1", ""), (3, "r3", "nobody"), (6, "r6", ""),
+    ]  # fmt: skip
+    with running(tmp_path) as call:
+        answer = call("POST", "/v1/records", content=ipc(batch), headers=ARROW)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_slices_of_faults_keep_the_first_of_each_row(size: int) -> None:
+    faults = RowFaults(10)
+    for start, stop in pairwise([*range(0, 10, size), 10]):
+        faults.add(np.arange(start, stop), "a", lambda row: f"a{row}")
+    faults.add(np.arange(10), "b", "never")
+    found = [each.reason(int(row)) for each in faults.groups for row in each.rows if callable(each.reason)]
+    assert found == [f"a{row}" for row in range(10)]
+    assert faults.rows.tolist() == list(range(10))
+
+
+CASES = {case[0]: case for case in bench.cases()}
+TOLERANT = ("surrogate_in", "not_finite")
+"""What the tolerant parser alone reads costs what that costs."""
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="processor time is measured in a soak alone")
+def test_refused_bodies_cost_little_more_than_twice_as_much_as_good_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench, "BYTES", 1_000_000)
+    costs = {name: float(1 / np.median(bench.ratios(case))) for name, case in CASES.items()}
+    most = {name: 8 if any(each in name for each in TOLERANT) else 3 for name in costs}
+    assert {name: cost for name, cost in costs.items() if cost > most[name]} == {}
+
+
+def test_every_measured_kind_of_refusal_is_one() -> None:
+    with bench.door() as door:
+        for name, path, kind, body, bad, _ in CASES.values():
+            answer = door.send(path, kind, body(bad, 4))
+            said = answer.body.decode("utf-8", "replace")
+            assert answer.status in (200, 202, 422), (name, said)
+            assert "rejected" in said, (name, said)
+            assert not said.endswith('"rejected":[]}'), (name, said)

@@ -251,6 +251,7 @@ DECLARED = {
     "precision.md": {"98.75 %": "level"},
     "perturbations.md": {"20 %": "how far numbers move", "1 %": "how far values move"},
     "selection.md": {"10 %": "default", "1 %": "limit"},
+    "series.md": {"1 %": "bound"},
     "shadow-engine.md": {"2 %": "limit"},
     "test-statistics.md": {"20 %": "tolerance"},
     "triggers.md": {"97.5 %": "level"},

@@ -4,11 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import rise_evidence, smallest_rise
-from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
+from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts, MinuteRows
 from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms, smallest_shares, stream_looks
+from tests.soak import examples
 
 RULE = AlarmRule()
 
@@ -91,3 +94,34 @@ def test_the_smallest_rise_is_that_of_a_slow_search(odds: float) -> None:
         ]
         expected = proves[0] / seen[row] if proves else math.nan
         assert found[row] == pytest.approx(expected, nan_ok=True)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 150),
+        st.integers(0, 149),
+        st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 149), st.integers(1, 9)), max_size=5),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=examples(100))
+@given(STEPS)
+def test_sparse_rows_are_those_of_an_array_whatever_is_added_and_shifted(
+    steps: list[tuple[int, int, list[tuple[str, int, int]]]],
+) -> None:
+    rows, dense, start = MinuteRows(150, 7), {name: np.zeros(150) for name in "ab"}, 7
+    for by, fresh, added in steps:
+        start += by
+        rows.shift(start, fresh)
+        for name, old in dense.items():
+            dense[name] = np.concatenate([old[by:], np.zeros(150)])[:150]
+            dense[name][fresh:] = 0.0
+        for name, at, count in added:
+            rows.add(("x", name), at, count)
+            dense[name][at] += count
+    assert {key[1] for key in rows} == {name for name, row in dense.items() if row.any()}
+    assert all(np.array_equal(rows["x", name], row) for name, row in dense.items() if row.any())
+    assert rows.hours <= 2 * sum(np.count_nonzero(row) for row in dense.values())

@@ -122,13 +122,13 @@ def test_counts_do_not_depend_on_how_blocks_are_cut_or_where_the_worker_starts_a
     def tables(cut: int, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         folder.mkdir()
         with workbench(project(folder)) as made:
-            for block in range(6):
-                records = sent(block, flood(block), rows=300)
-                for start in range(0, 300, cut):
+            for block in range(4):
+                records = sent(block, flood(block), rows=250)
+                for start in range(0, 250, cut):
                     made.feed(records[start : start + cut], after_s=20 if not start else 0)
-                    if restarts and cut < 300:
+                    if restarts and cut < 250:
                         made.work()
-                if restarts and cut < 300:
+                if restarts and cut < 250:
                     made.restart()
                 made.work()
             order = "ORDER BY 1, 2, 3, 4, 5, 6"
@@ -137,7 +137,7 @@ def test_counts_do_not_depend_on_how_blocks_are_cut_or_where_the_worker_starts_a
                 for table in ("record_count", "flag_count", "group_count", "stated_value")
             }
 
-    whole, parts = (tables(cut, tmp_path / str(cut)) for cut in (300, 70))
+    whole, parts = (tables(cut, tmp_path / str(cut)) for cut in (250, 70))
     assert whole == parts
 
 
@@ -149,7 +149,7 @@ def resident_bytes() -> int:
 
 
 def test_memory_is_flat_under_values_without_end(tmp_path: Path) -> None:
-    blocks, seen = rounds(1_000_000 // ROWS, part=100), []
+    blocks, seen = rounds(1_000_000 // ROWS, part=200), []
     with workbench(project(tmp_path)) as made:
         for block in range(blocks):
             feed(made, block)
@@ -169,7 +169,7 @@ def test_a_body_of_new_values_takes_memory_as_one_of_the_same_values_does(tmp_pa
     with workbench(project(tmp_path)) as made:
         grown = []
         for body, name in enumerate((lambda at: "honest", lambda at: f"new-{at}")):
-            made.feed(sent(body, name, rows=20_000))
+            made.feed(sent(body, name, rows=15_000))
             before = resident_bytes()
             made.work()
             grown.append(resident_bytes() - before)

@@ -18,7 +18,10 @@ from .minute_counts import ALL
 
 Floats = NDArray[np.float64]
 MOST_SLICES = 16
-"""Slices that are watched, those with the most records in the reference."""
+"""Slices that are watched, those with the most records in the reference.
+
+Each has a stream, with windows of a week, for every share of every column.
+"""
 
 
 @dataclass(frozen=True, slots=True)

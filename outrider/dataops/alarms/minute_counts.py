@@ -24,7 +24,9 @@ _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 class MinuteRows(MutableMapping[tuple[str, str], Floats]):
-    """Counts by assertion and slice or version, shape (minutes,); hours without any take no memory.
+    """Counts by assertion and slice or version, shape (minutes,).
+
+    Hours without any take no memory.
 
     Examples
     --------
@@ -145,7 +147,7 @@ class MinuteCounts:
         return np.minimum(self.rows.get((assertion, part), nothing), seen), seen
 
     def slices(self) -> list[str]:
-        """Slices with streams of their own, by name: those that the counts name.
+        """Slices with streams of their own, by name.
 
         None where all records are of one. What is counted together is no stream: what belongs to it changes.
         """

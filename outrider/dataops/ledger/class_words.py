@@ -25,5 +25,8 @@ def class_word(text: str | None) -> str:
 
 
 def declared_words(classes: list[int | str] | tuple[int | str, ...]) -> tuple[str, ...]:
-    """Words of declared classes, in their order: texts as they stand, numbers and truth values by value."""
+    """Words of declared classes, in order.
+
+    Texts as given, numbers and truth values by value.
+    """
     return tuple(one if isinstance(one, str) else class_word(str(one).lower()) for one in classes)

@@ -80,7 +80,10 @@ class LabelOutcome:
 
 
 def outcomes_of(rows: Sequence[LabelledRow]) -> list[LabelOutcome]:
-    """Outcomes of labelled records, by the names that answers and labels were given when they came."""
+    """Outcomes of labelled records.
+
+    Answers and labels keep the names that counts gave them at receipt.
+    """
     told = [(row.predicted, row.value, bool(row.is_other_class), bool(row.is_other_label)) for row in rows]
     distinct = list(dict.fromkeys(told))
     values = [(read_typed(answer), read_typed(label)) for answer, label, *_ in distinct]

@@ -43,9 +43,9 @@ def registered_weights(
 def counted_names(
     connection: Connection, model: str, *, first: int, last: int
 ) -> dict[tuple[int, int], tuple[str | None, bool]]:
-    """Slice of the records of blocks ``first`` to ``last``, and whether their version is counted with others.
+    """Slices of a range's records as counted, by (block, row).
 
-    By (block, row).
+    True beside a slice where the record's version is counted with others.
     """
     query = select(_RECORD.c.seq, _RECORD.c.row, _RECORD.c.slice, _RECORD.c.is_unnamed).where(
         _RECORD.c.model == model, _RECORD.c.seq >= first, _RECORD.c.seq <= last

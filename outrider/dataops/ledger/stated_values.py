@@ -1,4 +1,4 @@
-"""Book of the values that senders state: which of them counts name, and which are one.
+"""Book of stated values: the heaviest have a name in counts.
 
 Slices, versions, groups, answers and labels are texts that a sender chooses. Each of these dimensions of a
 model has ``PLACES``; a value with a place is counted by its name, the others together under ``OTHERS``.
@@ -107,11 +107,11 @@ class ValueBook:
                 self._forget(value)
 
     def count(self, value: str) -> int:
-        """Weight of a value's records, at most that which it has."""
+        """Lower bound of the weight of a value's records."""
         return max(0, self._counts.get(value, 0) - self.error)
 
     def meet(self, values: Sequence[str | None] | pa.Array, minute_us: int) -> NDArray[np.bool_]:
-        """Count records of one minute; mask of those that counts name, shape (records,).
+        """Count records of one minute; mask of the named ones, shape (records,).
 
         Records without a value are named: there is nothing to name.
         """
@@ -233,7 +233,7 @@ class ValueBook:
     # ---- rows ------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[tuple[str, int, int, bool]]:
-        """Value, stored count, last minute and place of the changed values that are known."""
+        """Value, stored count, last minute and place of each changed value."""
         for value in sorted(self.changed & self._met.keys()):
             yield value, self._counts.get(value, 0), self._met[value], value in self._named
 
@@ -283,7 +283,7 @@ class StatedValues:
     def meet(
         self, dimension: str, values: Sequence[str | None] | pa.Array, minutes_us: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Count records in order; mask of those that counts name, shape (records,).
+        """Count records in order; mask of the named ones, shape (records,).
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class StatedValues:
             book.shift(by_us)
 
     def store(self, connection: Connection) -> None:
-        """Store what has changed, in the caller's transaction."""
+        """Store changed rows, in the caller's transaction."""
         changed = {name: book for name, book in self.books.items() if book.sums != book.stored}
         sums = [(self.model, name, *book.sums) for name, book in changed.items()]
         replace_rows(connection, StatedDimension, sums)
@@ -330,9 +330,9 @@ class StatedValues:
 
 
 def folded_shares(connection: Connection, model: str) -> dict[str, float]:
-    """Share of a model's records that is counted under ``OTHERS``, of dimensions with any.
+    """Share of a model's records counted under ``OTHERS``, by dimension.
 
-    A record weighs half as much after a day.
+    None where there are none. A record weighs half as much after a day.
     """
     query = (
         "SELECT dimension, 1.0 * folded / total FROM stated_dimension"
@@ -349,6 +349,9 @@ def forget_values(connection: Connection, model: str, dimension: str, values: It
 
 
 def forget_unmet(connection: Connection, model: str, *, now_us: int) -> None:
-    """Drop values that were not met for ``KEPT_US``, as their book does with the next record."""
+    """Drop values that were not met for ``KEPT_US``.
+
+    Their book does so with the next record.
+    """
     query = "DELETE FROM stated_value WHERE model = ? AND met_us <= ?"
     connection.exec_driver_sql(query, (model, minute_of(now_us) - KEPT_US))

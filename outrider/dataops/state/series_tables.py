@@ -194,7 +194,10 @@ class StatedDimension(SQLModel, table=True):
 
 
 class StatedValue(SQLModel, table=True):
-    """A stated value that has a place, or may get one. Two days after it was last met it goes."""
+    """Stated value with a place, or one that may get one.
+
+    Two days after its last record it goes.
+    """
 
     __tablename__ = "stated_value"
     __table_args__ = ({"sqlite_with_rowid": False},)

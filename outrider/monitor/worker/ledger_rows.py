@@ -69,7 +69,7 @@ class RecordLocations:
     def registered_as(
         self, names: Mapping[tuple[int, int], tuple[str | None, bool]], *, slot: str
     ) -> "RecordLocations":
-        """Registered records, with slices and versions as they were counted.
+        """Registered records, with slices and versions as counted.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class RecordLocations:
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
-        """Mark the answered records as judged, by version and block, of versions that counts name."""
+        """Mark the answered records of named versions, by version and block."""
         codes: dict[str | None, int] = {}
         code = np.array([codes.setdefault(one, len(codes)) for one in self.versions], dtype=np.int64)
         is_named = np.array([name != OTHERS for name in self.counted], dtype=np.bool_)

@@ -69,7 +69,7 @@ class WorkerMetrics:
             flags.labels(model=model, slice=part, assertion=new.assertion).inc(new.flags)
 
     def folded(self, model: str, records: Mapping[str, int]) -> None:
-        """Count records of which a stated value has no name in counts, by dimension."""
+        """Count records with a value that has no name, by dimension."""
         for dimension, count in records.items():
             self._metrics.counter("outrider_values_folded_total").labels(
                 model=model, dimension=dimension

@@ -92,7 +92,7 @@ class Pipeline:
         """Where other entities were sampled than before, in order."""
 
     def remember(self, stated: StatedValues) -> None:
-        """Take over stored books; what is declared needs no place in them."""
+        """Take over stored books, and declare values that need no place."""
         stated.book(VERSION).declare(self.stated.book(VERSION).declared)
         stated.book(SLICE).declare(self._settings.slices)
         for dimension in (ANSWER, LABEL):

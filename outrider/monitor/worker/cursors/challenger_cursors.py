@@ -152,8 +152,10 @@ class ChallengerCursors(ModelCursor):
         # Another may be champion by now, who answered these records as a challenger.
         champion = version_at(champion_borders(engine, self._model), unit.last_seq)
         answer = stored(engine, champion, unit, pending.batch)
-        with engine.connect() as connection:
-            names = counted_names(connection, self._model, first=unit.first_seq, last=unit.last_seq)
+        names = {}
+        if self._context.settings.models[self._model].slice_by is not None:
+            with engine.connect() as connection:
+                names = counted_names(connection, self._model, first=unit.first_seq, last=unit.last_seq)
         pending.timings.stage("shadow")
         effects = at_once(
             self._pipeline.evaluate(

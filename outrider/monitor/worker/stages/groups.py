@@ -17,7 +17,7 @@ from outrider.dataops.ledger.stated_values import GROUP, OTHERS, StatedValues
 def stored_groups(
     judged: Batch, group_by: Sequence[str], stated: StatedValues, minutes_us: NDArray[np.int64]
 ) -> list[str | None]:
-    """Groups of each record as counts name them, JSON by attribute; None where none is declared."""
+    """Groups of each record as counted, JSON by attribute; None without any."""
     if not group_by or not judged.rows:
         return [None] * judged.rows
     parts = [_counted(judged, attribute, stated, minutes_us) for attribute in group_by]

@@ -74,7 +74,7 @@ class CountedValues:
 def other_classes(
     stated: StatedValues, dimension: str, texts: Sequence[str | None], minutes_us: NDArray[np.int64]
 ) -> list[bool | None]:
-    """Mask of the answers or labels that are counted under ``OTHERS``; None for no."""
+    """Mask of the answers or labels counted under ``OTHERS``; None for no."""
     words = {text: class_word(text) for text in dict.fromkeys(texts) if text is not None}
     words = {text: word for text, word in words.items() if word != NUMBER}
     if not words:

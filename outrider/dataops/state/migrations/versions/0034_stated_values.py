@@ -1,4 +1,4 @@
-"""Stated values: one bounded book for each dimension, and what it decided about a record."""
+"""Books of stated values, and classes without a name."""
 
 import sqlalchemy as sa
 from alembic import op

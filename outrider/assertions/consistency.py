@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
+from .boxes import SIDES
 from .calibration import Calibration
 from .columns import entity_codes, plain
 from .findings import CorrectionKind, Findings, WeakLabels
@@ -141,7 +142,7 @@ class Consistency:
     calibration: Calibration | None = None
     trusted: float | None = None
     corrects: Sequence[Check] | None = None
-    box: tuple[str, str, str, str] = ("left", "top", "width", "height")
+    box: tuple[str, str, str, str] = SIDES
     checks: Sequence[Check] = ("attributes", "flicker", "appear")
     level: Level = "warning"
     lateness_s: float = 0.0
@@ -308,7 +309,7 @@ class _Judge:
         if self._tracked is None:
             seen = seen_by_id(view, objects, objects.column(rule.id or ""), score, within)
         else:
-            boxes = np.column_stack([objects.numbers(name) for name in rule.box])
+            boxes = objects.sides(rule.box, rule.explode or "")
             seen = self._tracked(view, objects, boxes, score, within)
         return _Scene(rule, view, objects, seen)
 

@@ -11,7 +11,7 @@ import pytest
 import benchmarks
 from benchmarks.dataops import pages, versions
 from benchmarks.improvement import gate_histories
-from benchmarks.monitoring import drift_tickets, series, year
+from benchmarks.monitoring import drift_tickets, profile, series, year
 from outrider.assertions.profiling import ProfileLayout
 from outrider.dataops.state.database import open_database
 from tests.databases import migrated
@@ -45,7 +45,7 @@ def fill_year(folder: Path, limit: pytest.MonkeyPatch) -> None:
     for name, size in {"MINUTE_ROWS": 20, "DAYS": 1, "KINDS": 1}.items():
         limit.setattr(year, name, size)
     engine = migrated(folder / "state.db")
-    layout = ProfileLayout.fit(year.traffic(200, seed=1))
+    layout = ProfileLayout.fit(profile.traffic(200, seed=1))
     year.fill(engine, layout, year.payloads(layout))
     with engine.connect() as connection:
         year.restart(connection)

@@ -19,22 +19,6 @@ UNNAMED = {
 """First words that name no subject, or define it by a question or a negation."""
 ANYWHERE = {"it", "they", "those", "nobody", "what", "whether", "who", "whom"}
 QUOTED = re.compile(r"``[^`]*``|`[^`]*`|\"[^\"]*\"")
-REVISED = {
-    "assertions/consistency.py": "Consistency least_trusted named window",
-    "assertions/learned.py": "Observations assertion from_json surprises to_json",
-    "assertions/library/calculations.py": "ArithmeticSyntaxError is_wrong wrong_equations",
-    "assertions/library/groundedness.py": "Weights features stem words",
-    "assertions/library/json_answers.py": "json_problems parse_json violations",
-    "assertions/library/languages.py": "language_scores",
-    "assertions/library/out_of_distribution.py": "energy",
-    "assertions/library/personal.py": "find_personal_data",
-    "assertions/library/refusals.py": "features",
-    "assertions/library/text.py": "repeated_phrases repeated_sentences",
-    "assertions/tracker.py": "step",
-}
-"""Definitions whose source is part of an assertion's revision: other words would make them another assertion,
-judged anew and no longer suspended. They are reworded with the next change of their results."""
-
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -88,21 +72,11 @@ def faults(summary: Summary) -> list[str]:
     return [fault for fault, holds in checks.items() if holds]
 
 
-def is_revised(summary: Summary) -> bool:
-    return summary.name in REVISED.get(str(summary.path.relative_to(PACKAGE)), "").split()
-
-
 def test_summaries_name_their_subject_in_few_words() -> None:
     found = summaries()
     assert len(found) > 4000
-    wrong = [(one, faults(one)) for one in found if not is_revised(one)]
+    wrong = [(one, faults(one)) for one in found]
     assert [f"{one} ({', '.join(why)})" for one, why in wrong if why] == []
-
-
-def test_exceptions_are_definitions_with_faults() -> None:
-    found = {(str(one.path.relative_to(PACKAGE)), one.name) for one in summaries() if faults(one)}
-    kept = {(path, name) for path, names in REVISED.items() for name in names.split()}
-    assert kept - found == set()
 
 
 @pytest.mark.parametrize(

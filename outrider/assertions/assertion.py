@@ -20,6 +20,7 @@ from .findings import Findings, checked
 from .group import Group
 from .pandas_types import is_pandas_null
 from .records import RecordMapping, records
+from .syntax import lambdas_at, syntax_text
 from .window import Window
 
 Level = Literal["info", "warning", "critical"]
@@ -42,8 +43,9 @@ class Assertion:
     Attributes
     ----------
     revision
-        Twelve hex digits over the function's source, the constants and functions of its file that it
-        uses, its window and what it is a function of: a changed judgement has a new revision.
+        Twelve hex digits over the function's syntax (no comments, docstrings or layout), the constants and
+        functions of its file that it uses, its window and what it is a function of: a changed judgement has
+        a new revision.
     per_record
         The function takes one record and is called once for each.
     needs
@@ -283,12 +285,12 @@ def revision_of(fn: Callable[[Any], Any], window: Window | Group | None, *, per_
 
 
 def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
-    """Append the source of ``fn`` and of what it uses from its own file."""
+    """Append the syntax of ``fn`` and of what it uses from its own file."""
     if id(fn) in seen:
         return
     seen.add(id(fn))
     if isinstance(fn, type):
-        parts.append(_source(fn) or fn.__qualname__)
+        parts.append(_syntax(fn) or fn.__qualname__)
         return
     if not isinstance(fn, FunctionType):  # an object with __call__: its class, and what it was made with
         _collect(type(fn), parts, seen)
@@ -296,7 +298,7 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
         return
     code = fn.__code__
     # Typed at a prompt, no file holds the source.
-    parts.append(_source(fn) or code.co_code.hex() + (_text(code.co_consts) or ""))
+    parts.append(_syntax(fn) or code.co_code.hex() + (_text(code.co_consts) or ""))
     parts.extend(_constant(f"default {index}", value) for index, value in enumerate(fn.__defaults__ or ()))
     parts.extend(_constant(name, value) for name, value in sorted((fn.__kwdefaults__ or {}).items()))
     for name, value in _used(fn).items():
@@ -332,9 +334,13 @@ def _settings(made: object) -> dict[str, Any]:
     return held | dict(getattr(made, "__dict__", {}))
 
 
-def _source(found: FunctionType | type) -> str | None:
+def _syntax(found: FunctionType | type) -> str | None:
+    """Syntax of the source of a function or class, without comments and docstrings."""
     try:
-        return inspect.getsource(found)
+        if isinstance(found, FunctionType) and found.__name__ == "<lambda>":
+            lines, _ = inspect.findsource(found)
+            return lambdas_at("".join(lines), found.__code__.co_firstlineno) or None
+        return syntax_text(inspect.getsource(found))
     except (OSError, TypeError, SyntaxError, TokenError):  # run from text that is no Python file
         return None
 

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+SIDES = ("left", "top", "width", "height")
 
 
 def overlaps(first: Floats, second: Floats, *, buffer: float = 0.0) -> Floats:

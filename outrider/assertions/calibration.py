@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from .batch import Batch
-from .boxes import overlaps
-from .scene import Objects, objects_of
+from .boxes import SIDES, overlaps
+from .scene import objects_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-SIDES = ("left", "top", "width", "height")
 FEWEST = 30
 """Fewer labelled scores say too little of any of them."""
 UNKNOWN = 0.5
@@ -198,9 +197,9 @@ def calibrate_boxes(
     known = batch.take(~batch.is_null(label))
     found, true = objects_of(known, explode), objects_of(known, label)
     asked = (*box, *(() if same is None else (same,)))
-    _require(found, explode, (score, *asked))
-    _require(true, label, asked)
-    sides, real = (np.column_stack([one.numbers(name) for name in box]) for one in (found, true))
+    found.require((score, *asked), explode)
+    true.require(asked, label)
+    sides, real = found.sides(box, explode), true.sides(box, label)
     starts, true_starts = (np.searchsorted(one.row, np.arange(known.rows + 1)) for one in (found, true))
     right = np.zeros(len(found.row), dtype=np.bool_)
     for row in range(known.rows):
@@ -210,13 +209,6 @@ def calibrate_boxes(
             likeness = likeness * _equal(found.column(same)[mine], true.column(same)[theirs])
         right[mine] = _paired(likeness, overlap)
     return Calibration.fit(found.numbers(score), right)
-
-
-def _require(objects: Objects, name: str, fields: Sequence[str]) -> None:
-    """Raise if elements lack a field; lists that were always empty have none."""
-    lacking = [field for field in fields if len(objects.row) and field not in objects.columns]
-    if lacking:
-        raise ValueError(f"{name} has no field {lacking[0]!r}; there are {', '.join(objects.columns)}")
 
 
 def _paired(likeness: Floats, least: float) -> Bools:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
+from .boxes import SIDES
 from .calibration import Calibration
 from .columns import entity_codes, plain
 from .findings import CorrectionKind, Findings, WeakLabels
@@ -51,7 +52,9 @@ def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency:
-    """One assertion per attribute (same object, same value), one for flicker, one for short appearances.
+    """Assertions of objects that stay the same.
+
+    One per attribute (same object, same value), one for flicker, one for short appearances.
 
     Over records, ``id`` names the column that identifies an object, such as the predicted class of a
     patient's heartbeat: a class that comes and goes within seconds is an error. Over lists
@@ -141,7 +144,7 @@ class Consistency:
     calibration: Calibration | None = None
     trusted: float | None = None
     corrects: Sequence[Check] | None = None
-    box: tuple[str, str, str, str] = ("left", "top", "width", "height")
+    box: tuple[str, str, str, str] = SIDES
     checks: Sequence[Check] = ("attributes", "flicker", "appear")
     level: Level = "warning"
     lateness_s: float = 0.0
@@ -173,7 +176,7 @@ class Consistency:
 
     @property
     def least_trusted(self) -> float:
-        """Mean chance (or score) from which an object is taken to be real."""
+        """Mean chance (or score) of an object that is real."""
         if self.trusted is not None:
             return self.trusted
         return TRUSTED_UNCALIBRATED if self.calibration is None else TRUSTED
@@ -195,7 +198,7 @@ class Consistency:
 
     @property
     def window(self) -> Window:
-        """What all assertions of this one see."""
+        """Window of all its assertions."""
         reach = REACH if self.tracker is None else REACH_TRACKED
         columns = (self.explode,) if self.explode is not None else (self.id, *self.attributes, self.score)
         return Window(
@@ -230,7 +233,7 @@ class Consistency:
         )
 
     def named(self, name: str) -> Assertion:
-        """The only assertion of a rule with one check, under a name of its own."""
+        """The assertion of a rule with one check, renamed."""
         (only,) = self.assertions
         return replace(only, name=name)
 
@@ -308,7 +311,7 @@ class _Judge:
         if self._tracked is None:
             seen = seen_by_id(view, objects, objects.column(rule.id or ""), score, within)
         else:
-            boxes = np.column_stack([objects.numbers(name) for name in rule.box])
+            boxes = objects.sides(rule.box, rule.explode or "")
             seen = self._tracked(view, objects, boxes, score, within)
         return _Scene(rule, view, objects, seen)
 

@@ -112,7 +112,9 @@ class Density:
 
 @dataclass(frozen=True)
 class Observations:
-    """What validated observations look like, by class; made by :func:`learn_observations`.
+    """Distributions of validated observations by class.
+
+    Made by :func:`learn_observations`.
 
     Attributes
     ----------
@@ -131,7 +133,7 @@ class Observations:
     window: Window | None = None
 
     def surprises(self, batch: Batch) -> Floats:
-        """How unlikely each feature of each observation is, shape (observations, features).
+        """Surprise of each feature of each observation, shape (observations, features).
 
         Observations are the rows of ``batch``, or of its exploded list.
         """
@@ -149,14 +151,20 @@ class Observations:
         return mean
 
     def assertion(self, name: str = "unlikely_observation", *, level: Level = "warning") -> Assertion:
-        """Assertion that fires above the threshold, and says which feature was least likely."""
+        """Assertion that fires above the threshold.
+
+        It names the least likely feature.
+        """
         text = (
             f"Less likely than {self.quantile:.3%} of validated observations by {', '.join(self.features)}."
         )
         return assertion(name=name, level=level, description=text, window=self.window)(_Unlikely(self))
 
     def to_json(self) -> str:
-        """All that was learned, as text; of features that are functions only the name."""
+        """Text of all that was learned.
+
+        Of features that are functions only the name.
+        """
         saved = {
             "features": {name: one if isinstance(one, str) else None for name, one in self.features.items()},
             "densities": {
@@ -175,7 +183,9 @@ class Observations:
     def from_json(
         cls, text: str, features: Mapping[str, Callable[[Batch], Any]] | None = None
     ) -> "Observations":
-        """What :meth:`to_json` wrote; ``features`` are the functions by name.
+        """Observations from the text of :meth:`to_json`.
+
+        ``features`` are the functions by name.
 
         Raises
         ------

@@ -61,6 +61,33 @@ class Objects(NamedTuple):
         values: Floats = self.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return values
 
+    def require(self, fields: Sequence[str], of: str, advice: str = "") -> None:
+        """Refuse elements of the list ``of`` that lack a field throughout.
+
+        Lists that are empty lack none.
+
+        Raises
+        ------
+        ValueError
+            With the field, and those there are.
+        """
+        lacking = [name for name in fields if len(self.row) and name not in self.columns]
+        if lacking:
+            there = ", ".join(name for name in self.columns if name != of) or "none"
+            raise ValueError(f"{of} has no field {lacking[0]!r}; there are {there}{advice}")
+
+    def sides(self, box: Sequence[str], of: str) -> Floats:
+        """Left, top, width and height of boxes; NaN for null.
+
+        Raises
+        ------
+        ValueError
+            If boxes of the list ``of`` have no such fields.
+        """
+        advice = "; send left, top, width and height of a box, or name the fields that are these: box=(...)"
+        self.require(box, of, advice)
+        return np.column_stack([self.numbers(name) for name in box])
+
 
 class Seen(NamedTuple):
     """Frames of a view with their objects.

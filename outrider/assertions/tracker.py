@@ -141,7 +141,7 @@ class IouTracker:
     memory_s: float = 0.6
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """What to remember now, and the id of every box of the frame, shape (n,)."""
+        """State to remember, and the id of every box, shape (n,)."""
         kept = _recent(tracks, frame.time_s - self.memory_s)
         likeness = overlaps(cornered(kept.place), frame.boxes)
         known, box = _pairs(np.where(likeness >= self.overlap, likeness, 0.0))
@@ -195,7 +195,7 @@ class MotionTracker:
     memory_s: float = 1.0
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """What to remember now, and the id of every box of the frame, shape (n,)."""
+        """State to remember, and the id of every box, shape (n,)."""
         kept = _recent(tracks, frame.time_s - self.memory_s)
         place = centred(frame.boxes)
         elapsed_s = frame.time_s - kept.seen_s

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.syntax import text_of
 from outrider.errors import ConfigError, check_name
 from outrider.user_code import load_file
 
@@ -74,7 +75,7 @@ def load_suite(path: Path | str) -> Suite:
     """Suite of a ``*.suite.json``, or Python file's module-level ``test_*``.
 
     A Python file is executed; relative paths of case files are relative to it. A test's name is that of its
-    variable unless its author gave one; its revision digests the source text of its definition. Nothing in a
+    variable unless its author gave one; its revision digests the syntax of its definition. Nothing in a
     ``*.suite.json`` is executed.
 
     Raises
@@ -109,29 +110,19 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
 
 
 def revisions(path: Path) -> dict[str, str]:
-    """Source digest of each module-level assignment; the file's under ``""``."""
-    text = path.read_text(encoding="utf-8")
-    lines = text.encode().splitlines(keepends=True)
-    found = {"": _digest(text.encode())}
-    for node in ast.parse(text).body:
+    """Syntax digest of each module-level assignment; the file's under ``""``."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {"": _digest(tree)}
+    for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
             if isinstance(target, ast.Name):
-                found[target.id] = _digest(_source(lines, node))
+                found[target.id] = _digest(node)
     return found
 
 
-def _source(lines: list[bytes], node: ast.stmt) -> bytes:
-    """As ``ast.get_source_segment``, which splits the whole text again for every node."""
-    assert node.end_lineno is not None
-    segment = lines[node.lineno - 1 : node.end_lineno]
-    segment[-1] = segment[-1][: node.end_col_offset]
-    segment[0] = segment[0][node.col_offset :]
-    return b"".join(segment)
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.blake2b(text, digest_size=6).hexdigest()
+def _digest(node: ast.AST) -> str:
+    return hashlib.blake2b(text_of(node).encode(), digest_size=6).hexdigest()
 
 
 def _unmarked(value: Any) -> Any:

@@ -6,8 +6,8 @@ from .api import connect
 from .output import Config, Json, as_json, table
 
 VERDICTS = {
-    "critical": "critical", "warning": "warning", "ticket": "ticket", "known": "known", "well": "well",
-    "waiting": "no records yet",
+    "critical": "critical", "warning": "warning", "ticket": "ticket", "known": "known",
+    "unjudged": "nothing could be found", "well": "well", "waiting": "no records yet",
 }  # fmt: skip
 
 

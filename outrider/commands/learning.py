@@ -1,6 +1,7 @@
 """``outrider assertions learn`` and ``accept``: rules from reference data."""
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,11 +36,15 @@ def learn(
     ] = None,
     outputs: Names = None,
     labels: Annotated[
-        list[str] | None, typer.Option(help="Column that is a label (may be repeated).")
+        list[str] | None,
+        typer.Option(help="Column that is a label, which no rule reads (may be repeated)."),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of record ids.")] = None,
     entity: Annotated[str | None, typer.Option(help="Column of the entity: user, camera, patient.")] = None,
     ts: Annotated[str | None, typer.Option(help="Column of event times.")] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option(help="Unit of a column, such as reading=celsius (may be repeated).")
+    ] = None,
     max_fire_rate: Annotated[
         float, typer.Option(help="Share of the later records on which all together may fire.")
     ] = 0.005,
@@ -63,7 +68,10 @@ def learn(
         )
     else:
         reference = _traffic(connect(config), model, records)
-    proposals = propose(reference, max_fire_rate=max_fire_rate)
+    try:
+        proposals = propose(reference, max_fire_rate=max_fire_rate, units=_units(unit or ()))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if save is not None:
         text = json_format.dumps([proposal.as_dict() for proposal in proposals], indent=1)
         save.write_text(text + "\n", encoding="utf-8")
@@ -137,6 +145,17 @@ def _keep(proposals: "list[Proposal]", path: Path) -> bool:
     from outrider.dataops.learned.assertion_files import accept as accept_into
 
     return accept_into(proposals, path)
+
+
+def _units(given: Sequence[str]) -> dict[str, str]:
+    """Units by full name of their column."""
+    found = {}
+    for text in given:
+        column, equals, unit = text.partition("=")
+        if not column or not equals or not unit:
+            raise ConfigError(f"--unit: COLUMN=UNIT expected, such as reading=celsius, got {text!r}")
+        found[column if "." in column else f"inputs.{column}"] = unit
+    return found
 
 
 def _rate(proposal: "Proposal") -> str:

@@ -100,3 +100,35 @@ def test_lists_that_were_always_empty_raise_nothing() -> None:
     ]
     found = Checker([*rules, multibox(), duplicate_boxes(score="score")]).check(batch)
     assert sum(found.counts.values()) == 0
+
+
+def corner(left: float) -> dict[str, Any]:
+    return {"x1": left, "y1": 0.0, "x2": left + 20.0, "y2": 40.0, "class": "car", "track": "7", "score": 0.9}
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        multibox(),
+        duplicate_boxes(),
+        class_size({"car": {"height": (1.0, 9.0)}}),
+        jump(id="track"),
+        *Consistency(
+            within=1.0, tracker=MotionTracker(), explode="outputs.detections", score="score"
+        ).assertions,
+    ],
+    ids=lambda judge: judge.name,
+)
+def test_assertion_of_boxes_refuses_fields_that_are_no_sides_by_name(judge: Any) -> None:
+    said = r"outputs.detections has no field 'left'; there are class, score, track, x1, .*box=\("
+    with pytest.raises(ValueError, match=said):
+        judge.findings(frames([corner(0), corner(1)], [corner(2)]))
+    assert not judge.findings(frames([], [])).row.tolist()
+
+
+def test_class_size_refuses_boxes_without_its_class_by_name() -> None:
+    nameless = [{name: value for name, value in box(0).items() if name != "class"}]
+    with pytest.raises(ValueError, match=r"outputs.detections has no field 'class'; there are height, left"):
+        class_size({"car": {"height": (1.0, 9.0)}}).severities(frames(nameless))
+    with pytest.raises(ValueError, match="has no field 'class'"):
+        duplicate_boxes(same="class").severities(frames(nameless))

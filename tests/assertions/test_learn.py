@@ -193,8 +193,49 @@ def test_another_unit_shows_in_the_steps_of_a_column(column: str, least: float) 
     later = adult().slice(24_000)
     wrong = later.with_columns({name: later.column(name) * 2.54})
     fired = [severities_of(one.assertion(), wrong) > 0 for one in proposals]
-    assert {"range", "resolution", "units"} <= {one.kind for one in proposals}
+    assert {"range", "resolution"} <= {one.kind for one in proposals}
     assert np.logical_or.reduce(fired).mean() >= least
+
+
+def people(**more: Any) -> Batch:
+    rng = np.random.default_rng(0)
+    columns = {
+        "inputs.age": rng.normal(40.0, 9.0, 2000).clip(18, 90),
+        "inputs.room_temperature": rng.normal(21.0, 1.5, 2000),
+        "inputs.reach_cm": rng.normal(70.0, 4.0, 2000),
+        "inputs.reading": rng.normal(21.0, 1.5, 2000),
+        "outputs.label": rng.choice(["a", "b"], 2000).tolist(),
+        "label.label": rng.choice(["a", "b"], 2000).tolist(),
+    }
+    return Batch.from_columns(columns | more, model="m")
+
+
+def test_learn_proposes_no_rule_that_reads_a_label() -> None:
+    reference = people()
+    live = Batch(reference.to_arrow().drop_columns(["label.label"]), model="m")
+    proposals = learn(reference)
+    assert "no_null_outputs" in {one.name for one in proposals}
+    for proposal in proposals:  # every one of them judges records as they come, before their labels
+        assert "label." not in json.dumps(proposal.parameters)
+        assert rate(proposal, live) <= 0.005
+
+
+def test_learn_takes_units_from_the_name_of_a_column_or_a_declaration_alone() -> None:
+    found = {one.parameters["column"]: one for one in learn(people()) if one.kind == "units"}
+    assert found.keys() == {"inputs.room_temperature", "inputs.reach_cm"}
+    assert found["inputs.room_temperature"].parameters["conversions"].keys() == {
+        "Fahrenheit for Celsius",
+        "Kelvin for Celsius",
+    }
+    assert "Kelvin" not in found["inputs.reach_cm"].why
+    kelvin = people(**{"inputs.room_temperature": people().column("inputs.room_temperature") + 273.15})
+    assert rate(found["inputs.room_temperature"], kelvin) > 0.99
+    declared = learn(people(), units={"inputs.reading": "celsius"})
+    assert "inputs.reading" in {one.parameters["column"] for one in declared if one.kind == "units"}
+    with pytest.raises(ValueError, match=r"units: no column 'inputs.other'"):
+        learn(people(), units={"inputs.other": "kg"})
+    with pytest.raises(ValueError, match=r"units: 'inputs.age': a unit such as celsius.*got 'years'"):
+        learn(people(), units={"inputs.age": "years"})
 
 
 def test_a_resolution_is_measured_through_rounding_and_not_seen_in_what_has_none() -> None:

@@ -27,6 +27,7 @@ from outrider.behavioral_tests import (
 )
 from outrider.behavioral_tests.cases import to_batch, to_cases
 from outrider.behavioral_tests.outcome import Measure, Measured
+from outrider.behavioral_tests.suite import revisions
 from outrider.errors import ConfigError
 
 GAP = (Measure("gap", 0.2, 0.1, 0.3, 4),)
@@ -290,7 +291,7 @@ helper = MFT(cases=["x"], labels=1)
 def test_a_suite_file_gives_named_tests_with_revisions(tmp_path: Path) -> None:
     path = tmp_path / "test_suite.py"
     path.write_text(SUITE, encoding="utf-8")
-    suite = load_suite(path)
+    suite, before = load_suite(path), revisions(path)[""]
     assert [test.name for test in suite.tests] == ["test_marks", "test_case", "test_live_only"]
     assert [test.name for test in suite.live] == ["test_case", "test_live_only"]
     assert [test.capability for test in suite.tests] == ["marks", "form", "form"]
@@ -298,6 +299,10 @@ def test_a_suite_file_gives_named_tests_with_revisions(tmp_path: Path) -> None:
     again = load_suite(path)
     changed = [new.revision != old.revision for new, old in zip(again.tests, suite.tests, strict=True)]
     assert changed == [False, True, False]
+    worded = SUITE.replace("helper = MFT(", "# Of nobody.\nhelper = MFT(").replace('["x"]', '(["x"])')
+    path.write_text(f'"""Marks."""\n{worded}', encoding="utf-8")
+    assert [test.revision for test in load_suite(path).tests] == [test.revision for test in suite.tests]
+    assert revisions(path)[""] == before
 
 
 def test_a_suite_runs_what_has_cases(tmp_path: Path) -> None:

@@ -169,3 +169,17 @@ def test_calibrate_says_what_it_cannot_read(tmp_path: Path, arguments: tuple[str
     _labelled(tmp_path / "labelled.csv")
     with pytest.raises(ConfigError, match=message):
         run("assertions", "calibrate", *arguments, "--from", str(tmp_path / "labelled.csv"))
+
+
+def test_learn_takes_the_unit_of_a_column(reference: Path) -> None:
+    rooms = np.random.default_rng(0).normal(21.0, 1.5, 500)
+    pd.DataFrame({"reading": rooms}).to_csv("rooms.csv", index=False)
+    learn = ("assertions", "learn", "--from", "rooms.csv")
+    assert "units" not in {one["kind"] for one in run(*learn)["proposals"]}
+    (found,) = [
+        one for one in run(*learn, "--unit", "reading=celsius")["proposals"] if one["kind"] == "units"
+    ]
+    assert "Kelvin for Celsius" in found["parameters"]["conversions"]
+    for wrong, said in (("reading", "COLUMN=UNIT expected"), ("other=kg", "no column 'inputs.other'")):
+        with pytest.raises(ConfigError, match=said):
+            run(*learn, "--unit", wrong)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from sqlalchemy import Engine, text
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects, flag_id
+from outrider.dataops.ledger.counters import add_counts
+from outrider.dataops.models import registry as models
+from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
+from outrider.monitor.queries.model_report import report_json
+from outrider.monitor.queries.overview import read_overview
 from tests.soak import examples
 from tests.table_rows import append
 
@@ -21,14 +27,21 @@ START_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % 60_000_000
 IDS = [f"{n:032x}" for n in range(20_000)]
 
 
-def unit(rows: range, *, seq: int, subject: str | None = None, received_us: int = START_US) -> Effects:
+def unit(
+    rows: range,
+    *,
+    seq: int,
+    subject: str | None = None,
+    received_us: int = START_US,
+    version: str = "1",
+) -> Effects:
     """Records of a block, on every one of which ``a`` fires; ``subject`` makes them all one event."""
     effects = Effects("m", "champion", seq, received_us=received_us, received={seq: received_us})
     for at, row in enumerate(rows):
         key, part = f"r{row}", "ab"[row % 2]
-        append(effects.records, ("m", key, seq, at, row, row, "1", None, part, "0", 1.0, False))
-        identity = flag_id("m", "1", "a", "rev", subject or key)
-        flag = (identity, "m", key, "a", "rev", "champion", "1", 1.0, "warning", '{"x": 1}', seq, at, row)
+        append(effects.records, ("m", key, seq, at, row, row, version, None, part, "0", 1.0, False))
+        identity = flag_id("m", version, "a", "rev", subject or key)
+        flag = (identity, "m", key, "a", "rev", "champion", version, 1.0, "warning", '{"x": 1}', seq, at, row)
         append(effects.flags, flag)
     effects.counts.update({"flags:a": len(rows), "records": len(rows)})
     return effects
@@ -93,6 +106,45 @@ def test_counts_are_exact_and_the_kept_ones_are_always_the_same(engine: Engine, 
     assert counters["flags:a"] == 600
     assert counters["thinned:a"] == 600 - len(kept)
     assert rows(engine, "SELECT sum(records) FROM record_count") == [(600,)]
+
+
+def test_figures_of_versions_stay_with_the_one_that_answered(tmp_path: Path, engine: Engine) -> None:
+    with write(engine) as connection:
+        told: dict[str, Any] = {
+            "model": "m",
+            "version": "1",
+            "content": b"",
+            "is_weights": False,
+            "now_us": 1,
+        }
+        models.register_initial(connection, LocalObjects(tmp_path / "objects"), **told)
+        for version in ("2", "3"):
+            models.register(
+                connection,
+                model="m",
+                version=version,
+                status="challenger",
+                digest="d",
+                weights=None,
+                now_us=2,
+            )
+        add_counts(connection, "m", "2", {"records": 40, "flags:a": 4})  # of their shadows
+        add_counts(connection, "m", "3", {"records": 30, "flags:a": 3})
+    commit(engine, unit(range(600), seq=1), FlagBudget(50, seed=1))
+    with write(engine) as connection:
+        models.promote(connection, "m", "2", now_us=3, reason="better", by="ann")
+    promoted = {one.version: one.records for one in read_overview(engine, "m", now_us=START_US).versions}
+    assert promoted == {"1": 600, "2": 0, "3": 30}
+    commit(engine, unit(range(600, 610), seq=2, version="2"), FlagBudget(50, seed=1))
+    found = read_overview(engine, "m", now_us=START_US)
+    assert {one.version: (one.records, one.flags) for one in found.versions} == {
+        "1": (600, 600),
+        "2": (10, 10),
+        "3": (30, 3),
+    }
+    assert found.records == 610
+    report = {one["version"]: one["judged"] for one in report_json(engine, "m", now_us=START_US)["versions"]}
+    assert report == {"1": 600, "2": 10, "3": 30}
 
 
 def test_the_next_minute_has_a_budget_of_its_own(engine: Engine) -> None:

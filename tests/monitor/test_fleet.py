@@ -9,7 +9,7 @@ from sqlalchemy import Engine, insert
 
 from outrider.dataops.alarms.stored_incidents import IncidentRow, acknowledge
 from outrider.dataops.state.database import write
-from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
+from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.monitor.queries.fleet import fleet_json, read_fleet
 from tests.databases import migrated
 
@@ -40,6 +40,16 @@ def add(engine: Engine, *rows: dict[str, Any]) -> None:
         connection.execute(insert(table_of(Incident)), list(rows))
 
 
+def judge(engine: Engine, model: str, level: str = "warning") -> None:
+    """Assertion that judges a model."""
+    row = {
+        "model": model, "name": "blurred", "revision": "r", "kind": "assertion", "level": level,
+        "description": "", "owner": "", "active": True, "first_seen_us": 0,
+    }  # fmt: skip
+    with write(engine) as connection:
+        connection.execute(insert(table_of(AssertionRow)), [row])
+
+
 def count(
     engine: Engine, model: str, minute_us: int, records: int, flags: int, slot: str = "champion"
 ) -> None:
@@ -67,7 +77,8 @@ def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(eng
         incident("d", NOW_US - 60, status="muted", muted_until_us=NOW_US + 1),
         incident("e", NOW_US - 70, status="resolved", resolved_us=NOW_US),
     )
-    count(engine, "e", NOW_US - HOUR_US, 10, 1)
+    count(engine, "e", NOW_US - HOUR_US, 100, 10)
+    judge(engine, "e")
     with engine.connect() as connection:
         lines = read_fleet(connection, ["a", "b", "c", "d", "e", "f"], now_us=NOW_US)
     assert [(line.model, line.verdict, line.current) for line in lines] == [
@@ -81,6 +92,29 @@ def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(eng
     assert facts[1]["next_step"] == "label some of its records"
     assert (facts[1]["about"], facts[1]["slice"]) == ("blurred", "north")
     assert facts[-1]["since"] is facts[-1]["last_record"] is None
+
+
+@pytest.mark.parametrize(
+    ("records", "flags", "level", "step"),
+    [
+        (16_000, 16_000, "warning", "look at blurred: it fires on 100 % of the records of a day"),
+        (16_000, 9_000, "critical", "look at blurred: it fires on 56 % of the records of a day"),
+        (2, 0, "warning", "send more records: 2 in a day prove nothing, even if all were flagged"),
+        (2, 0, "critical", ""),  # its first flag opens an incident
+        (16_000, 400, "warning", ""),
+        (16_000, 16_000, "info", "name assertions or live tests that judge it"),
+        (16_000, 16_000, "", "name assertions or live tests that judge it"),
+    ],
+)
+def test_model_is_well_only_where_a_fault_could_have_been_found(
+    engine: Engine, records: int, flags: int, level: str, step: str
+) -> None:
+    count(engine, "a", NOW_US - HOUR_US, records, flags)
+    if level:
+        judge(engine, "a", level)
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
+    assert (line.verdict, line.next_step) == ("unjudged" if step else "well", step)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Rules for sender faults: frozen sensors, units, exchanged or foreign columns."""
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -30,12 +31,63 @@ MOST_SWAPS, MOST_COLUMNS, MOST_CELLS = 30, 20, 400
 MOST_DISTINCT, MOST_STEPS = 20_000, 1e7
 
 
+_TEMPERATURE = ("Fahrenheit for Celsius", "Kelvin for Celsius")
+_MASS = ("pounds for kilograms", "kilograms for pounds")
+_LENGTH = ("inches for centimetres", "centimetres for inches")
+_THOUSAND = ("thousandfold", "thousandth")
+_HUNDRED = ("hundredfold", "hundredth")
+_UNIT_WORDS: Mapping[str, Sequence[str]] = {
+    "celsius fahrenheit kelvin temp temperature degc degf": _TEMPERATURE,
+    "kg lb lbs kilogram kilograms pound pounds weight mass": (*_MASS, *_THOUSAND),
+    "gram grams mg g": _THOUSAND,
+    "cm inch inches centimetre centimetres centimeter centimeters height": (*_LENGTH, *_HUNDRED),
+    "mm km metre metres meter meters length width depth radius diameter distance m": (*_THOUSAND, *_HUNDRED),
+    "ms us ns sec secs second seconds millisecond milliseconds latency duration elapsed s": _THOUSAND,
+    "eur usd gbp euro euros dollar dollars cent cents price cost amount fee salary income": _HUNDRED,
+    "percent percentage pct": _HUNDRED,
+    "watt watts kw mw volt volts mv kv ampere amperes ma hz khz mhz pa kpa hpa bar mbar": _THOUSAND,
+    "byte bytes kb mb gb liter liters litre litres ml l": _THOUSAND,
+}
+"""Mistakes of units by words for a unit or its quantity; a single letter counts at the end alone."""
+_MISTAKES = {word: mistakes for words, mistakes in _UNIT_WORDS.items() for word in words.split()}
+
+
+def mistakes_of(text: str) -> list[str]:
+    """Mistakes of units that the name of a column allows.
+
+    Examples
+    --------
+    >>> mistakes_of("inputs.bodyTemperature"), mistakes_of("inputs.age")
+    (['Fahrenheit for Celsius', 'Kelvin for Celsius'], [])
+    """
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", text.rpartition(".")[2])]
+    named = [word for at, word in enumerate(words) if len(word) > 1 or 0 < at == len(words) - 1]
+    return list(dict.fromkeys(mistake for word in named for mistake in _MISTAKES.get(word, ())))
+
+
+def check_units(units: Mapping[str, str], columns: Sequence[str]) -> None:
+    """Refuse units of unknown columns, and unknown units.
+
+    Raises
+    ------
+    ValueError
+        With the column, and what was expected.
+    """
+    for column, unit in units.items():
+        if column not in columns:
+            raise ValueError(f"units: no column {column!r}; there are {', '.join(columns)}")
+        if unit.lower() not in _MISTAKES:
+            known = "celsius, kg, cm, ms, eur, percent"
+            raise ValueError(f"units: {column!r}: a unit such as {known} expected, got {unit!r}")
+
+
 def faults(
     batch: Batch,
     numeric: list[str],
     grouped: Grouped,
     least: int,
     seed: int,
+    units: Mapping[str, str],
 ) -> Iterator[Rule]:
     """Rules against faults, from columns of numbers and of categories."""
     values = {column: numbers(batch, column) for column in numeric if not is_name(batch, column)}
@@ -44,8 +96,9 @@ def faults(
         known = values[column][np.isfinite(values[column])]
         if len(known) >= least and known.min() < known.max():
             yield from _resolution(column, known)
-            if column.startswith("inputs."):
-                yield from _units(column, known)
+            mistakes = _MISTAKES[units[column].lower()] if column in units else mistakes_of(column)
+            if column.startswith("inputs.") and mistakes:
+                yield from _units(column, known, mistakes)
     yield from _series(batch, list(values), least, seed)
     found = [*_exchanged_numbers(values, least), *_exchanged_values(grouped, least)]
     found.sort(key=lambda one: -one[0])
@@ -130,17 +183,19 @@ def _readable(step: float, largest: float, tolerance: float) -> float:
     return step
 
 
-def _units(column: str, value: Floats) -> Iterator[Rule]:
+def _units(column: str, value: Floats, mistakes: Sequence[str]) -> Iterator[Rule]:
     low, high = (float(edge) for edge in np.quantile(value, (RARE / 2, 1 - RARE / 2), method="nearest"))
     shown: dict[str, float] = {}
-    for mistake, (factor, offset) in CONVERSIONS.items():
+    for mistake in mistakes:
+        factor, offset = CONVERSIONS[mistake]
         came = (value - offset) / factor
         shown[mistake] = float(np.mean((came < low) | (came > high)))
     sure = sorted((name for name, share in shown.items() if share >= WORTH), key=lambda name: -shown[name])
     if not sure or low == high:
         return
     told = f"{sure[0]} would show on {shown[sure[0]]:.2f} of the values, {sure[-1]} on {shown[sure[-1]]:.2f}"
-    parameters = {"column": column, "low": low, "high": high}
+    conversions = {mistake: list(CONVERSIONS[mistake]) for mistake in mistakes}
+    parameters = {"column": column, "low": low, "high": high, "conversions": conversions}
     why = f"{column} is mostly within {low:.6g} to {high:.6g}: {told}"
     yield "units", f"{word_of(column)}_unit", "unit_mixup", parameters, len(value), why
 

@@ -1,6 +1,6 @@
 """Find rules on the earlier reference records, judge on the later."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -11,7 +11,7 @@ from outrider.assertions.batch import Batch
 from outrider.assertions.checker import severities_of
 
 from .drift import drifting
-from .faults import faults
+from .faults import check_units, faults
 from .proposal import FACTORIES, Proposal
 from .rules import in_order, kinds, rules
 
@@ -26,20 +26,22 @@ def learn(
     max_fire_rate: float = 0.005,
     held_out: float = 0.3,
     min_support: int = 50,
+    units: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> list[Proposal]:
     """Propose assertions that hold on reference records.
 
-    Ranges, resolutions, usual units and categories of single columns, nulls and NaN, columns that determine
+    Ranges, resolutions, units and categories of single columns, nulls and NaN, columns that determine
     or order each other or would show if they were exchanged, values that exclude each other; within an
-    entity values that rest or jump, and changes of a label that never happen.
+    entity values that rest or jump, and changes of an output that never happen.
 
     Parameters
     ----------
     reference
-        Records believed to be right; columns of ``inputs``, ``outputs`` and ``label`` are looked at. Rules
-        are found on the earlier part by ``ts`` (in the order they stand in, where all have one time), and
-        judged on the later; a column that moved in the meantime is named by ``drift``.
+        Records believed to be right; columns of ``inputs`` and ``outputs`` are looked at. Labels are not: a
+        live record has none when it is judged. Rules are found on the earlier part by ``ts`` (in the order
+        they stand in, where all have one time), and judged on the later; a column that moved in the meantime
+        is named by ``drift``.
     max_fire_rate
         Share of the later part on which all proposals together may fire; those that fire most by themselves
         are dropped first.
@@ -47,6 +49,9 @@ def learn(
         Share of the reference that is only judged, in (0, 1).
     min_support
         Records that must speak for a rule.
+    units
+        Unit by column, such as ``{"inputs.reading": "celsius"}``. Mistakes of units are looked for where the
+        name of a column says its unit or quantity, or where it is named here.
 
     Returns
     -------
@@ -68,12 +73,15 @@ def learn(
     """
     if not 0 < held_out < 1:
         raise ValueError(f"held_out must lie in (0, 1), got {held_out}")
+    columns = [name for name in reference.names if name.startswith(("inputs.", "outputs."))]
+    check_units(units or {}, columns)
     if reference.rows < 2 * min_support:
         return []
-    ordered = reference.take(np.argsort(reference.column("ts"), kind="stable"))
+    labels = [name for name in reference.names if name.startswith("label.")]
+    live = Batch(reference.to_arrow().drop_columns(labels), model=reference.model)
+    ordered = live.take(np.argsort(live.column("ts"), kind="stable"))
     cut = ordered.rows - max(1, int(ordered.rows * held_out))
     fitted, rest = ordered.slice(0, cut), ordered.slice(cut)
-    columns = [name for name in fitted.names if name.startswith(("inputs.", "outputs.", "label."))]
     moved = drifting(ordered, cut, columns)
     by_entity = in_order(ordered)  # a file has no order of arrival: nothing in it is late
     series, is_later = ordered.take(by_entity), by_entity >= cut
@@ -83,7 +91,7 @@ def learn(
     numeric, grouped = kinds(fitted, columns)
     speaking = chain(
         rules(fitted, columns, numeric, grouped, min_support, seed),
-        faults(fitted, numeric, grouped, min_support, seed),
+        faults(fitted, numeric, grouped, min_support, seed, units or {}),
     )
     for kind, name, factory, parameters, support, why in speaking:
         judge: Assertion = FACTORIES[factory](**parameters, name=name)

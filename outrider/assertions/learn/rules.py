@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import library
-from outrider.assertions.batch import PARTS, Batch
+from outrider.assertions.batch import Batch
 from outrider.assertions.columns import is_tensor
 from outrider.assertions.library.reading import arrow, earlier, numbers
 
@@ -94,7 +94,7 @@ def values_of(batch: Batch, column: str) -> tuple[NDArray[np.int64], list[Any]]:
 
 def _present(batch: Batch, columns: list[str]) -> Iterator[Rule]:
     whole = [column for column in columns if not library.required([column]).severities(batch).any()]
-    for part in ("inputs", "outputs", "label"):
+    for part in ("inputs", "outputs"):
         named = [column for column in whole if column.startswith(f"{part}.")]
         if named:
             why = f"{', '.join(named)} {'are' if len(named) > 1 else 'is'} never null"
@@ -238,10 +238,6 @@ def in_order(batch: Batch) -> NDArray[np.intp]:
 
 
 def word_of(column: str) -> str:
-    """Short name of a column as part of an identifier.
-
-    A label keeps its part, so that an output may have its name.
-    """
-    part, _, field = column.partition(".")
-    word = re.sub(r"[^0-9A-Za-z_]", "_", field if part in PARTS[:2] else f"{part}_{field}")
+    """Short name of a column as part of an identifier."""
+    word = re.sub(r"[^0-9A-Za-z_]", "_", column.partition(".")[2])
     return f"c{word}" if word[:1].isdigit() else word

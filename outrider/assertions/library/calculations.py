@@ -48,7 +48,10 @@ CALCULATES = re.compile(rf"[\d)%]\s*{_SIGN}")
 
 
 class ArithmeticSyntaxError(ValueError):
-    """The text is no expression of numbers, ``+ - * / ^ %`` and parentheses, or too large to work out."""
+    """Text that is no arithmetic expression.
+
+    Of numbers, ``+ - * / ^ %`` and parentheses, or too large to work out.
+    """
 
 
 def evaluate(text: str) -> Fraction:
@@ -142,7 +145,9 @@ class _Reader:
 
 
 def is_wrong(left: str, right: str) -> bool:
-    """Whether ``left = right`` cannot be so, even rounded; False where a side is no arithmetic.
+    """Test for ``left = right`` that is false even when rounded.
+
+    False where a side is no arithmetic.
 
     Where the left side divides or has fractions, the right may be off by one unit of its last decimal.
 
@@ -182,7 +187,7 @@ def wrong_annotations(text: str) -> list[str]:
 
 
 def wrong_equations(text: str) -> list[str]:
-    """Equations in running text, such as ``18 * 2 = 720``, that are wrong."""
+    """Wrong equations in running text, such as ``18 * 2 = 720``."""
     return [f"{left} = {right}" for left, right in _equations(text) if is_wrong(left, right)]
 
 

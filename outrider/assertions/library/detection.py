@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.boxes import overlap_of_pairs
+from outrider.assertions.boxes import SIDES, overlap_of_pairs
 from outrider.assertions.findings import CorrectionKind, Findings, WeakLabels
-from outrider.assertions.scene import Objects, objects_of
+from outrider.assertions.scene import objects_of
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-SIDES = ("left", "top", "width", "height")
 PAIRS_AT_ONCE = 1_000_000
 REMOVE: CorrectionKind = "remove"
 
@@ -73,7 +72,7 @@ def multibox(
 
     def judge(batch: Batch) -> Floats:
         objects = objects_of(batch, boxes)
-        pairs = overlapping(_sides(objects, box), objects.row, overlap)
+        pairs = overlapping(objects.sides(box, boxes), objects.row, overlap)
         severity = np.zeros(batch.rows)
         picture = objects.row[pairs.first]
         counts = np.bincount(picture, minlength=batch.rows)
@@ -141,9 +140,10 @@ def duplicate_boxes(
 
     def judge(batch: Batch) -> Findings:
         objects = objects_of(batch, boxes)
-        pairs = overlapping(_sides(objects, box), objects.row, overlap)
+        pairs = overlapping(objects.sides(box, boxes), objects.row, overlap)
         first, second = pairs.first, pairs.second
         if same is not None:
+            objects.require([same], boxes)
             values = objects.column(same)
             alike = pc.equal(values.take(pa.array(first)), values.take(pa.array(second)))
             kept = alike.fill_null(False).to_numpy(zero_copy_only=False)
@@ -218,7 +218,8 @@ def class_size(
 
     def judge(batch: Batch) -> Floats:
         objects = objects_of(batch, boxes)
-        measured = _measures(_sides(objects, box))
+        measured = _measures(objects.sides(box, boxes))
+        objects.require([kind], boxes)
         classes = objects.column(kind)
         excess = np.zeros(len(objects.row))
         for one, bounds in limits.items():
@@ -252,7 +253,7 @@ def fit_class_sizes(
     Classes with fewer than ``least`` boxes get no limits: the range of a few says little.
     """
     objects = objects_of(batch, boxes)
-    measured = _measures(_sides(objects, box))
+    measured = _measures(objects.sides(box, boxes))
     classes = np.asarray(objects.column(kind).to_pylist(), dtype=object)
     return {
         str(one): {
@@ -306,10 +307,6 @@ def _pairs(picture: Ids) -> Iterator[tuple[Ids, Ids]]:
         second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
         yield first, second
         start = stop
-
-
-def _sides(objects: Objects, box: tuple[str, str, str, str]) -> Floats:
-    return np.column_stack([objects.numbers(name) for name in box])
 
 
 def _measures(sides: Floats) -> dict[str, Floats]:

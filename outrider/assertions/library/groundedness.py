@@ -83,13 +83,19 @@ FEATURES = (
 
 
 def words(text: str) -> list[str]:
-    """Words and numbers in lower case; "don't" and "do n't" are do, not."""
+    """Words and numbers in lower case.
+
+    "don't" and "do n't" are do, not.
+    """
     text = text.lower().replace("\u2019", "'").replace(" n't", " not").replace("n't", " not")
     return WORD.findall(text)
 
 
 def stem(word: str) -> str:
-    """Word without its English ending: near enough for two forms of a word to meet."""
+    """Word without its English ending.
+
+    Near enough for two forms of a word to meet.
+    """
     if len(word) < 4 or word[0].isdigit():
         return word
     for ending, replacement in ENDINGS:
@@ -104,7 +110,7 @@ def stem(word: str) -> str:
 
 
 def features(passage: str, answer: str) -> list[float]:
-    """Values of ``FEATURES`` for one answer and the text it should rest on."""
+    """Values of ``FEATURES`` for an answer and its source text."""
     source, said = words(passage), words(answer)
     source_stems, stems = [stem(word) for word in source], [stem(word) for word in said]
     known, known_stems = set(source), set(source_stems)
@@ -156,7 +162,9 @@ def _longest_gap(items: Sequence[str], known: set[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A fitted logistic model; features are held inside the range it was fitted on.
+    """A fitted logistic model.
+
+    Features are held inside the range of the fit.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ def _inner(schema: Mapping[str, Any]) -> Iterator[tuple[str, Schema]]:
 
 
 def violations(value: Any, schema: Schema, *, root: Schema | None = None, path: str = "$") -> Iterator[str]:
-    """Each way in which a JSON value breaks a schema, with its place.
+    """Violations of a schema by a JSON value, with places.
 
     Examples
     --------
@@ -234,7 +234,9 @@ def _finite(text: str) -> float:
 
 
 def parse_json(text: str, *, fenced: bool = True) -> Any:
-    """Value of a JSON text; with ``fenced`` it may stand in one Markdown code fence.
+    """Value of a JSON text.
+
+    With ``fenced`` the text may stand in one Markdown code fence.
 
     Raises
     ------
@@ -249,7 +251,7 @@ def parse_json(text: str, *, fenced: bool = True) -> Any:
 
 
 def json_problems(text: str, schema: Schema = True, *, fenced: bool = True, at_most: int = 20) -> list[str]:
-    """What keeps a text from being JSON of a schema; empty when nothing does."""
+    """Problems of a text as JSON of a schema; empty without any."""
     try:
         value = parse_json(text, fenced=fenced)
         return [problem for problem, _ in zip(violations(value, schema), range(at_most), strict=False)]

@@ -118,7 +118,7 @@ def _table() -> tuple[pa.Array, Floats]:
 
 
 def language_scores(texts: pa.Array) -> Floats:
-    """Evidence for each of ``LANGUAGES``, shape (rows, languages); 0 where nothing speaks for it."""
+    """Evidence for each of ``LANGUAGES``, 0 for none; shape (rows, languages)."""
     texts = pc.replace_substring_regex(texts, NO_WORDS, " ")
     words, weights = _table()
     spoken, row = words_of(texts)

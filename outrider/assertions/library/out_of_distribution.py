@@ -233,7 +233,10 @@ def far_from_neighbours(
 
 
 def energy(logits: Floats, *, temperature: float = 1.0) -> Floats:
-    """Free energy of logits, shape (rows,); higher is less familiar (Liu et al., NeurIPS 2020, eq. 4)."""
+    """Free energy of logits, shape (rows,); higher is less familiar.
+
+    Liu et al., NeurIPS 2020, eq. 4.
+    """
     largest = logits.max(axis=1, keepdims=True, initial=-np.inf)
     total = np.exp((logits - largest) / temperature).sum(axis=1)
     free: Floats = -temperature * np.log(total) - largest[:, 0]

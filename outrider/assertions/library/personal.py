@@ -175,7 +175,7 @@ ALL_KINDS: tuple[Kind, ...] = tuple(FORMS)
 
 
 def find_personal_data(text: str, kinds: Collection[Kind] = ALL_KINDS) -> list[tuple[Kind, str]]:
-    """Kind and wording of what looks like personal data, in order of ``kinds``.
+    """Kind and wording of likely personal data, in order of ``kinds``.
 
     Examples
     --------

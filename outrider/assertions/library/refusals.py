@@ -120,7 +120,10 @@ FEATURES = (
 
 
 def features(answers: Sequence[str]) -> Floats:
-    """Values of ``FEATURES``, shape (rows, features); each pattern runs over all sentences at once."""
+    """Values of ``FEATURES``, shape (rows, features).
+
+    Each pattern runs over all sentences at once.
+    """
     sentences, row = _sentences(pa.array(answers, pa.string()))
     rows = len(answers)
     per_row = np.maximum(np.bincount(row, minlength=rows), 1)

@@ -105,7 +105,7 @@ def _codes(items: pa.Array) -> Ints:
 
 
 def repeated_phrases(texts: pa.Array) -> Floats:
-    """Share of phrases of four words that stood in the text before, shape (rows,)."""
+    """Share of repeated phrases of four words, shape (rows,)."""
     spoken, row = words_of(texts, numbers=True)
     word = _codes(spoken)
     last = max(0, len(word) - GRAM + 1)
@@ -118,7 +118,7 @@ def repeated_phrases(texts: pa.Array) -> Floats:
 
 
 def repeated_sentences(texts: pa.Array) -> Floats:
-    """Share of sentences (and lines) that stood in the text before, shape (rows,)."""
+    """Share of repeated sentences (and lines), shape (rows,)."""
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     parts, row = split_column(pc.split_pattern_regex(plain, r"[.!?\n]+\s*"))
     said = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
+from outrider.assertions.boxes import SIDES
 from outrider.assertions.calibration import Calibration
 from outrider.assertions.consistency import Check, Consistency, Interpolate
 from outrider.assertions.scene import objects_of, seen_by_id
 from outrider.assertions.tracker import MotionTracker, Tracker
 from outrider.assertions.window import Window
 
-SIDES = ("left", "top", "width", "height")
 NO_SCORE = np.zeros(0, dtype=np.int64)
 TRUSTED = 0.85
 """Least mean score of an object that is taken to be real, where nothing says what a score is worth."""
@@ -211,7 +211,7 @@ def jump(
     def judge(view: Batch) -> NDArray[np.float64]:
         objects = objects_of(view, boxes)
         seen = seen_by_id(view, objects, objects.column(id), NO_SCORE, round(within * 1e6)).sightings
-        sides = np.column_stack([objects.numbers(side) for side in box])
+        sides = objects.sides(box, boxes)
         centre, height = sides[:, :2] + sides[:, 2:] / 2, sides[:, 3]
         order = seen.order
         before, after = order[:-1], order[1:]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
+from outrider.dataops.ledger.counters import FLAGS_OF, RECORDS_OF
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.rows import TableColumns, add_to_rows
@@ -166,6 +167,8 @@ def count_flags(
         for n in found
     ]
     add_to_rows(connection, FlagCount, counts)
+    for one in found:
+        effects.counts[f"{FLAGS_OF}{one.version}"] += one.flags
     return found
 
 
@@ -261,6 +264,8 @@ def _count_records(connection: Connection, effects: Effects, entities: MinuteEnt
         owners[key] += entity is None or entities.add(key[1], key[0], entity)
     rows = [(effects.model, *key, count, owners[key]) for key, count in records.items()]
     add_to_rows(connection, RecordCount, rows)
+    for (_, _, version), count in records.items():
+        effects.counts[f"{RECORDS_OF}{version}"] += count
 
 
 def _counted(

@@ -88,7 +88,14 @@ def register_offered(
                 _ASSERTION.c.name == each.name,
                 _ASSERTION.c.revision == each.revision,
             )
-            .values(active=True, definition=each.definition, window_by=_by(each))
+            .values(
+                active=True,
+                definition=each.definition,
+                window_by=_by(each),
+                level=each.level,
+                description=each.description,  # other words are no other revision
+                owner=each.owner,
+            )
         )
 
 

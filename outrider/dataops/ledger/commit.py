@@ -37,7 +37,7 @@ from . import entity_labels, outcomes
 from .backfill import CHAMPION
 from .backfill import SLOT as BACKFILL
 from .checkpoints import replace_checkpoints
-from .counters import add_counts
+from .counters import FLAGS_OF, add_counts
 from .cursors import cursor
 from .first_seen import note_first_seen
 from .flag_marks import Marks, store_marks
@@ -351,7 +351,9 @@ def suspend(connection: Connection, model: str, assertion: str, until_us: int) -
 
 def _is_of_flags(count: str) -> bool:
     """True for a count of the slot whose answers are flagged."""
-    return count == "flagged" or count.startswith(("flags:", "thinned:", "cost_ns:", "judged:", "live:"))
+    return count == "flagged" or count.startswith(
+        ("flags:", "thinned:", "cost_ns:", "judged:", "live:", FLAGS_OF)
+    )
 
 
 def _of_entities(found: TableColumns) -> Iterable[tuple[str, int]]:

@@ -1,6 +1,8 @@
 """Exact counters of slots, advanced in the transaction that makes them true."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
@@ -8,6 +10,21 @@ from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import Counter, table_of
 
 _COUNTER = table_of(Counter)
+RECORDS_OF, FLAGS_OF = "records_of:", "flags_of:"
+"""Counters of the champion's slot by the version that was judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFigures:
+    """Records that a version answered, and flags on them."""
+
+    records: int = 0
+    flags: int = 0
+
+    @property
+    def flags_per_1000(self) -> float:
+        """Flags for each 1,000 records; nan without records."""
+        return 1000 * self.flags / self.records if self.records else math.nan
 
 
 def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[str, int]) -> None:
@@ -33,3 +50,22 @@ def counts_by_slot(connection: Connection, model: str, *, prefix: str = "") -> d
     for row in connection.execute(query):
         found.setdefault(row.slot, {})[row.name] = row.value
     return found
+
+
+def figures_of(counts: Mapping[str, Mapping[str, int]], version: str, *, is_champion: bool) -> VersionFigures:
+    """Figures that a version earned.
+
+    As champion, whenever it was one; those of its shadow where it never answered.
+
+    Parameters
+    ----------
+    counts
+        Counters of every slot of the model.
+    """
+    served = counts.get("champion", {})
+    found = VersionFigures(served.get(f"{RECORDS_OF}{version}", 0), served.get(f"{FLAGS_OF}{version}", 0))
+    if found.records or is_champion:
+        return found
+    own = counts.get(version, {})
+    flags = sum(value for name, value in own.items() if name.startswith("flags:"))
+    return VersionFigures(own.get("records", 0), flags)

@@ -10,7 +10,7 @@ from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.comparisons import DifferenceLook, Word
 from outrider.dataops.improvement import shadow_tests
 from outrider.dataops.improvement.shadow_tests import Trial
-from outrider.dataops.ledger.counters import counts_by_slot
+from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.tables import SuiteOutcome, table_of
 from outrider.monitor.http.common import RateFigures, iso, rate_json
@@ -220,7 +220,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
         champion = models.champion(connection, model)
         trials = [trial_json(trial) for trial in shadow_tests.newest(connection, model)]
         suites = _suites(connection, model)
-        judged = _judged(connection, model)
+        counts = counts_by_slot(connection, model)
         costs = read_costs(connection, model)
         groups = newest_gaps(connection, model, now_us=now_us)
     view = read_overview(engine, model, now_us=now_us)
@@ -235,7 +235,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
                 "note": found.note,
                 "suites": suites.get(found.version, {}),
                 "cost_us": cost.p50_us if (cost := costs.get(found.version)) else None,
-                **judged.get(_slot(found), {}),
+                **_rates(counts, found),
                 "created": iso(found.created_us),
                 "changed": iso(found.changed_us),
             }
@@ -259,10 +259,6 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
     }
 
 
-def _slot(found: models.Model) -> str:
-    return "champion" if found.status == "champion" else found.version
-
-
 def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
     """Behavioral tests by version and newest outcome."""
     query = select(_OUTCOME.c.version, _OUTCOME.c.status, func.count().label("tests")).where(
@@ -274,12 +270,7 @@ def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def _judged(connection: Connection, model: str) -> dict[str, _Rates]:
-    """Judged records and flags per 1,000, by slot."""
-    counts = counts_by_slot(connection, model)
-    return {slot: _rates(names) for slot, names in counts.items() if names.get("records")}
-
-
-def _rates(names: Mapping[str, int]) -> _Rates:
-    flags = sum(value for name, value in names.items() if name.startswith("flags:"))
-    return {"judged": names["records"], "flags_per_1000": 1000 * flags / names["records"]}
+def _rates(counts: Mapping[str, Mapping[str, int]], found: models.Model) -> _Rates:
+    """Judged records and flags per 1,000 of a version that has any."""
+    own = figures_of(counts, found.version, is_champion=found.status == "champion")
+    return {"judged": own.records, "flags_per_1000": own.flags_per_1000} if own.records else {}

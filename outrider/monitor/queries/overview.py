@@ -17,7 +17,7 @@ from outrider.dataops.flags.quality import (
     read_proposals,
 )
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
-from outrider.dataops.ledger.counters import counts_by_slot
+from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.models.registry import IN_SERVICE
@@ -291,7 +291,7 @@ def _versions(
     views, out = [], left_out(connection, model)
     for row in rows:
         slot = "champion" if row.status == "champion" else row.version
-        judged = counts.get(slot, {})
+        figures = figures_of(counts, row.version, is_champion=row.status == "champion")
         lag = max(0, last_seq - cursors[slot]) if last_seq is not None and slot in cursors else None
         views.append(
             VersionView(
@@ -301,8 +301,8 @@ def _versions(
                 created_us=row.created_us,
                 changed_us=row.changed_us,
                 note=row.note,
-                records=judged.get("records", 0),
-                flags=sum(value for name, value in judged.items() if name.startswith("flags:")),
+                records=figures.records,
+                flags=figures.flags,
                 lag_blocks=lag,
                 left_out=out.get(row.version, "") if row.status in IN_SERVICE else "",
             )

@@ -33,6 +33,7 @@ _ALARM = (
     "event_time",
     "clock",
     "version_mismatch",
+    "version_retired",
     "drift",
     "performance",
     "flood",

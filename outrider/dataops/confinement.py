@@ -126,7 +126,7 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables without those that are called like a secret, for code of the owner's."""
+    """Variables whose names are none of a secret, for the owner's code."""
     return {
         name: value
         for name, value in environment.items()

@@ -219,7 +219,7 @@ class IncidentBook:
         )
 
     def retired(self, connection: Connection, version: str, why: str, *, now_us: int) -> None:
-        """Open an incident for a version that was retired because it hung or ended its process."""
+        """Open an incident for a version that the worker retires."""
         self._retired.open(connection, version, why, now_us=now_us)
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:

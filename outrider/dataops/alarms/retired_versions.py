@@ -23,7 +23,7 @@ class RetiredVersionIncidents:
         return bool(row.kind == RETIRED)
 
     def open(self, connection: Connection, version: str, why: str, *, now_us: int) -> None:
-        """Open the incident of a version, in the transaction that retires it."""
+        """Open the incident of a version, in the caller's transaction."""
         note = f"version {version} is retired: {why}"
         details = {"version": version, "reason": why}
         made = self.writer.new(f"version {version}", RETIRED, "warning", now_us, note=note, details=details)

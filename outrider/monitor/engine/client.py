@@ -117,6 +117,9 @@ class ChildProcess:
             self._scratch = tempfile.TemporaryDirectory(prefix="outrider-engine-", ignore_cleanup_errors=True)
             environment, folder = dict(launch.environment), self._scratch.name
             environment |= {CONTROL_FD: os.environ[CONTROL_FD]} if inherited else {}
+        if launch.readable is not None and folder is not None:
+            environment |= {"HOME": folder, "TMPDIR": folder}
+            command += ["--confine", *map(str, launch.readable)]
         self._popen = launch.popen(
             command,
             env=MALLOC | environment | {"OMP_NUM_THREADS": str(launch.threads)},
@@ -173,6 +176,8 @@ class Launch:
     environment: Mapping[str, str] | None = None
     """Of a process that may open a stranger's file, whose working directory is empty then; None for that of
     this process, and its working directory."""
+    readable: tuple[Path, ...] | None = None
+    """All that it may open beside the libraries, where the kernel can hold it to that; None for any file."""
     board: WorkBoard | None = None
     """Set for each process."""
 

@@ -1,4 +1,4 @@
-"""All engine processes of the worker: one for each trunk, and one for each version that is apart.
+"""All engine processes of the worker: of trunks, and of versions apart.
 
 An uploaded challenger is apart at first: it has a process of its own, without secrets and with a bound on
 memory, in which it is loaded and answers the stream. Once it has answered a few blocks there, it is loaded
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -37,6 +38,8 @@ SAMPLE_ROWS = 64
 """Records that a new version is tried on before it is asked."""
 
 
+DRIVER = Path("/dev/nvidiactl")
+"""Where there is one, a process opens devices that no list of files names."""
 PROVEN_ASKS = 3
 """Blocks that a version answers apart, before it may share a process."""
 APART = "~apart:"
@@ -179,7 +182,7 @@ class EngineGroups:
     # ---- apart from the others -------------------------------------------------------------------------
 
     def _taken(self, key: Name, event: EngineEvent) -> Sequence[EngineEvent]:
-        """What the worker hears of an event."""
+        """Events that the worker hears for one of a process."""
         if isinstance(event, Parted):
             self._go_apart(event.name, event.asks)
             return ()
@@ -264,7 +267,7 @@ class EngineGroups:
         self._places[name] = key
         client = self._clients.get(key)
         if client is None:
-            client = self._clients[key] = self._open(key, name, making.source)
+            client = self._clients[key] = self._open(key, name, making)
         client.load(name, making)
         return True
 
@@ -278,14 +281,14 @@ class EngineGroups:
             client.stop()
             del self._clients[key]
 
-    def _open(self, key: Name, name: Name, source: Source) -> EngineClient:
+    def _open(self, key: Name, name: Name, making: Making) -> EngineClient:
         worker, own = self._settings.worker, self._settings.models.get(key[0])
         known = DeviceOptions.__dataclass_fields__.keys()
         options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
         rows = None if own is None else own.shadow.batch_rows
         launch = Launch(
             self._settings.base.resolve(), options.to_json(), worker.threads, rows, start=self._start,
-            environment=self._environment(name, source),
+            environment=self._environment(name, making.source), readable=self._readable(name, making),
         )  # fmt: skip
         return EngineClient(
             "@".join(key), launch, deadline_s=self._deadline_s, wake=self._wake.set,
@@ -299,6 +302,17 @@ class EngineGroups:
         if name in self._uploaded:
             return clean_environment(os.environ)
         return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
+
+    def _readable(self, name: Name, making: Making) -> tuple[Path, ...] | None:
+        """Files of an upload that brings no code of the owner's; None where its process may open any."""
+        source = making.source
+        if name not in self._uploaded or source.kind not in ("hf", "onnx") or DRIVER.exists():
+            return None
+        found = [*map(Path, source.kept.values())]
+        if source.kind == "hf" and "folder" not in source.kept:  # an adapter over a folder of the project
+            found.append(self._settings.path(source.reference))
+        found += [] if making.weights is None else [making.weights]
+        return tuple(one.resolve() for one in found if one.exists())
 
     def _bound(self, key: Name) -> int | None:
         """Bytes of memory of a process at most; None where no uploaded challenger is in it."""

@@ -125,7 +125,7 @@ class RegistryFollower:
             forget_windows(connection, model, keep=slots)
 
     def retire_ended(self) -> None:
-        """Retire challengers that held up or ended a process twice, each with an incident."""
+        """Retire challengers that ended a process twice, with an incident."""
         for name, versions in self._context.versions.items():
             while versions.to_retire:
                 version, reason = versions.to_retire.popitem()

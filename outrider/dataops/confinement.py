@@ -42,6 +42,19 @@ _VARIABLES = frozenset({
 })  # fmt: skip
 _PREFIXES = ("CUDA_", "GOMP_", "KMP_", "LC_", "MALLOC_", "MKL_", "NVIDIA_", "OMP_", "OPENBLAS_")
 
+_SECRET = (
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "AUTH",
+    "COOKIE",
+    "DSN",
+    "DATABASE_URL",
+)
+
 
 def landlock_version() -> int:
     """Version of the kernel's interface; 0 where there is none."""
@@ -109,6 +122,15 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables that libraries need; none that may hold a secret."""
     return {
         name: value for name, value in environment.items() if name in _VARIABLES or name.startswith(_PREFIXES)
+    }
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables whose names are none of a secret, for the owner's code."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("OUTRIDER_") and not any(word in name.upper() for word in _SECRET)
     }
 
 

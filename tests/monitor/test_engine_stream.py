@@ -121,13 +121,13 @@ def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Pat
         bench.work_until(lambda: judged_until(bench, 7, "champion"))
         assert bench.engines is not None
         toy = next(client for client in bench.engines.clients.values() if client.group == "toy@1")
-        assert toy.restarts == {"deadline": 0, "died": 0}
+        assert not any(toy.restarts.values())
         for number in range(1, 5):
             bench.feed(stream(20, number), model="other", after_s=1.5)
         versions = bench.worker.context.versions["other"]
         bench.work_until(lambda: bool(versions.failures))
         bench.work_until(lambda: bench.rows("SELECT count(*) FROM record WHERE model = 'other'")[0][0] == 100)
-        why = "no answer within 0.5 s"
+        why = "no answer within 1 s"
         assert versions.failures == {"1": why}
         bench.worker._refresh(force=True)
         with bench.engine.connect() as connection:

@@ -18,6 +18,7 @@ _SURE: Mapping[str, str] = {
     ),
     "event_time": _COUNTED,
     "version_mismatch": _COUNTED,
+    "version_retired": "The work under way was read when its process ended; nothing is estimated.",
     "clock": "The journal knows each step of the clock; nothing is estimated.",
     "flood": "A rule of an earlier release opened it, which promised nothing.",
 }

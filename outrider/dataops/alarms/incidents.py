@@ -19,7 +19,8 @@ A loss that has risen, as labels say, is one; see `performance`.
 Drift of columns is a ticket, of level ``info``, and a column that was heard and is gone a silence; see
 `drift_incidents`.
 
-One more tells of records that state another version than the champion's; see `version_mismatch`.
+One more tells of records that state another version than the champion's; see `version_mismatch`; and one of a
+version that the worker retired; see `retired_versions`.
 
 Each kind has a module of its own, with a class that follows its incidents.
 """
@@ -46,6 +47,7 @@ from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
 from .performance import PerformanceIncidents
 from .rate_alarms import AlarmRule, Stream
+from .retired_versions import RetiredVersionIncidents
 from .share_incidents import ShareIncidents
 from .silence import SilenceIncidents, SilenceWatch
 from .version_mismatch import VersionMismatchIncidents, forget_versions
@@ -102,6 +104,7 @@ class IncidentBook:
         self._live = LiveTestIncidents(writer, live or {})
         self._clock = ServiceClockIncidents(writer, steps)
         self._event_time = EventTimeIncidents(writer)
+        self._retired = RetiredVersionIncidents(writer)
         self._critical = CriticalIncidents(writer, self._counts)
         shares = ShareIncidents(writer, self._counts, WatchedStreams(model))
         self._drift = DriftWatch(model, rule)
@@ -110,6 +113,7 @@ class IncidentBook:
         ]  # fmt: skip
         self._by_minute: list[MinuteFollower] = [
             VersionMismatchIncidents(writer),
+            self._retired,
             shares,
             self._critical,
             SilenceIncidents(writer, SilenceWatch(model, rule)),
@@ -213,6 +217,10 @@ class IncidentBook:
         return (self._event_time.is_own(row) or self._critical.is_own(row)) and self._writer.is_quiet(
             row, now_us
         )
+
+    def retired(self, connection: Connection, version: str, why: str, *, now_us: int) -> None:
+        """Open an incident for a version that the worker retires."""
+        self._retired.open(connection, version, why, now_us=now_us)
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
         """Shift open incidents over a step of the clock.

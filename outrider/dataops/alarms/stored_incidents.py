@@ -24,8 +24,8 @@ class IncidentRow:
     assertion: str
     slice: str
     kind: str
-    """``flags``, ``silence``, ``performance``, ``drift``, ``live_test``, ``event_time``, ``clock`` or
-    ``version_mismatch``."""
+    """``flags``, ``silence``, ``performance``, ``drift``, ``live_test``, ``event_time``, ``clock``,
+    ``version_mismatch`` or ``version_retired``."""
     status: str
     opened_us: int
     last_flag_us: int

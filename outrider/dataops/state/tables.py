@@ -348,7 +348,7 @@ class Incident(SQLModel, table=True):
     """``flags``: they became many; ``silence``: what came stopped; ``performance``: the loss has risen, as
     labels say; ``drift``: a column shifted; ``live_test``: its failure rate is proven to be above its
     tolerance; ``event_time``: records from the future; ``clock``: the service's own was set (of no model);
-    ``version_mismatch``: records state another version than the champion's."""
+    ``version_mismatch``: records state another version than the champion's; ``version_retired``: it hung."""
     status: str = "open"
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int

@@ -111,6 +111,12 @@ def finish(connection: Connection, id_: str, version: str) -> None:
     connection.execute(update(_UPLOAD).where(_UPLOAD.c.id == id_).values(status="done", version=version))
 
 
+def uploaded_versions(connection: Connection) -> set[tuple[str, str]]:
+    """Model and version of everything that came by upload."""
+    is_done = _UPLOAD.c.status == "done", _UPLOAD.c.version.is_not(None)
+    return {(row.model, row.version) for row in connection.execute(select(_UPLOAD).where(*is_done))}
+
+
 def touch(connection: Connection, id_: str, until_us: int) -> None:
     """Let an upload that goes on expire later."""
     is_open = _UPLOAD.c.id == id_, _UPLOAD.c.status == "open"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from outrider.assertions import Batch
-from outrider.dataops.confinement import clean_command, clean_environment
+from outrider.dataops.confinement import clean_command
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchWriter, Buffer
@@ -104,7 +104,7 @@ class ChildProcess:
     def __init__(self, launch: "Launch", sock: socket.socket) -> None:
         assert launch.board is not None
         module = "outrider.monitor.engine"
-        command = clean_command(module) if launch.is_clean else [sys.executable, "-m", module]
+        command = clean_command(module) if launch.environment is not None else [sys.executable, "-m", module]
         command += ["--fd", str(sock.fileno()), "--folder", str(launch.folder)]
         command += ["--board", str(launch.board.fd)]
         command += ["--options", launch.options, "--parent", str(os.getpid())]
@@ -113,10 +113,13 @@ class ChildProcess:
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         environment, folder = dict(os.environ), None
-        if launch.is_clean:
+        if launch.environment is not None:
             self._scratch = tempfile.TemporaryDirectory(prefix="outrider-engine-", ignore_cleanup_errors=True)
-            folder, kept = self._scratch.name, [CONTROL_FD] if inherited else []
-            environment = clean_environment(os.environ) | {name: os.environ[name] for name in kept}
+            environment, folder = dict(launch.environment), self._scratch.name
+            environment |= {CONTROL_FD: os.environ[CONTROL_FD]} if inherited else {}
+        if launch.readable is not None and folder is not None:
+            environment |= {"HOME": folder, "TMPDIR": folder}
+            command += ["--confine", *map(str, launch.readable)]
         self._popen = launch.popen(
             command,
             env=MALLOC | environment | {"OMP_NUM_THREADS": str(launch.threads)},
@@ -170,8 +173,11 @@ class Launch:
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
     """Starts a process."""
     start: StartEngine = ChildProcess
-    is_clean: bool = False
-    """Whether it may open a stranger's file: then it has no secret, and an empty working directory."""
+    environment: Mapping[str, str] | None = None
+    """Of a process that may open a stranger's file, whose working directory is empty then; None for that of
+    this process, and its working directory."""
+    readable: tuple[Path, ...] | None = None
+    """All that it may open beside the libraries, where the kernel can hold it to that; None for any file."""
     board: WorkBoard | None = None
     """Set for each process."""
 
@@ -221,6 +227,8 @@ class EngineClient:
         self._at_work: Sequence[Name] = ()
         """Last step of work that was seen, whose it is, and since when."""
         self._slowest: dict[Name, float] = {}
+        self._together: set[Name] = set()
+        """Versions whose common work was under way when a process ended."""
         self._shots = 0
         self._process: _Process | None = None
         self._makings: dict[Name, Making] = {}
@@ -260,7 +268,8 @@ class EngineClient:
 
     def submit(self, ask: Ask) -> None:
         """Ask versions of this group."""
-        if self._alone is not None or self._apart or self._process is None or self._is_reloading:
+        is_busy = self._alone is not None or bool(self._apart) or self._is_reloading
+        if is_busy or self._process is None or self._is_coming(ask):
             self._held.append(ask)
             if not self._makings:
                 self._release()
@@ -464,6 +473,10 @@ class EngineClient:
         is_gone = self._loading is not None and self._loading not in self._makings
         return is_gone and now - self._load_at > GONE_LOAD_S
 
+    def _is_coming(self, ask: Ask) -> bool:
+        """True where a version of an ask is loaded for the first time here."""
+        return any((ask.model, version) in self._to_load for version in ask.versions)
+
     @property
     def _is_reloading(self) -> bool:
         """True where versions of open asks have to be loaded first."""
@@ -523,6 +536,8 @@ class EngineClient:
             if suspect is not None:
                 self._events.append(Ended(suspect, reason, is_alone=False))
                 self._part(suspect, reason)
+        else:
+            self._together = {*at_work}
 
     def _shot(self, reason: str) -> None:
         """Nobody's doing; where it comes again and again, whoever is asked alone goes without an answer."""
@@ -613,9 +628,13 @@ class EngineClient:
     def _blame(self, number: int, version: str, reason: str) -> None:
         """A version that was asked alone has ended the process."""
         opened = self._asks[number]
-        self._events.append(Ended((opened.ask.model, version), reason))
+        name = opened.ask.model, version
+        if name in self._together:  # so it was its doing before, too
+            self._together.discard(name)
+            self._events.append(Ended(name, reason, is_alone=False))
+        self._events.append(Ended(name, reason))
         self._fail(opened, version, reason)
-        self._part((opened.ask.model, version), reason)
+        self._part(name, reason)
 
     def _split(self) -> None:
         """Have everything that is not answered asked again, version by version."""

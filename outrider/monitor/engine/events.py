@@ -27,7 +27,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """Version that has left a process it shared, with its unanswered asks; the groups take it from there."""
+    """Version that has left a shared process, with unanswered asks."""
 
     name: Name
     reason: str

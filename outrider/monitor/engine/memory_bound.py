@@ -43,7 +43,7 @@ class EngineMemory:
         self._group: Path | None = None
 
     def look(self) -> str:
-        """What is beyond the bound, in words; empty while within."""
+        """Excess over the bound, in words; empty while within."""
         now = time.monotonic()
         if now < self._next:
             return ""
@@ -58,7 +58,7 @@ class EngineMemory:
         return self.words(used, most) if used > most else ""
 
     def ended_by_bound(self) -> str:
-        """Words for a process that the kernel ended at its cgroup's bound; empty for any other end."""
+        """Excess for which the cgroup ended the process; empty for other ends."""
         if self._group is None:
             return ""
         with contextlib.suppress(OSError):
@@ -115,7 +115,7 @@ class EngineMemory:
 
 
 def data_bytes(pid: int) -> int:
-    """Bytes that count against a limit on data; 0 where there is no such process."""
+    """Bytes that count against a limit on data; 0 without a process."""
     with contextlib.suppress(OSError):
         for line in (PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmData:"):
@@ -124,7 +124,7 @@ def data_bytes(pid: int) -> int:
 
 
 def own_cgroup(pid: int, root: Path) -> Path | None:
-    """Move a process into a cgroup of its own, with a bound on memory; None where that may not be.
+    """Move a process into a cgroup of its own; None where forbidden.
 
     Beside the service's own: systemd grants that by ``Delegate=memory``.
     """

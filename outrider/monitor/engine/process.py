@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outrider.assertions import Batch, Predictor
+from outrider.dataops.confinement import confine
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
@@ -308,7 +309,10 @@ def main() -> None:
     parser.add_argument("--batch-rows", type=int)
     parser.add_argument("--board", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--confine", type=Path, nargs="*", help="files and folders that it may open, alone")
     options = parser.parse_args()
+    if options.confine is not None:  # before any thread: those that run already are not confined
+        confine(options.confine, [Path.cwd()])
     die_with_parent(parent=options.parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sock = socket.socket(fileno=options.fd)

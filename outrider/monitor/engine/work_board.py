@@ -1,4 +1,4 @@
-"""Work board: versions whose work an engine does now, in memory that outlives the engine.
+"""Work board: versions under work, in memory that outlives the engine.
 
 Written by the engine at every step, a microsecond each, and read by its client only when answers are late or
 the process has ended.
@@ -43,7 +43,7 @@ class WorkBoard:
             return cls(os.dup(file.fileno()))
 
     def show(self, names: Sequence[Name]) -> None:
-        """Begin work of these versions; none ends it."""
+        """Begin work of these versions; of none where idle."""
         key = tuple(names)
         text = self._texts.get(key)
         if text is None:
@@ -64,7 +64,7 @@ class WorkBoard:
 
     @property
     def names(self) -> list[Name]:
-        """Versions under work; none where nothing is done, or the process ended between two steps."""
+        """Versions under work; none of an idle engine."""
         _, length = _HEAD.unpack_from(self._map)
         try:
             found = json.loads(self._map[_HEAD.size : _HEAD.size + min(length, _BYTES)] or b"[]")

@@ -33,6 +33,7 @@ _ALARM = (
     "event_time",
     "clock",
     "version_mismatch",
+    "version_retired",
     "drift",
     "performance",
     "flood",
@@ -295,8 +296,8 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _ENGINE, "counter", "outrider_engine_restarts_total", "restarts",
-        "Restarts of engines: killed beyond a deadline, or ended by themselves.",
-        labels=("model", "reason"), enums={"reason": ("deadline", "died")},
+        "Restarts of engines: killed beyond a deadline or bound of memory, or ended by themselves.",
+        labels=("model", "reason"), enums={"reason": ("deadline", "died", "memory")},
     ),
     _spec(
         _ENGINE, "counter", "outrider_engine_records_total", "records",

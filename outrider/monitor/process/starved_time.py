@@ -1,4 +1,4 @@
-"""Time in which a process wanted a processor and had none, from the kernel's scheduler.
+"""Time in which a process waited for a processor, by the scheduler.
 
 A pass that a busy machine starves is late and no hang: what is held against a deadline is time with this
 subtracted. Where the kernel counts none of it, nothing is subtracted.

@@ -347,7 +347,16 @@ class ShadowSettings(Section):
     """Shadow models: deadlines, batches and comparison."""
 
     deadline_s: float = Field(
-        default=30.0, gt=0, le=3600, description="for the answers to one block; then their process is killed"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="for one step of work on a block, such as a pass; then the process is killed",
+    )
+    memory_mb: int | None = Field(
+        default=None,
+        ge=256,
+        description="memory of an engine process with an uploaded version; by default four times the peak of "
+        "the model's other engines, and 1500 at least",
     )
     batch_rows: int | None = Field(
         default=None, ge=1, description="records in a forward pass at most; default what is measured as best"

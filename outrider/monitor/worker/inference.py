@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.monitor.engine.asks import Ask, AskAnswer, Outputs, Poison, Priority, again_of
-from outrider.monitor.engine.events import VersionLoad
+from outrider.monitor.engine.events import Ended, VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
 
 from .shadow_versions import ShadowVersions
@@ -86,9 +86,9 @@ class InferenceClient:
                 continue
             model, version = event.name
             if isinstance(event, VersionLoad):
-                self._versions[model].loaded(version, event.failure)
-            else:
-                self._versions[model].ended(version, event.reason)
+                self._versions[model].loaded(version, event.failure, is_end=event.is_end)
+            elif isinstance(event, Ended):
+                self._versions[model].ended(version, event.reason, is_alone=event.is_alone)
 
     def _take_answer(self, answer: AskAnswer) -> None:
         request = self._under_way.get(answer.number)

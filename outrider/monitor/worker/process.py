@@ -202,6 +202,7 @@ class Worker:
         if not self._state.has_changed() and now - self._looked < UNCHANGED_S and not force:
             return
         self._looked = now
+        self._registry.retire_ended()
         self._registry.read()
         self._poll_events()
         for name, slot in self._registry.update_slots():

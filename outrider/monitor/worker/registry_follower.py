@@ -9,13 +9,14 @@ from sqlalchemy import Connection
 
 from outrider.dataops.flags.registered_assertions import Suspension, suspensions
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.retirement import retire
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.checkpoints import forget_windows
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.stated_values import VERSION
-from outrider.dataops.models.registry import names_of_versions, versions_in_service
+from outrider.dataops.models.registry import get, names_of_versions, versions_in_service
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import leave_out, take_back
 from outrider.dataops.state.pauses import Paused, list_pauses
@@ -24,6 +25,7 @@ from outrider.monitor.registry.registration import Registration
 from .context import WorkerContext
 from .metrics import role_of
 from .pipeline import CHAMPION, Pipeline
+from .shadow_versions import ENDED_UNTIL_RETIRED
 
 
 class SuspensionFollower:
@@ -122,6 +124,17 @@ class RegistryFollower:
         slots = [CHAMPION, *self._context.versions[model].challengers, BACKFILL]
         with write(self._context.engine) as connection:
             forget_windows(connection, model, keep=slots)
+
+    def retire_ended(self) -> None:
+        """Retire challengers that ended a process twice, with an incident."""
+        for name, versions in self._context.versions.items():
+            while versions.to_retire:
+                version, reason = versions.to_retire.popitem()
+                why = f"it held up or ended its process {ENDED_UNTIL_RETIRED} times: {reason}"
+                with write(self._context.engine) as connection:
+                    if get(connection, name, version).status == "challenger":
+                        retire(connection, name, version, why=why, now_us=now_us())
+                        self._context.incidents[name].retired(connection, version, why, now_us=now_us())
 
     def note_disabled(self) -> None:
         """Store the versions that are not asked any more, with reasons."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider.monitor.engine.asks import AskAnswer
+from outrider.monitor.engine.client import SHOT
 from outrider.monitor.engine.groups import EngineGroups
 
 log = logging.getLogger("outrider.shadow")
@@ -17,7 +18,9 @@ NO_ANSWER = "ServerError"
 """How the failure of a model elsewhere begins: it rests, and is asked again for as long as it is wanted."""
 ENDED_UNTIL_OUT = 3
 ENDED_WITHIN_S = 3600.0
-"""A version that ends or holds up its process this often within this time is not asked again."""
+"""A champion that ends or holds up its process this often within this time is not asked again."""
+ENDED_UNTIL_RETIRED = 2
+"""Of a challenger, which is retired then."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class ShadowVersions:
         The version that answers the next unit.
     failures
         Versions that are not asked, and why.
+    to_retire
+        Challengers that held up or ended a process twice, and how, for the registry.
     """
 
     def __init__(self, model: str, engines: EngineGroups, *, clock: Callable[[], float]) -> None:
@@ -53,6 +58,7 @@ class ShadowVersions:
         self._challengers: list[str] = []
         self.champion: str | None = None
         self.failures: dict[str, str] = {}
+        self.to_retire: dict[str, str] = {}
 
     @property
     def versions(self) -> list[str]:
@@ -89,12 +95,24 @@ class ShadowVersions:
             self._wanted[version] = WantedVersion()
             self._engines.load((self._model, version))
 
-    def loaded(self, version: str, failure: str) -> None:
-        """A version is in memory, or cannot be: ``failure`` says why."""
+    def loaded(self, version: str, failure: str, *, is_end: bool = False) -> None:
+        """A version is in memory, or cannot be: ``failure`` says why.
+
+        Parameters
+        ----------
+        is_end
+            Whether loading it held up or ended its process; a challenger is loaded once more then.
+        """
         standing = self._wanted.get(version)
         if standing is None:
             return
         standing.is_loaded = not failure
+        if failure and is_end and self._is_challenger(version):
+            self._engines.unload((self._model, version))
+            self.ended(version, failure)
+            if version not in self.failures:
+                self._engines.load((self._model, version))
+            return
         if failure:
             log.error("version %s of %s cannot be loaded: %s", version, self._model, failure)
             self.failures[version] = failure
@@ -128,23 +146,35 @@ class ShadowVersions:
         if answer.outputs is not None:
             standing.failed_units = 0
             return
-        if not answer.failure.startswith(NO_ANSWER):
+        if not answer.failure.startswith((NO_ANSWER, SHOT)):
             standing.failed_units += 1
         log.warning("version %s of %s answers a unit with nothing: %s", version, self._model, answer.failure)
         if standing.failed_units >= FAILED_UNITS_UNTIL_OUT:
             self._leave_out(version, answer.failure)
 
-    def ended(self, version: str, reason: str) -> None:
-        """A version, asked alone, held up or ended its process."""
-        standing = self._wanted.get(version)
-        if standing is None:
+    def ended(self, version: str, reason: str, *, is_alone: bool = True) -> None:
+        """A version held up or ended a process.
+
+        Parameters
+        ----------
+        is_alone
+            Whether it did so alone in a fresh process. For a challenger its work under way is enough.
+        """
+        standing, is_challenger = self._wanted.get(version), self._is_challenger(version)
+        if standing is None or version in self.failures or not (is_alone or is_challenger):
             return
         now = self._clock()
         standing.ended.append(now)
         while standing.ended[0] < now - ENDED_WITHIN_S:
             standing.ended.popleft()
-        if len(standing.ended) >= ENDED_UNTIL_OUT:
+        if is_challenger and len(standing.ended) >= ENDED_UNTIL_RETIRED:
+            self.to_retire[version] = reason
             self._leave_out(version, reason)
+        elif len(standing.ended) >= ENDED_UNTIL_OUT:
+            self._leave_out(version, reason)
+
+    def _is_challenger(self, version: str) -> bool:
+        return version in self._challengers and version not in (self.champion, self._next)
 
     def _leave_out(self, version: str, reason: str) -> None:
         log.error("version %s of %s is disabled: %s", version, self._model, reason)

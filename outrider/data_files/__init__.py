@@ -3,7 +3,7 @@
 Endings, column names, types, and the account of columns and rows left out.
 """
 
-from .json_values import json_list, json_reason, read_json_texts, read_json_values
+from .json_values import LABEL_TASK, is_label_task, json_list, json_reason, read_json_texts, read_json_values
 from .left_out import LeftOut
 from .opening import CSV, ENDINGS, JSON, TABLES, ending_of, known_ending
 from .reading import TablePart, one_table, read_parts, read_table
@@ -13,11 +13,13 @@ __all__ = [
     "CSV",
     "ENDINGS",
     "JSON",
+    "LABEL_TASK",
     "TABLES",
     "LeftOut",
     "TableOptions",
     "TablePart",
     "ending_of",
+    "is_label_task",
     "json_list",
     "json_reason",
     "known_ending",

@@ -25,6 +25,11 @@ ROWS = 4096
 Items = Iterator[tuple[int, Any, float]]
 """Line (element of an array), value, and how much of the file is behind it."""
 _MIXED = "its values have no common type"
+LABEL_TASK = (
+    "an export of Label Studio, whose annotations are labels and no inputs; send a line "
+    '{"id": "id of the record", "label": {"label": "its choice"}} for each task, by outrider replay or '
+    "POST /v1/labels"
+)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -44,6 +49,8 @@ def read_json_values(path: Path, left: LeftOut) -> Items:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             left.row(place, json_reason(text, error))
             continue
+        if is_label_task(value):
+            raise ConfigError(f"{path}, line {place}: {LABEL_TASK}")
         yield place, value, share
 
 
@@ -67,6 +74,14 @@ def json_list(path: Path) -> list[Any]:
             if not file.read().removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
                 raise ConfigError(f"{path}: a list expected, got {type(values[0]).__name__}")
     return values
+
+
+def is_label_task(value: Any) -> bool:
+    """Test for a task of Label Studio, as JSON or JSON-MIN."""
+    if not isinstance(value, Mapping):
+        return False
+    is_task = isinstance(value.get("data"), Mapping) and isinstance(value.get("annotations"), list)
+    return is_task or {"annotation_id", "annotator", "lead_time"} <= value.keys()
 
 
 def read_json_texts(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -349,3 +349,31 @@ def test_a_repaired_line_is_sent_on_resuming_and_no_other(tmp_path: Path) -> Non
     blocks = read_blocks(path, path.name, ReadOptions(Names(), CaptureNames(), rows=7), left, sent=sent)
     assert [id_ for block in blocks for id_ in block.rows.column("id").to_pylist()] == ["x.csv:5", "x.csv:44"]
     assert [line for line, _ in left.rows] == [7]
+
+
+MIN = [
+    {
+        "id": 11,
+        "text": "great film",
+        "sentiment": "Positive",
+        "annotator": 1,
+        "annotation_id": 3,
+        "lead_time": 2.5,
+    }
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("form", ["JSON", "JSON-MIN"])
+def test_door_refuses_tasks_of_label_studio_with_the_way_to_go(tmp_path: Path, door: str, form: str) -> None:
+    path = tmp_path / "label_studio.json"
+    whole = (PUBLIC / "label_studio.json").read_text()
+    path.write_text(whole if form == "JSON" else json.dumps(MIN))
+    words = "an export of Label Studio.*POST /v1/labels"
+    if door == "compare":
+        traffic = Traffic([path])
+        assert list(traffic) == []
+        assert all(re.match(words[:26], line["reason"]) for line in traffic.funnel()["lines"])
+        return
+    with pytest.raises(ConfigError, match=words):
+        DOORS[door](path)

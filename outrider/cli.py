@@ -122,12 +122,12 @@ def main() -> None:
 
     Errors of ours end with their exit code and one message on stderr.
     """
-    from outrider.errors import ConfigError, GateRefused, OutriderError, ServerError
+    from outrider.errors import ConfigError, GateRefused, NothingToRead, OutriderError, ServerError
 
     try:
         app()
     except OutriderError as error:
-        codes = {ConfigError: 3, ServerError: 4, GateRefused: 1}
+        codes = {ConfigError: 3, ServerError: 4, NothingToRead: 5, GateRefused: 1}
         sys.stderr.write(f"outrider: {error}\n")
         sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), 1))
 

@@ -73,6 +73,10 @@ class Erased(OutriderError):  # noqa: N818 - reads as the state it is
     """Erased content was asked for; the message names its place."""
 
 
+class NothingToRead(OutriderError):  # noqa: N818 - reads as the state it is
+    """File without a row (CLI exit code 5)."""
+
+
 class ServerError(OutriderError):
     """Outrider server unreachable, or key refused (CLI exit code 4)."""
 

@@ -16,6 +16,7 @@ FLOORS = {
     "http_client": 0,
     "user_code": 0,
     "assertions": 1,
+    "data_files": 1,
     "behavioral_tests": 2,
     "dataops": 3,
     "monitor": 4,

@@ -1,6 +1,5 @@
 """Batch of a user's records, frames, files, filled templates, or function."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.pandas_types import is_frame, is_series
+from outrider.data_files import JSON, json_list, known_ending, one_table
 
-from .csv_files import read_csv
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
 
@@ -34,10 +33,10 @@ def to_cases(cases: CasesLike, *, labels: Any = None, folder: Path | None = None
     ----------
     cases
         A Batch; texts (they become ``inputs.text``); dictionaries; a frame; a filled template; the path of a
-        ``.csv .json .jsonl .parquet`` file; or a function without arguments that returns one of these.
-        A dictionary or frame holds input fields, except ``id`` and ``label`` and columns that carry their
-        part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record. A list of
-        lists of texts or dictionaries holds cases of several examples, the original first.
+        CSV, Parquet, Arrow, JSON or JSON lines file; or a function without arguments that returns one of
+        these. A dictionary or frame holds input fields, except ``id`` and ``label`` and columns that carry
+        their part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record. A list
+        of lists of texts or dictionaries holds cases of several examples, the original first.
     labels
         One value for every case, or one per case: ``label.label``.
     folder
@@ -175,22 +174,13 @@ def _full_name(column: str) -> str:
 
 
 def _read(path: Path) -> Batch | Grouped:
-    match path.suffix:
-        case ".csv":
-            return _of_frame(read_csv(path))
-        case ".parquet":
-            import pandas as pd
-
-            return _of_frame(pd.read_parquet(path))
-        case ".json":
-            listed = json.loads(path.read_text(encoding="utf-8-sig"))
-            if not isinstance(listed, list):
-                raise ValueError(f"{path}: a list of cases expected, got {type(listed).__name__}")
-            return _of_list(listed)
-        case ".jsonl":
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-            return _of_list([json.loads(line) for line in lines if line.strip()])
-    raise ValueError(f"{path}: .csv, .json, .jsonl or .parquet expected")
+    if known_ending(path).removesuffix(".gz") in JSON:
+        return _of_list(json_list(path))
+    table = one_table(path)
+    columns = {_full_name(name): table.column(name) for name in table.column_names}
+    if "id" in columns:
+        columns["id"] = columns["id"].cast(pa.string())
+    return Batch.from_columns(columns, model=_MODEL, rows=len(table))
 
 
 def _labels(labels: Any, rows: int) -> Any:

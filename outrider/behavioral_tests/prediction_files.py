@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
+from outrider.data_files import JSON, json_list, known_ending, one_table
 from outrider.errors import ConfigError
 
-from .csv_files import read_csv
 from .predictions import Columns
 from .suite_file.writing import atomically
 
@@ -33,8 +33,8 @@ def read_predictions(path: Path) -> Columns:
     """Columns of a predictions file, one row per example.
 
     ``.txt`` is one of CheckList's formats, told apart by what is in it, as outputs ``label`` and ``probs``.
-    The others have a column per output; ``probs[0]``, ``probs[1]``, … are put together. JSON lines may nest
-    (``{"inputs": {…}, "outputs": {…}}``).
+    Tables (CSV, Parquet, Arrow) and JSON lines have a column per output; ``probs[0]``, ``probs[1]``, … are
+    put together. JSON lines may nest (``{"inputs": {…}, "outputs": {…}}``).
 
     Raises
     ------
@@ -42,18 +42,13 @@ def read_predictions(path: Path) -> Columns:
         If the file is of another kind, or a line has other columns than the first; naming the line.
     """
     try:
-        match _kind(path):
-            case ".txt":
-                return _of_text(path)
-            case ".csv":
-                frame = read_csv(path)
-                return _stacked({str(name): frame[name].to_numpy() for name in frame.columns})
-            case ".jsonl":
-                return _of_records(list(_lines(path)))
-            case _:
-                table = pq.read_table(path).combine_chunks()
-                return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
-    except (OSError, EOFError, zlib.error, ValueError, pa.ArrowException) as error:
+        if path.name.lower().removesuffix(".gz").endswith(".txt"):
+            return _of_text(path)
+        if known_ending(path).removesuffix(".gz") in JSON:
+            return _of_records(json_list(path))
+        table = one_table(path).combine_chunks()
+        return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
@@ -92,15 +87,15 @@ def write_examples(asked: Sequence[tuple[str, str, Batch]], path: Path) -> int:
 
 
 def _kind(path: Path) -> str:
-    names = path.name.removesuffix(".gz")
-    kind = Path(names).suffix
-    if kind not in (".txt", ".csv", ".jsonl", ".parquet") or (kind == ".parquet" and path.suffix == ".gz"):
+    name = path.name.lower()
+    kind = Path(name.removesuffix(".gz")).suffix
+    if kind not in (".txt", ".csv", ".jsonl", ".parquet") or (kind == ".parquet" and name.endswith(".gz")):
         raise ConfigError(f"{path}: {KINDS} expected")
     return kind
 
 
 def _write(path: Path, content: bytes, rows: int) -> int:
-    atomically(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
     return rows
 
 
@@ -134,7 +129,7 @@ def _of_text(path: Path) -> Columns:
     confidence 1. A class is a whole number or a word; of probabilities alone, it is the most probable one.
     """
     content = path.read_bytes()
-    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    text = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).decode("utf-8-sig")
     lines = text.removesuffix("\n").split("\n")
     table = _numeric_table(text)
     if table is None or len(table) != len(lines):
@@ -229,19 +224,6 @@ def _sure(label: NDArray[Any]) -> Columns:
     return {"label": label, "probs": np.ones(len(label))}
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    content = path.read_bytes()
-    lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"line {number} is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise ValueError(f'line {number}: an object such as {{"label": 1}} expected, got {line[:80]!r}')
-        yield _flat(row)
-
-
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """Objects under ``inputs`` and ``outputs`` as columns."""
     flat: dict[str, Any] = {}
@@ -253,7 +235,11 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _of_records(rows: list[dict[str, Any]]) -> Columns:
+def _of_records(values: list[Any]) -> Columns:
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise ValueError(f'line {number}: an object such as {{"label": 1}} expected, got {value!r:.80}')
+    rows = [_flat(value) for value in values]
     names = dict.fromkeys(name for row in rows for name in row)
     for number, row in enumerate(rows, 1):
         missing = [name for name in names if name not in row and not name.startswith("inputs.")]

@@ -8,7 +8,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Json, as_json
+from .output import Decimal, Delimiter, Json, TextColumns, as_json
 
 if TYPE_CHECKING:
     from outrider.assertions.threshold import IntervalEstimate, Threshold
@@ -27,6 +27,9 @@ def calibrate(
     precision: Annotated[
         float | None, typer.Option(min=0.01, max=0.99, help="Least precision; without it F1 decides.")
     ] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = ".",
+    text: TextColumns = None,
     json: Json = False,
 ) -> None:
     """Fit an assertion's threshold on labelled examples.
@@ -39,11 +42,11 @@ def calibrate(
     from outrider.assertions.library import ungrounded
     from outrider.assertions.threshold import fit_threshold
 
-    from .tables import read_table
+    from .tables import read_table, table_options
 
     if assertion not in SCORED:
         raise ConfigError(f"no threshold to calibrate in {assertion!r}; there is one in {', '.join(SCORED)}")
-    found = read_table(source)
+    found = read_table(source, table_options(delimiter, decimal, text))
     absent = [name for name in (answer, passages, wrong) if name not in found.column_names]
     if absent:
         raise ConfigError(

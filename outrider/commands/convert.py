@@ -101,17 +101,9 @@ def _onnx(made: Any, to: Path, sample: Path | None, inputs: list[str], tolerance
 
 
 def _read(path: Path) -> "pd.DataFrame":
-    import pandas as pd
+    from .tables import read_table
 
-    readers: dict[str, Any] = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
-    try:
-        if path.suffix in (".jsonl", ".ndjson"):
-            return pd.read_json(path, lines=True)
-        found: pd.DataFrame = readers[path.suffix](path)
-    except KeyError:
-        raise ConfigError(f"--sample: .csv, .parquet or .jsonl expected, got {path.name}") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--sample: {path} cannot be read: {error}") from error
+    found: pd.DataFrame = read_table(path).to_pandas()
     return found
 
 

@@ -18,7 +18,7 @@ from .dataset_tag import app as tags
 from .dataset_upkeep import compact, gc
 from .dataset_validation import expect, validate, warning_line
 from .default_group import Commands
-from .output import Config, Json, as_json, table, tell
+from .output import Config, Decimal, Delimiter, Json, TextColumns, as_json, table, tell
 from .quarantine import app as quarantine
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, help="Import, commit, list and read dataset versions.")
@@ -77,8 +77,13 @@ def show(name: Reference, version: VersionOption = None, config: Config = None, 
 @app.command("import")
 def import_file(
     name: Name,
-    file: Annotated[Path, typer.Argument(help="Parquet, Arrow, CSV or NPZ file with inputs and label.")],
+    file: Annotated[
+        Path, typer.Argument(help="Parquet, Arrow, CSV, JSON lines or NPZ file with inputs and label.")
+    ],
     model: Annotated[str, typer.Option(help="Model of the rows.")],
+    delimiter: Delimiter = None,
+    decimal: Decimal = ".",
+    text: TextColumns = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -86,9 +91,9 @@ def import_file(
 
     Such as the training data to replay; columns are named as in the model.
     """
-    from outrider.commands.tables import read_table, to_ipc
+    from outrider.commands.tables import read_table, table_options, to_ipc
 
-    body = to_ipc(read_table(file))
+    body = to_ipc(read_table(file, table_options(delimiter, decimal, text)))
     _committed(
         connect(config).post_bytes(
             f"/v1/datasets/{name}/versions", body, kind=ARROW, query={"model": model, "source": file.name}

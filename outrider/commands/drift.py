@@ -9,7 +9,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Config, Json, as_json, table, write_file
+from .output import Config, Decimal, Delimiter, Json, TextColumns, as_json, table, write_file
 
 if TYPE_CHECKING:
     from outrider.assertions.drift import DriftReport
@@ -24,7 +24,7 @@ def drift(
     reference: Annotated[
         str,
         typer.Option(
-            help="Records to hold against: a file (Parquet, Arrow, CSV, NPZ), a dataset version "
+            help="Records to hold against: a file (Parquet, Arrow, CSV, JSON lines, NPZ), a dataset version "
             "NAME@VERSION, or a span SINCE..UNTIL of the running service's records: "
             "2026-11-01..2026-11-08, -8d..-1d."
         ),
@@ -60,6 +60,9 @@ def drift(
     report: Annotated[
         Path | None, typer.Option(help="HTML file with the distributions of every column.")
     ] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = ".",
+    text: TextColumns = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -70,8 +73,12 @@ def drift(
     from outrider.assertions.drift import drift_report
 
     from .drift_windows import read_window
+    from .tables import table_options
 
-    one, two = (read_window(each, model=model, ts=ts, config=config) for each in (reference, current))
+    options = table_options(delimiter, decimal, text)
+    one, two = (
+        read_window(each, model=model, ts=ts, config=config, options=options) for each in (reference, current)
+    )
     skipped = [ts] if ts is not None else []
     try:
         found = drift_report(

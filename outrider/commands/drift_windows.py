@@ -11,7 +11,7 @@ from outrider.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FILES = (".parquet", ".arrow", ".feather", ".csv", ".npz")
+    from outrider.data_files import TableOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,9 @@ class NamedWindow:
     names: tuple[str, ...]
 
 
-def read_window(text: str, *, model: str | None, ts: str | None, config: Path | None) -> NamedWindow:
+def read_window(
+    text: str, *, model: str | None, ts: str | None, config: Path | None, options: "TableOptions"
+) -> NamedWindow:
     """Records of a file, a dataset version, or a span of time.
 
     Parameters
@@ -47,9 +49,11 @@ def read_window(text: str, *, model: str | None, ts: str | None, config: Path | 
     ConfigError
         If nothing is there, or the text is none of these.
     """
+    from outrider.data_files import ending_of
+
     path = Path(text)
-    if path.suffix in FILES or path.is_file():
-        return _of_file(path, ts)
+    if ending_of(path) is not None or path.is_file():
+        return _of_file(path, ts, options)
     if ".." in text:
         return NamedWindow(text, _of_service(text, model, config), ())
     from outrider.dataset_reference import load_dataset
@@ -58,14 +62,12 @@ def read_window(text: str, *, model: str | None, ts: str | None, config: Path | 
     return NamedWindow(text, load_dataset(text, folder=folder).to_arrow(), ())
 
 
-def _of_file(path: Path, ts: str | None) -> NamedWindow:
+def _of_file(path: Path, ts: str | None, options: "TableOptions") -> NamedWindow:
     from outrider.assertions.batch_schema import is_part
 
     from .tables import read_table
 
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file")
-    found = read_table(path)
+    found = read_table(path, options)
     if ts is not None:
         if ts not in found.column_names:
             raise ConfigError(f"{path} has no column {ts}; there are {', '.join(found.column_names)}")

@@ -10,9 +10,11 @@ import typer
 from outrider.errors import ConfigError, OutriderError
 
 from .api import Api, connect
-from .output import Config, Json, ModelOption, as_json, table, tell
+from .output import Config, Decimal, Delimiter, Json, ModelOption, TextColumns, as_json, table, tell
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from outrider.assertions import Batch
     from outrider.assertions.learn import Proposal
 
@@ -51,6 +53,9 @@ def learn(
     records: Annotated[int, typer.Option(help="Stored records to learn from, at most.")] = 100_000,
     save: Annotated[Path | None, typer.Option(help="JSON file of the proposals, for accept.")] = None,
     write: Annotated[Path | None, typer.Option(help="Accept all into this Python file at once.")] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = ".",
+    text: TextColumns = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
@@ -63,9 +68,12 @@ def learn(
     from outrider.assertions.learn import learn as propose
 
     if source is not None:
-        reference = _reference(
-            source, model or "model", outputs or [], labels or [], id=id, entity=entity, ts=ts
-        )
+        from .tables import read_table, table_options
+
+        special = {column: name for name, column in (("id", id), ("entity", entity), ("ts", ts)) if column}
+        options = table_options(delimiter, decimal, text, named=special)
+        found = read_table(source, options)
+        reference = _reference(found, source, model or "model", outputs or [], labels or [], special)
     else:
         reference = _traffic(connect(config), model, records)
     try:
@@ -73,8 +81,8 @@ def learn(
     except ValueError as error:
         raise ConfigError(str(error)) from error
     if save is not None:
-        text = json_format.dumps([proposal.as_dict() for proposal in proposals], indent=1)
-        save.write_text(text + "\n", encoding="utf-8")
+        kept = json_format.dumps([proposal.as_dict() for proposal in proposals], indent=1)
+        save.write_text(kept + "\n", encoding="utf-8")
     changed = _keep(proposals, write) if write is not None else False
     if json:
         as_json(
@@ -164,23 +172,17 @@ def _rate(proposal: "Proposal") -> str:
 
 
 def _reference(
+    found: "pa.Table",
     source: Path,
     model: str,
     outputs: list[str],
     labels: list[str],
-    *,
-    id: str | None,
-    entity: str | None,
-    ts: str | None,
+    special: dict[str, str],
 ) -> "Batch":
     """A table as records; columns that nothing is said about are inputs."""
     from outrider.assertions import Batch
     from outrider.assertions.batch import PARTS, SYSTEM
 
-    from .tables import read_table
-
-    found = read_table(source)
-    special = {column: name for name, column in (("id", id), ("entity", entity), ("ts", ts)) if column}
     absent = [name for name in (*outputs, *labels, *special) if name not in found.column_names]
     if absent:
         raise ConfigError(

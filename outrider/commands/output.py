@@ -25,6 +25,14 @@ HashOption: TypeAlias = Annotated[
         "inputs.text=email,card (may be repeated).",
     ),
 ]
+DELIMITER = "Separator of CSV files: ';', tab, '|'."
+DECIMAL = "Decimal mark of numbers in CSV files."
+Delimiter: TypeAlias = Annotated[str | None, typer.Option(help=DELIMITER)]
+Decimal: TypeAlias = Annotated[str, typer.Option(help=DECIMAL)]
+TextColumns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--text", help="CSV columns to read as text, with commas between; may be repeated."),
+]
 ModelOption: TypeAlias = Annotated[str | None, typer.Option(help=_ONE_MODEL)]
 
 

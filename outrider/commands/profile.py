@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outrider.errors import ConfigError
-
 from .api import connect, one_model
-from .output import Config, Json, ModelArgument, as_json, table
+from .output import Config, Decimal, Delimiter, Json, ModelArgument, TextColumns, as_json, table
 
 if TYPE_CHECKING:
     from outrider.assertions import Batch
+    from outrider.data_files import TableOptions
 
 COLUMNS = {
     "name": "column",
@@ -35,15 +34,21 @@ def profile(
     challenger: Annotated[str | None, typer.Option(help="A challenger's answers instead.")] = None,
     slice_: Annotated[str | None, typer.Option("--slice", help="Only this slice (slice_by).")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="A table instead: Parquet, Arrow, CSV or NPZ.", dir_okay=False)
+        Path | None,
+        typer.Option(help="A table instead: Parquet, Arrow, CSV, JSON lines or NPZ.", dir_okay=False),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="A dataset version instead, NAME@VERSION.")] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = ".",
+    text: TextColumns = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Show the columns of a model's records: nulls, distinct values, quantiles, categories."""
     if file is not None or dataset is not None:
-        found = _of_rows(file, dataset)
+        from .tables import table_options
+
+        found = _of_rows(file, dataset, table_options(delimiter, decimal, text))
     else:
         api = connect(config)
         name = one_model(api, model)
@@ -61,13 +66,13 @@ def profile(
 EMPTY = "no profile yet: the first minute with 1,000 records fixes the bins of the columns"
 
 
-def _of_rows(file: Path | None, dataset: str | None) -> dict[str, Any]:
+def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") -> dict[str, Any]:
     """Profile of a table's or dataset version's rows, in bins of their own."""
     from outrider.assertions.profiling import Profile, ProfileLayout
     from outrider.dataset_reference import load_dataset
     from outrider.monitor.queries.profiles import column_reports
 
-    rows = load_dataset(dataset) if dataset is not None else _table(Path(str(file)))
+    rows = load_dataset(dataset) if dataset is not None else _table(Path(str(file)), options)
     found = Profile.of(rows, layout := ProfileLayout.fit(rows))
     return {
         "records": found.rows,
@@ -82,16 +87,14 @@ def _of_rows(file: Path | None, dataset: str | None) -> dict[str, Any]:
     }
 
 
-def _table(path: Path) -> "Batch":
+def _table(path: Path, options: "TableOptions") -> "Batch":
     """Rows of a file; columns without a part's name are inputs."""
     from outrider.assertions import Batch
     from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
 
     from .tables import read_table
 
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file")
-    rows = read_table(path)
+    rows = read_table(path, options)
     known = {*SYSTEM, *MARKS}
     names = [name if is_part(name) or name in known else f"inputs.{name}" for name in rows.column_names]
     return Batch.from_arrow(rows.rename_columns(names), model=path.stem)

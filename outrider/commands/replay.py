@@ -10,7 +10,7 @@ import typer
 
 from outrider.errors import ConfigError
 
-from .output import Config, Json, as_json, table
+from .output import DECIMAL, DELIMITER, Config, Json, as_json, table
 from .replay_files import FileOptions, replay_files
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def replay(
         list[str] | None,
         typer.Option(help="Files: CSV columns to read as text.", rich_help_panel=FILES),
     ] = None,
+    delimiter: Annotated[str | None, typer.Option(help=DELIMITER, rich_help_panel=FILES)] = None,
+    decimal: Annotated[str, typer.Option(help=DECIMAL, rich_help_panel=FILES)] = ".",
     id_: Annotated[
         str | None,
         typer.Option("--id", help="Files: column with the id; without one, FILE:ROW.", rich_help_panel=FILES),
@@ -147,6 +149,8 @@ def replay(
             labels=_listed(labels),
             mapped=tuple(map_ or ()),
             text=_listed(text),
+            delimiter=delimiter,
+            decimal=decimal,
             id=id_,
             ts=ts,
             entity=entity,

@@ -17,6 +17,7 @@ from outrider.errors import ConfigError
 
 from .output import as_json, console, table
 
+NO_ROW, NOTHING = "no row", 5
 _SYSTEM = ("id", "ts", "entity", "version", "weight")
 
 
@@ -31,6 +32,8 @@ class FileOptions:
     labels: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    delimiter: str | None = None
+    decimal: str = "."
     id: str | None = None
     ts: str | None = None
     entity: str | None = None
@@ -71,12 +74,15 @@ def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | Non
             _send_file(path, name, how, sender, report, progress, lambda share, at=at: tell(at + share))
             tell(at + 1.0)
     _say(report, time.perf_counter() - began, options.model, json=json)
+    if all(one.error == NO_ROW for one in report.files):
+        raise typer.Exit(NOTHING)
     if any(one.rejected or one.error for one in report.files):
         raise typer.Exit(1)
 
 
 def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progress: Any, tell: Any) -> None:
     """Send one file; what is wrong with it as a whole is noted, and the next one follows."""
+    from outrider.data_files import LeftOut
     from outrider.monitor.files.readers import read_blocks
     from outrider.monitor.files.sending import FileReport, is_done
 
@@ -89,20 +95,26 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
         of.rows += 1
         report.blame(of, row, "", reason)
 
+    left, before = LeftOut(blame), progress.sent(path)
     try:
-        for block in read_blocks(path, name, how, skip=progress.rows(path), blame=blame):
+        for block in read_blocks(path, name, how, left, sent=before):
             sender.send(block.keyed(file), of)
             if is_done(block):
-                progress.note(path, block.done)
+                progress.note(path, block.done, report.refused.get(of.file, ()), before=before)
             tell(block.share)
+        if not of.rows and not before.done:
+            of.error = NO_ROW
     except ConfigError as error:
-        of.error = str(error)
+        of.error = str(error).removeprefix(f"{path}: ")
+    report.notes += left.sentences(path)
 
 
 def _reading(options: FileOptions, config: Path | None) -> Any:
     from outrider.monitor.files.captures import CaptureNames
     from outrider.monitor.files.columns import Names
     from outrider.monitor.files.readers import ReadOptions
+
+    from .tables import table_options
 
     system = {name: value for name in _SYSTEM if (value := getattr(options, name)) is not None}
     names = Names(
@@ -116,7 +128,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
     )
     inputs, target = _configured(options.model, config)
     captures = CaptureNames(options.inputs or inputs, options.outputs or options.labels, target)
-    return ReadOptions(names, captures, options.block_rows)
+    return ReadOptions(names, captures, options.block_rows, table_options(options.delimiter, options.decimal))
 
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
@@ -163,7 +175,7 @@ def _speed(text: str) -> float | None:
 
 def _nothing(paths: Sequence[Path]) -> int:
     typer.echo(f"outrider: no file of records in {', '.join(map(str, paths))}", err=True)
-    return 5
+    return NOTHING
 
 
 def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
@@ -180,6 +192,7 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
                 "seconds": round(seconds, 3),
                 "files": [asdict(file) for file in report.files],
                 "problems": report.problems,
+                "notes": report.notes,
             }
         )
         return
@@ -188,7 +201,7 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
         {"file": "file", "rows": "rows", "accepted": "accepted", "rejected": "refused", "error": "error"},
         empty="no file",
     )
-    for line in _told(report.problems):
+    for line in [*report.notes, *_told(report.problems)]:
         console().print(line, markup=False, highlight=False)
     if rejected > len(report.problems):
         typer.echo(f"the first {len(report.problems)} refused rows are named")

@@ -1,44 +1,52 @@
-"""Tables in files, for ``outrider dataset``."""
+"""Tables of commands: read from files, sent, and written to files."""
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet
+import typer
 
-from outrider.assertions.columns import from_values, plain
-from outrider.errors import ConfigError
+from outrider.assertions.columns import plain
+from outrider.data_files import LeftOut, TableOptions
+from outrider.data_files import read_table as read_file
 
 from .export import without_formulas
 
 
-def read_table(path: Path) -> pa.Table:
-    """Table of a Parquet, Arrow (Feather), CSV or NPZ file.
+def read_table(path: Path, options: TableOptions = TableOptions(times=True)) -> pa.Table:  # noqa: B008 - frozen
+    """Table of a file.
 
-    Arrays of an NPZ are columns.
+    Columns and rows that are left out are named on stderr.
 
     Raises
     ------
     ConfigError
         If the file cannot be read as what its ending says.
+    NothingToRead
+        If it has no row.
     """
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return pa.table({name: from_values(arrays[name]) for name in arrays.files})
-        if path.suffix == ".csv":
-            return pyarrow.csv.read_csv(path)
-        if path.suffix in (".arrow", ".feather"):
-            return pyarrow.feather.read_table(path)
-        return pyarrow.parquet.read_table(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise ConfigError(f"{path}: Parquet, Arrow, CSV or NPZ expected, by its ending: {error}") from error
+    left = LeftOut()
+    found = read_file(path, options, left)
+    for sentence in left.sentences(path):
+        typer.echo(f"outrider: {sentence}", err=True)
+    return found
+
+
+def table_options(
+    delimiter: str | None, decimal: str = ".", text: Sequence[str] | None = None, *, named: Iterable[str] = ()
+) -> TableOptions:
+    """Options of the command line about tables, for :func:`read_table`."""
+    mark = "\t" if delimiter in ("tab", "\\t") else delimiter
+    if mark is not None and len(mark) != 1:
+        raise typer.BadParameter(f"--delimiter: one letter or tab expected, got {delimiter!r}")
+    if decimal not in (".", ","):
+        raise typer.BadParameter(f"--decimal: '.' or ',' expected, got {decimal!r}")
+    texts = tuple(name for one in text or () for name in one.split(",") if name)
+    return TableOptions(mark, decimal, texts, frozenset(named), times=True)
 
 
 def to_ipc(table: pa.Table) -> bytes:

@@ -1585,8 +1585,8 @@ def _server_or_default() -> Server:
 def _settings(path: str) -> dict[str, Any]:
     import tomllib
 
-    with open(path, "rb") as file:
-        return tomllib.load(file)
+    with open(path, encoding="utf-8-sig") as file:  # editors write a byte order mark in front
+        return tomllib.loads(file.read())
 
 
 def _setting(settings: Mapping[str, Any], section: str, name: str, default: str) -> str:

@@ -188,7 +188,7 @@ def test_json_files_hold_what_a_list_in_python_may(tmp_path: Path, suffix: str) 
 def test_a_json_object_is_no_list_of_its_names(tmp_path: Path) -> None:
     path = tmp_path / "cases.json"
     path.write_text('{"cases": ["hi!"], "labels": [1]}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"cases\.json: a list of cases expected, got dict"):
+    with pytest.raises(ConfigError, match=r"cases\.json: a list expected, got dict"):
         to_batch(path)
 
 

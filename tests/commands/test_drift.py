@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.commands.drift_windows import read_window, records_between
+from outrider.data_files import TableOptions
 from outrider.errors import ConfigError
 
 
@@ -89,7 +90,9 @@ def test_a_column_that_is_gone_ends_with_6(files: tuple[Path, Path, Path], tmp_p
 def test_a_file_out_of_order_is_sorted_by_its_times(tmp_path: Path) -> None:
     frame = people(0, 100).assign(ts=np.arange(100)[::-1])
     frame.to_parquet(tmp_path / "a.parquet")
-    found = read_window(str(tmp_path / "a.parquet"), model=None, ts="ts", config=None)
+    found = read_window(
+        str(tmp_path / "a.parquet"), model=None, ts="ts", config=None, options=TableOptions(times=True)
+    )
     assert found.data.column("ts").to_pylist() == list(range(100))
 
 
@@ -120,7 +123,7 @@ def test_records_of_a_span_are_those_from_its_begin_on_in_their_order() -> None:
 )
 def test_windows_that_are_none_are_refused(text: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=reason):
-        read_window(text, model=None, ts=None, config=tmp_path / "outrider.toml")
+        read_window(text, model=None, ts=None, config=tmp_path / "outrider.toml", options=TableOptions())
 
 
 def test_arguments_that_are_wrong_are_refused(files: tuple[Path, Path, Path]) -> None:

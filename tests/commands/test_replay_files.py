@@ -17,8 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
+from outrider.data_files import LeftOut
 from outrider.errors import ConfigError, ServerError
-from outrider.monitor.files.blocks import ARROW, FileBlock
+from outrider.monitor.files.blocks import ARROW, FileBlock, Sent
 from outrider.monitor.files.captures import CaptureNames
 from outrider.monitor.files.columns import Names
 from outrider.monitor.files.readers import ReadOptions, find_files, read_blocks
@@ -38,9 +39,8 @@ def rows_of(
     """All rows of a file, each with its route and place; and what was refused."""
     blamed: list[tuple[int, str]] = []
     found = []
-    for block in read_blocks(
-        path, path.name, reading, skip=skip, blame=lambda at, why: blamed.append((at, why))
-    ):
+    left = LeftOut(lambda at, why: blamed.append((at, why)))
+    for block in read_blocks(path, path.name, reading, left, sent=Sent(skip)):
         listed = block.rows.to_pylist() if isinstance(block.rows, pa.Table) else block.rows
         found += [
             {"route": block.route, "place": p, **row} for p, row in zip(block.places, listed, strict=True)
@@ -145,7 +145,7 @@ def test_the_same_records_and_labels_come_out_of_every_kind_of_file(tmp_path: Pa
 def test_rows_taken_before_are_skipped(tmp_path: Path) -> None:
     for kind in ("parquet", "csv", "jsonl"):
         path = written(tmp_path, kind)
-        found, _ = rows_of(path, how(NAMES, rows=2), skip=2)
+        found, _ = rows_of(path, how(NAMES, rows=2), skip=3 if kind == "csv" else 2)
         assert [row["id"] for row in found if row["route"] == "records"] == [
             f"{path.name}:{4 if kind == 'csv' else 3}"
         ]
@@ -193,9 +193,8 @@ def test_a_value_of_another_type_far_into_a_csv_costs_its_row(tmp_path: Path) ->
     path.write_text("age,id\n" + "\n".join(lines) + "\n")
     blamed: list[tuple[int, str]] = []
     count = 0
-    for block in read_blocks(
-        path, path.name, how(rows=5000), skip=0, blame=lambda at, why: blamed.append((at, why))
-    ):
+    left = LeftOut(lambda at, why: blamed.append((at, why)))
+    for block in read_blocks(path, path.name, how(rows=5000), left):
         count += len(block)
     assert count == 199_999
     assert blamed == [(150_002, "age: int64 expected, got 'oops'")]
@@ -519,12 +518,12 @@ def test_progress_is_of_one_replay_and_of_the_file_as_it_was(tmp_path: Path) -> 
     file, state = tmp_path / "x.csv", tmp_path / "state.json"
     file.write_text("a\n1\n2\n")
     progress = DeliveryProgress(state, "m at here")
-    assert progress.rows(file) == 0
+    assert progress.sent(file) == Sent()
     progress.note(file, 2)
     file.write_text("a\n1\n2\n3\n")
-    assert DeliveryProgress(state, "m at here").rows(file) == 2
+    assert DeliveryProgress(state, "m at here").sent(file) == Sent(2)
     file.write_text("b\n")
-    assert DeliveryProgress(state, "m at here").rows(file) == 0
+    assert DeliveryProgress(state, "m at here").sent(file) == Sent()
     with pytest.raises(ConfigError, match="progress of another replay"):
         DeliveryProgress(state, "other")
 

@@ -35,7 +35,7 @@ def read_suite(given: str | Sequence[Mapping[str, Any]], folder: Path) -> list[E
         return [_expected(item, f"expectations[{number}]") for number, item in enumerate(given)]
     path = (folder / given).resolve()
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; a suite's JSON file expected") from None
     except ValueError as error:
@@ -56,6 +56,12 @@ def _expected(item: Any, place: str) -> Expected:
     kwargs, severity = item.get("kwargs") or {}, item.get("severity") or SEVERITIES[0]
     if not isinstance(kwargs, Mapping):
         raise ConfigError(f"{place}.kwargs: a table expected, got {kwargs!r:.80}")
+    for name, value in kwargs.items():
+        if isinstance(value, Mapping) and "$PARAMETER" in value:
+            raise ConfigError(
+                f"{place}.kwargs.{name}: a value expected, got the parameter {value['$PARAMETER']!r}: suites "
+                "are run without parameters; write the value itself"
+            )
     if severity not in SEVERITIES:
         raise ConfigError(f"{place}.severity: one of {', '.join(SEVERITIES)} expected, got {severity!r}")
     more = {key: item[key] for key in _KEPT if item.get(key)}

@@ -45,6 +45,8 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
     """
     if not path.is_dir():
         return [f"{path} is no folder; train.py of the project may write it"]
+    if (path / "MLmodel").is_file():
+        return [_of_mlflow(path)]
     config, problem = _json(path / "config.json")
     if problem:
         is_adapter = (path / "adapter_config.json").is_file()
@@ -62,6 +64,16 @@ def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list
     if wrong := _wrong_head(config, task):
         problems.append(f"{path / 'config.json'}: {wrong}")
     return problems
+
+
+def _of_mlflow(path: Path) -> str:
+    if (path / "model" / "config.json").is_file():
+        return f'{path}: MLmodel found: name the folder of the model in it: folder = "{path / "model"}"'
+    return (
+        f"{path}: MLmodel found: a model of MLflow; write a function that loads it by "
+        'mlflow.pyfunc.load_model and answers, and name that: predictor = "model.py:predict". '
+        "`outrider convert` makes an ONNX file of a scikit-learn model"
+    )
 
 
 _LABELS = re.compile(

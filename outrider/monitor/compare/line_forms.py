@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from outrider.data_files import LABEL_TASK, is_label_task, json_reason
 from outrider.errors import ConfigError
 from outrider.monitor.files.captures import CaptureNames, Unreadable, is_sagemaker, sagemaker
 from outrider.monitor.files.columns import Names, record_of, time_text
@@ -50,7 +51,7 @@ def questions_of(text: bytes) -> list[RecordedQuestion]:
             return [RecordedQuestion(body=chat_body(msgspec.json.decode(text, type=str)))]
         return _of_object(text, members_of(text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"a JSON object or text expected: {error}") from None
+        raise Unreadable(json_reason(text, error, expected="a JSON object or text")) from None
     except ProblemError as error:
         raise Unreadable(error.problem.detail) from None
     except (FieldError, ConfigError) as error:
@@ -60,6 +61,8 @@ def questions_of(text: bytes) -> list[RecordedQuestion]:
 def _of_object(text: bytes, given: Members) -> list[RecordedQuestion]:
     if "resourceSpans" in given:
         return calls_of_export(text)
+    if {"annotations", "annotation_id"} & given.keys() and is_label_task(msgspec.json.decode(text)):
+        raise Unreadable(LABEL_TASK)
     about = _about(given)
     if (inner := given.get("request", given.get("body"))) is not None and "messages" not in given:
         return _captured(bytes(inner), given, about)

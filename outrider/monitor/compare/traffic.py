@@ -13,18 +13,12 @@ import msgspec
 import pyarrow as pa
 
 from outrider.assertions import Batch
+from outrider.data_files import LeftOut, read_json_texts
 from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.errors import ConfigError, SchemaMismatch
 from outrider.monitor.files.captures import CaptureNames, Unreadable, kserve_event
 from outrider.monitor.files.columns import Names
-from outrider.monitor.files.readers import (
-    TABLES,
-    ReadOptions,
-    ending_of,
-    find_files,
-    read_blocks,
-    read_json_texts,
-)
+from outrider.monitor.files.readers import ReadOptions, find_files, is_table, read_blocks
 from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
 
 from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
@@ -82,7 +76,7 @@ class Traffic:
         self._start()
         for path, name in self._files:
             self._file = name
-            for batch in self._of_table(path, name) if _is_table(path) else self._of_texts(path, name):
+            for batch in self._of_table(path, name) if is_table(path) else self._of_texts(path, name):
                 yield self._redacted_batch(batch)
 
     def funnel(self) -> dict[str, Any]:
@@ -244,7 +238,7 @@ class Traffic:
 
     def _of_table(self, path: Path, name: str) -> Iterator[Batch]:
         how = ReadOptions(Names(), CaptureNames(), ROWS)
-        for block in read_blocks(path, name, how, skip=0, blame=self._blame):
+        for block in read_blocks(path, name, how, LeftOut(self._blame)):
             if not isinstance(block.rows, pa.Table):
                 texts = (
                     (place, msgspec.json.encode(row))
@@ -386,8 +380,3 @@ def _conversations(table: pa.Table) -> pa.Table:
         return table
     renamed = ["entity" if name == "inputs.conversation" else name for name in names]
     return table.rename_columns(renamed)
-
-
-def _is_table(path: Path) -> bool:
-    ending = ending_of(path) or ""
-    return ending in TABLES or ending.startswith(".csv")

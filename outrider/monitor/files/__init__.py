@@ -1,4 +1,4 @@
 """Files of records: read, named, cut into blocks, sent to a service.
 
-May import no other room.
+May import intake.
 """

@@ -3,7 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -25,6 +25,17 @@ NOT_DONE = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """Lines (rows) of a file already sent: up to ``done``, except ``refused``."""
+
+    done: int = 0
+    refused: frozenset[int] = field(default_factory=frozenset)
+
+    def __contains__(self, place: int) -> bool:
+        return place <= self.done and place not in self.refused
+
+
+@dataclass(frozen=True, slots=True)
 class FileBlock:
     """Rows of one file for one route."""
 
@@ -35,7 +46,7 @@ class FileBlock:
     places: Sequence[int]
     """Line or row of each, from 1."""
     done: int
-    """Rows of the file that are behind it when this block is taken, or ``NOT_DONE``."""
+    """Last line (row) of the file that is sent when this block is taken, or ``NOT_DONE``."""
     share: float
     """How much of the file that is, in 0 to 1."""
 

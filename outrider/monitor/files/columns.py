@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.assertions.times import utc
+from outrider.data_files import LeftOut
 from outrider.errors import ConfigError
 
 SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
@@ -76,8 +77,10 @@ class Names:
         return found
 
 
-def record_table(table: pa.Table, names: Names) -> pa.Table:
+def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
     """Columns of records under full names, in types that travel.
+
+    A column without a value in any row is left out.
 
     Raises
     ------
@@ -90,6 +93,7 @@ def record_table(table: pa.Table, names: Names) -> pa.Table:
     for name, target in full.items():
         column = table.column(name).combine_chunks()
         if pa.types.is_null(column.type):
+            left.column(name, "it has no value")
             continue
         columns[target] = _time_column(column, name) if target == "ts" else _sendable(column, target)
     return pa.table(columns) if columns else pa.table({"id": pa.nulls(len(table), pa.string())})
@@ -180,18 +184,10 @@ def _flat(table: pa.Table) -> pa.Table:
 def _sendable(column: pa.Array, target: str) -> pa.Array:
     """Column in a type that the intake takes; what has no such type stays and is refused there."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _sendable(column.dictionary_decode(), target)
     if target in ("id", "entity", "version", "model") and not pa.types.is_string(kind):
         return column.cast(pa.string())
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        return column.cast(pa.float64())
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
+    if pa.types.is_date(kind):
         return column.cast(pa.string())
-    if pa.types.is_duration(kind):
-        return pc.divide(column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
     if pa.types.is_timestamp(kind):
         return (column if kind.tz else pc.assume_timezone(column, "UTC")).cast(TIME, safe=False)
-    if pa.types.is_string_view(kind):
-        return column.cast(pa.string())
     return column

@@ -6,7 +6,7 @@ At their own pace, again when it is busy, and never doubly.
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 
 from outrider.errors import ConfigError, ServerError
 
-from .blocks import NO_TIME, NOT_DONE, FileBlock
+from .blocks import NO_TIME, NOT_DONE, FileBlock, Sent
 
 LISTED = 100
 """Refused rows that are named."""
@@ -54,12 +54,21 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
     """Rows that were refused, the first ones: file, row (line of a text), field, reason."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences on columns that are left out."""
+    refused: dict[str, set[int]] = field(default_factory=dict)
+    """Rows of each file that were refused."""
 
     def blame(self, report: FileReport, row: int, field_: str, reason: str) -> None:
         """Note a row that was not taken."""
         report.rejected += 1
+        self.again(report, [row])
         if len(self.problems) < LISTED:
             self.problems.append({"file": report.file, "row": row, "field": field_, "reason": reason})
+
+    def again(self, report: FileReport, rows: Iterable[int]) -> None:
+        """Note rows to read again on the next run."""
+        self.refused.setdefault(report.file, set()).update(rows)
 
 
 class ReplayPace:
@@ -119,7 +128,7 @@ class DeliveryProgress:
     def __init__(self, path: Path | None, target: str) -> None:
         self._path = path
         self._target = target
-        self._files: dict[str, dict[str, int]] = {}
+        self._files: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             try:
                 known = json.loads(path.read_text(encoding="utf-8"))
@@ -130,16 +139,27 @@ class DeliveryProgress:
             if before != target:
                 raise ConfigError(f"{path} is the progress of another replay ({before}); name another file")
 
-    def rows(self, file: Path) -> int:
-        """Rows accepted in an earlier run, 0 when the file changed."""
-        known = self._files.get(str(file.resolve()))
-        return 0 if known is None or file.stat().st_size < known["bytes"] else known["rows"]
+    def sent(self, file: Path) -> Sent:
+        """Rows that need not be sent again; none when the file shrank.
 
-    def note(self, file: Path, rows: int) -> None:
-        """Remember durably that so many rows of a file were taken."""
+        A row that was refused is read again: it may be repaired.
+        """
+        known = self._files.get(str(file.resolve()))
+        if known is None or file.stat().st_size < known["bytes"]:
+            return Sent()
+        refused = (row for first, last in known["refused"] for row in range(first, last + 1))
+        return Sent(known["rows"], frozenset(refused))
+
+    def note(self, file: Path, rows: int, refused: Collection[int] = (), *, before: Sent = Sent()) -> None:  # noqa: B008
+        """Remember durably the rows of a file that were taken.
+
+        Up to ``rows``, except ``refused``; ``before`` holds what was sent when the file was begun.
+        """
         if self._path is None:
             return
-        self._files[str(file.resolve())] = {"rows": rows, "bytes": file.stat().st_size}
+        left = {*refused, *(row for row in before.refused if row > rows)}
+        known = {"rows": max(rows, before.done), "bytes": file.stat().st_size, "refused": _ranges(left)}
+        self._files[str(file.resolve())] = known
         beside = self._path.with_name(f"{self._path.name}.part")
         with beside.open("w", encoding="utf-8") as out:
             json.dump({"target": self._target, "files": self._files}, out)
@@ -208,7 +228,9 @@ class BlockSender:
             for one in listed:
                 place = block.places[one["index"]] if one["index"] < len(block) else 0
                 self._report.blame(of, place, one.get("field") or "", str(one.get("reason")))
-            of.rejected += max(0, int(answer.get("rejected_count", 0)) - len(listed))
+            if (unlisted := int(answer.get("rejected_count", 0)) - len(listed)) > 0:
+                of.rejected += unlisted
+                self._report.again(of, block.places)
             return
         for place in block.places:
             self._report.blame(of, place, "", f"{status}: {answer.get('detail')}")
@@ -229,6 +251,23 @@ class BlockSender:
             pause = min(max(after, pause * 1.5), 5.0)
             self._sleep(pause)
             waited += pause
+
+
+def _ranges(rows: Collection[int]) -> list[list[int]]:
+    """First and last of each run of rows.
+
+    Examples
+    --------
+    >>> _ranges({7, 3, 4, 5})
+    [[3, 5], [7, 7]]
+    """
+    found: list[list[int]] = []
+    for row in sorted(rows):
+        if found and found[-1][1] == row - 1:
+            found[-1][1] = row
+        else:
+            found.append([row, row])
+    return found
 
 
 def is_done(block: FileBlock) -> bool:

@@ -175,7 +175,7 @@ def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = Non
     """
     path = Path(path)
     try:
-        raw = tomllib.loads((copy or accepted_copy(path) or path).read_text(encoding="utf-8"))
+        raw = tomllib.loads((copy or accepted_copy(path) or path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; `outrider init` writes one, --config names another"

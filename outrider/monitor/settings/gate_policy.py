@@ -76,7 +76,7 @@ def _read(path: Path, name: str) -> str:
     if len(content) > MOST_BYTES:
         raise ValueError(f"{name}: {MOST_BYTES:,} bytes at most expected, got {path.stat().st_size:,}")
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{name}, line {line}: UTF-8 expected, got byte {content[error.start]:#x}") from None

@@ -322,6 +322,10 @@ def indexed(path: Path, *parts: str) -> None:
             "needs code",
         ),
         (lambda path: path.joinpath("config.json").unlink(), "config.json does not exist"),
+        (
+            lambda path: path.joinpath("MLmodel").write_text("flavors: {}"),
+            'MLmodel found: a model of MLflow.*predictor = "model.py:predict"',
+        ),
         (lambda path: indexed(path, "evil.bin"), r"'evil.bin' is no name of a .safetensors file in this"),
         (lambda path: indexed(path, "../net/a.safetensors"), "is not opened"),
         (lambda path: indexed(path, "/etc/x.safetensors"), "is not opened"),

@@ -1,6 +1,7 @@
 """Every convention says the same of the same call: GenAI old and new, OpenInference, OpenLLMetry, vLLM."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from outrider.monitor.intake.protocols.otlp.semantic_conventions import (
 )
 
 from .exports import CHAT, as_json, span, traces
+
+PUBLIC = Path(__file__).parents[2] / "data_files" / "public_cases"
 
 WEATHER = {"name": "get_weather", "arguments": '{"city":"Paris"}'}
 ASKED: list[dict[str, Any]] = [
@@ -314,3 +317,127 @@ def test_hostile_attributes_are_no_error() -> None:
     for name, value in strange.items():
         read(CHAT | {name: value}).columns([])
     read(CHAT | strange, [("gen_ai.choice", 0, {"message": "[[[["}), ("gen_ai.user.message", 0, {})])
+
+
+def public(name: str) -> dict[str, Any]:
+    """Columns of the one call in a public file."""
+    (one,) = json_form.spans((PUBLIC / name).read_bytes())
+    facts = SpanAttributes(one.attributes)
+    assert role_of(facts) == "call"
+    return call_of_span(one, facts).columns([])
+
+
+def test_items_of_an_answer_are_no_choices() -> None:
+    assert public("otlp_responses_reasoning.json")["outputs.answer"] == "12 degrees"
+    call = {"llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "now"}
+    thought = {
+        "llm.output_messages.1.message.contents.0.message_content.type": "reasoning",
+        "llm.output_messages.1.message.contents.0.message_content.text": "Hm.",
+    }
+    said = {
+        "llm.output_messages.2.message.role": "assistant",
+        "llm.output_messages.2.message.content": "Noon.",
+    }
+    kind = {"openinference.span.kind": "LLM"}
+    columns = read(kind | call | thought | said).columns([])
+    assert columns["outputs.answer"] == "Noon."
+    assert json.loads(columns["outputs.tool_calls"]) == [
+        {"type": "function", "function": {"name": "now", "arguments": "{}"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.operation.name": "chat", "gen_ai.output.messages": "VALUE"},
+        {"openinference.span.kind": "LLM", "output.value": "VALUE"},
+        {"gen_ai.operation.name": "chat", "gen_ai.completion": "VALUE"},
+    ],
+)
+def test_output_of_the_responses_interface_is_one_answer(attributes: dict[str, Any]) -> None:
+    items = [
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "now", "arguments": "{}"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noon."}]},
+    ]
+    for value in (items, {"object": "response", "output": items}):
+        told = {name: json.dumps(value) if said == "VALUE" else said for name, said in attributes.items()}
+        columns = read(told).columns([])
+        assert columns["outputs.answer"] == "Noon."
+        assert json.loads(columns["outputs.tool_calls"])[0]["function"] == {"name": "now", "arguments": "{}"}
+
+
+def test_several_choices_are_not_put_together() -> None:
+    choices = [{"parts": [{"type": "text", "content": text}], "role": "assistant"} for text in "ab"]
+    assert read(CHAT | {"gen_ai.output.messages": json.dumps(choices)}).columns([])["outputs.answer"] == "a"
+    flat = {f"llm.output_messages.{n}.message.content": text for n, text in enumerate("ab")}
+    assert read({"openinference.span.kind": "LLM"} | flat).columns([])["outputs.answer"] == "a"
+
+
+def test_parts_in_a_text_are_opened() -> None:
+    assert public("otlp_openllmetry_parts.json")["inputs.prompt"] == "look"
+    parts = json.dumps([{"type": "text", "text": "look"}])
+    for attributes in (
+        {"openinference.span.kind": "LLM", "llm.input_messages.0.message.content": parts},
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps([{"role": "user", "content": parts}]),
+        },
+    ):
+        whole = attributes | {"llm.input_messages.0.message.role": "user"}
+        assert read(whole).columns([])["inputs.prompt"] == "look"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gen_ai.input.messages",
+        "gen_ai.prompt",
+        "input.value",
+        "gen_ai.prompt.0.content",
+        "ai.prompt.messages",
+    ],
+)
+def test_cut_json_is_no_prompt(name: str) -> None:
+    whole = json.dumps([{"type": "text", "text": "Weather in Paris?"}])
+    if name != "gen_ai.prompt.0.content":
+        whole = json.dumps([{"role": "user", "content": "Weather in Paris?"}])
+    for length in range(12, len(whole)):
+        told = (
+            CHAT | {name: whole[:length], "gen_ai.prompt.0.role": "user"}
+            if ".0." in name
+            else CHAT | {name: whole[:length]}
+        )
+        columns = read(told).columns([])
+        assert "inputs.prompt" not in columns, whole[:length]
+    assert "outputs.answer" not in read(CHAT | {"gen_ai.output.messages": whole[:20]}).columns([])
+
+
+def test_text_that_begins_with_a_bracket_is_a_prompt() -> None:
+    for prompt in ("[sic] why?", "{name}, why?", "[1, 2", '{"a": 1}'):
+        assert (
+            read(CHAT | {"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": prompt}).columns([])[
+                "inputs.prompt"
+            ]
+            == prompt
+        )
+
+
+def test_calls_of_vercels_sdk_are_read() -> None:
+    columns = public("otlp_vercel.json")
+    assert (columns["inputs.prompt"], columns["outputs.answer"]) == ("q", "a")
+    call = [{"toolCallId": "c1", "toolName": "now", "args": {"zone": "UTC"}}]
+    told = {
+        "gen_ai.request.model": "gpt-4o",
+        "ai.prompt.messages": json.dumps([{"role": "user", "content": [{"type": "text", "text": "time?"}]}]),
+        "ai.response.toolCalls": json.dumps(call),
+        "ai.response.finishReason": "tool-calls",
+        "ai.usage.promptTokens": 4,
+    }
+    columns = read(told).columns([])
+    assert columns["inputs.prompt"] == "time?"
+    assert json.loads(columns["outputs.tool_calls"])[0]["function"] == {
+        "name": "now",
+        "arguments": '{"zone":"UTC"}',
+    }
+    assert (columns["outputs.finish_reason"], columns["attrs.input_tokens"]) == ("tool_calls", 4)

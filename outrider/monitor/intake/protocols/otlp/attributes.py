@@ -1,6 +1,6 @@
 """Attributes of a call in any convention, each read once.
 
-OpenTelemetry's GenAI conventions in their present and older forms, OpenInference, OpenLLMetry, vLLM.
+OpenTelemetry's GenAI conventions in their present and older forms, OpenInference, OpenLLMetry, vLLM, Vercel.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,17 @@ from outrider.monitor.intake.protocols.chat_columns import Fields, text
 
 from .call import Call
 from .forms import Attributes
-from .messages import Message, first_choice, flat, inner, messages_of, openinference, parsed, reason_of
+from .messages import (
+    Message,
+    first_choice,
+    flat,
+    inner,
+    messages_of,
+    openinference,
+    parsed,
+    reason_of,
+    united,
+)
 from .tool_results import document_text
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -32,12 +42,16 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "gen_ai.usage.prompt_tokens",
         "llm.token_count.prompt",
         "llm.usage.prompt_tokens",
+        "ai.usage.promptTokens",
+        "ai.usage.inputTokens",
     ),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",
         "llm.token_count.completion",
         "llm.usage.completion_tokens",
+        "ai.usage.completionTokens",
+        "ai.usage.outputTokens",
     ),
     "cost_usd": ("llm.cost.total", "gen_ai.usage.cost", "operation.cost"),
     "cost_of_input": ("llm.cost.prompt",),
@@ -56,12 +70,14 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "gen_ai.response.finish_reason",
         "llm.finish_reason",
         "llm.response.finish_reason",
+        "ai.response.finishReason",
     ),
     "invocation": ("llm.invocation_parameters",),
     "system": ("gen_ai.system_instructions",),
     "tools": ("gen_ai.tool.definitions",),
-    "inputs": ("gen_ai.input.messages", "gen_ai.prompt"),
-    "outputs": ("gen_ai.output.messages", "gen_ai.completion"),
+    "inputs": ("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages"),
+    "outputs": ("gen_ai.output.messages", "gen_ai.completion", "ai.response.text"),
+    "calls": ("ai.response.toolCalls",),
     "input_value": ("input.value", "traceloop.entity.input"),
     "output_value": ("output.value", "traceloop.entity.output"),
     "documents": ("gen_ai.retrieval.documents",),
@@ -162,15 +178,19 @@ def _inputs(facts: SpanAttributes) -> list[Message]:
 
 def _answer(facts: SpanAttributes) -> tuple[Message | None, str | None]:
     prefix, items = facts.flat("outputs")
+    if facts["calls"] is not None:
+        calls = parsed(facts["calls"])
+        said = {"content": facts["outputs"], "tool_calls": calls if isinstance(calls, list) else None}
+        return first_choice(said)
     if facts["outputs"] is not None:
         return first_choice(facts["outputs"])
     if prefix.startswith("llm."):
-        messages = openinference(items)
         reason = None if facts["finish"] is not None else reason_of(facts["output_value"])
-        return (messages[0] if messages else None), reason
+        return united(openinference(items)), reason
     # Some tell why an answer ended, but not the answer.
-    if items and isinstance(items[0], dict) and not {"content", "tool_calls"} & items[0].keys():
-        return None, text(items[0].get("finish_reason"))
+    named = [item for item in items if isinstance(item, dict)]
+    if named and not any({"content", "tool_calls"} & item.keys() for item in named):
+        return None, text(named[0].get("finish_reason"))
     return first_choice(items or facts["output_value"])
 
 

@@ -12,6 +12,8 @@ from outrider.monitor.intake.protocols.chat_columns import Fields, content_text,
 _REASONS = {
     "tool_call": "tool_calls",  # GenAI conventions
     "tool_use": "tool_calls",
+    "tool-calls": "tool_calls",  # Vercel's AI SDK
+    "content-filter": "content_filter",
     "end_turn": "stop",
     "stop_sequence": "stop",
     "stop": "stop",

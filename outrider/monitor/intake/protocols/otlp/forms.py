@@ -10,6 +10,7 @@ Attributes: TypeAlias = dict[str, Any]
 """Values by key: text, number, boolean, bytes, list or dictionary."""
 
 _PREFIXES = (
+    "ai.",
     "gen_ai.",
     "llm.",
     "openinference.",

@@ -4,14 +4,17 @@ A role, a content, and calls of tools.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from outrider.monitor.intake.protocols.chat_columns import canonical
+from outrider.monitor.intake.protocols.chat_columns import canonical, content_text
 
 Message = dict[str, Any]
+_BEGIN = re.compile(r'\s*\[?\s*\{\s*"').match
+_PARTS = re.compile(r'\s*\[\s*\{\s*"type"').match
 _DEEPEST = 12
 """Steps of a flattened name; what is deeper stays one step."""
 
@@ -34,6 +37,17 @@ def parsed(value: Any) -> Any:
         return msgspec.json.decode(with_whole_characters(value))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return value
+
+
+def is_cut(value: Any) -> bool:
+    """Test for JSON that an attribute's limit cut.
+
+    Examples
+    --------
+    >>> is_cut('[{"role": "user", "content": "Wha'), is_cut("[sic] why?"), is_cut('[{"role": "user"}]')
+    (True, False, False)
+    """
+    return isinstance(value, str) and bool(_BEGIN(value)) and isinstance(parsed(value), str)
 
 
 def with_whole_characters(document: str | bytes) -> bytes:
@@ -62,6 +76,8 @@ def messages_of(value: Any, *, role: str = "user") -> list[Message]:
     [{'role': 'user', 'content': 'Hi'}]
     """
     value = parsed(value)
+    if is_cut(value):
+        return []
     if isinstance(value, dict):
         # A whole request or answer: OpenAI's own form.
         asked = value.get("messages")
@@ -99,10 +115,10 @@ def openinference(items: list[Any]) -> list[Message]:
         said = item.get("message") if isinstance(item, dict) else None
         if not isinstance(said, dict):
             continue
-        message: Message = {"role": said.get("role"), "content": said.get("content")}
+        message: Message = {"role": said.get("role"), "content": _opened(said.get("content"))}
         if isinstance(said.get("contents"), list):
             message["content"] = [_content(part) for part in said["contents"]]
-        calls = [_call(inner(one, "tool_call")) for one in _list(said.get("tool_calls"))]
+        calls = [_call(_whole_call(inner(one, "tool_call"))) for one in _list(said.get("tool_calls"))]
         message |= {"tool_calls": calls or None}
         message |= {name: said.get(name) for name in ("tool_call_id", "name")}
         made.append(_without_none(message))
@@ -120,19 +136,62 @@ def first_choice(value: Any) -> tuple[Message | None, str | None]:
     ({'role': 'assistant', 'content': '4'}, 'stop')
     """
     value = parsed(value)
-    if isinstance(value, dict) and isinstance(value.get("choices"), list):
-        value = value["choices"]
-    first = value[0] if isinstance(value, list) and value else value
-    reason = None
-    if isinstance(first, dict):
-        reason = first.get("finish_reason")
-        first = first.get("message", first)
-        if isinstance(first, dict):
-            first = {name: said for name, said in first.items() if name not in ("finish_reason", "index")}
-    elif _are_parts(value):
-        first = value
-    made = messages_of([first] if isinstance(first, dict) else first, role="assistant")
-    return (made[0] if made else None), reason if isinstance(reason, str) else None
+    made: list[Message] = []
+    reasons = []
+    for one in _answers(value):
+        if isinstance(one, dict):
+            reasons.append(one.get("finish_reason"))
+            one = one.get("message", one)
+        if isinstance(one, dict):
+            one = [
+                _of_item({key: said for key, said in one.items() if key not in ("finish_reason", "index")})
+            ]
+        made += messages_of(one, role="assistant")
+    return united(made), next((reason for reason in reasons if isinstance(reason, str)), None)
+
+
+def _answers(value: Any) -> list[Any]:
+    """First of several choices, or all items of one answer."""
+    if isinstance(value, dict):
+        if isinstance(value.get("choices"), list):
+            return value["choices"][:1] or [value]
+        return value["output"] if isinstance(value.get("output"), list) else [value]
+    return value if isinstance(value, list) and value and not _are_parts(value) else [value]
+
+
+def united(messages: list[Message]) -> Message | None:
+    """Answer of a model, from its items or choices.
+
+    The first text, with the calls of tools of items without text.
+
+    Items such as a reasoning are no choices; of several choices with text, the first is the answer.
+
+    Examples
+    --------
+    >>> united([{"role": "assistant"}, {"role": "assistant", "content": "4"}])
+    {'role': 'assistant', 'content': '4'}
+    """
+    texts = [one for one in messages if content_text(one.get("content")) is not None]
+    calls = [one for one in messages if one.get("tool_calls")]
+    if len(texts) > 1 or not calls:
+        return next(iter(texts or messages), None)
+    answer = next(iter(texts or calls))
+    return answer | {"tool_calls": [call for one in calls for call in _list(one["tool_calls"])]}
+
+
+def _of_item(item: Message) -> Message:
+    """Item of OpenAI's Responses as a message; others as they are."""
+    match item.get("type"):
+        case "function_call":
+            call = {"id": item.get("call_id", item.get("id"))} | {
+                name: item[name] for name in ("name", "arguments") if name in item
+            }
+            return {"role": "assistant", "tool_calls": [call]}
+        case "reasoning":
+            return {"role": "assistant"}
+        case "message":
+            return {name: said for name, said in item.items() if name not in ("type", "id", "status")}
+    return item
 
 
 def reason_of(value: Any) -> str | None:
@@ -164,9 +223,20 @@ def _message(value: Any, role: str) -> list[Message]:
         return [{"role": value["role"], "content": text}]  # nearly all are like this
     message = {"role": role}
     message |= {name: said for name, said in value.items() if name not in ("parts", "tool_calls")}
+    message["content"] = _opened(message.get("content"))
     calls = [_call(one) for one in _list(parsed(value.get("tool_calls")))]
     made = _of_parts(message, calls, parts) if isinstance(parts, list) else [_with_calls(message, calls)]
     return [_without_none(one) for one in made]
+
+
+def _opened(content: Any) -> Any:
+    """Content whose parts came as JSON; None where that is cut."""
+    if not isinstance(content, str) or not _PARTS(content):
+        return content
+    found = parsed(content)
+    if isinstance(found, list):
+        return [_part(part) for part in found]
+    return None
 
 
 def _only_text(parts: Any) -> Any:
@@ -215,7 +285,15 @@ def _content(part: Any) -> Message:
     said = inner(part, "message_content")
     if said.get("type") == "image":
         return {"type": "image_url", "image_url": inner(said.get("image"), "image")}
+    if said.get("type") in ("reasoning", "thinking"):  # a thought is no text of the message
+        return {"thought" if name == "text" else name: value for name, value in said.items()}
     return dict(said)
+
+
+def _whole_call(call: Mapping[str, Any]) -> Message:
+    """Call of a tool with the empty arguments that OpenInference leaves out."""
+    function = inner(call, "function")
+    return {**call, "function": {"arguments": "{}", **function}} if function else dict(call)
 
 
 def _call(call: Any) -> Message:
@@ -223,9 +301,11 @@ def _call(call: Any) -> Message:
     if not isinstance(call, dict):
         return {"type": "function", "function": {"name": _said(call)}}
     function = inner(call, "function") or call
-    said = function.get("arguments")
-    function = {"name": function.get("name"), "arguments": None if said is None else _said(said)}
-    return _without_none({"id": call.get("id"), "type": "function", "function": _without_none(function)})
+    said = function.get("arguments", function.get("args", function.get("input")))
+    name = function.get("name", function.get("toolName"))
+    function = {"name": name, "arguments": None if said is None else _said(said)}
+    id_ = call.get("id", call.get("toolCallId"))
+    return _without_none({"id": id_, "type": "function", "function": _without_none(function)})
 
 
 def _result(part: Mapping[str, Any]) -> str | None:
@@ -244,7 +324,7 @@ def _type(part: Any) -> Any:
 def _are_parts(value: Any) -> bool:
     """True for a list of one message's parts rather than messages."""
     first = value[0] if isinstance(value, list) and value else None
-    if not isinstance(first, dict) or {"role", "parts", "message"} & first.keys():
+    if not isinstance(first, dict) or {"role", "parts", "message", "summary", "call_id"} & first.keys():
         return False
     return "type" in first or "text" in first
 

@@ -57,7 +57,8 @@ def role_of(facts: SpanAttributes) -> Role:
         return "other"
     # Names of operations may be a system's own, and older instrumentations have none.
     names = facts["request_model"] or facts["response_model"] or facts["model"]
-    return "call" if names and (facts.has("outputs") or facts["output_tokens"] is not None) else "other"
+    told = facts.has("outputs") or facts.has("calls") or facts["output_tokens"] is not None
+    return "call" if names and told else "other"
 
 
 def call_of_span(span: Span, facts: SpanAttributes) -> Call:

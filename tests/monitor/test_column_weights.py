@@ -27,7 +27,7 @@ RECEIVED = 1_700_000_000_000_000
 CLINIC = "attrs.clinic"
 
 
-def decoder(book: SchemaBook | None = None, **limits: int) -> Decoder:
+def decoder(book: SchemaBook | None = None, **limits: Any) -> Decoder:
     return Decoder(book or SchemaBook({"m": {}}), **limits)
 
 

@@ -28,7 +28,7 @@ Sent = list[Any]
 NAME = "outputs.boxes"
 
 
-def decoder(declared: str | None = None, **limits: int) -> Decoder:
+def decoder(declared: str | None = None, **limits: Any) -> Decoder:
     return Decoder(SchemaBook({"m": {} if declared is None else {NAME: declared}}), **limits)
 
 

@@ -21,8 +21,7 @@ from outrider.monitor.settings.config import load_settings
 from tests.soak import PATIENCE_S
 
 from .decoding import decode_body
-from .test_client_intake import key_of, process
-from .test_intake import Caller, ipc
+from .test_intake import Caller, ipc, key_of, process
 
 CONFIG = """
 [server]

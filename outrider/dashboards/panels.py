@@ -167,11 +167,18 @@ ROWS: tuple[PanelRow, ...] = (
                 width=8,
             ),
             Panel(
+                "Values without a name",
+                "Records and labels of which counts fold a stated value into __other__, per second.",
+                ((rate("outrider_values_folded_total", "model, dimension"), "{{model}} {{dimension}}"),),
+                unit="reqps",
+                width=8,
+            ),
+            Panel(
                 "Evaluation time",
                 "Seconds per second: the share of a processor that one assertion takes.",
                 ((rate("outrider_assertion_seconds_total", "assertion"), "{{assertion}}"),),
                 unit="s",
-                width=12,
+                width=8,
             ),
             Panel(
                 "Strikes",
@@ -182,7 +189,7 @@ ROWS: tuple[PanelRow, ...] = (
                         "{{assertion}}",
                     ),
                 ),
-                width=12,
+                width=8,
             ),
         ),
     ),

@@ -104,6 +104,14 @@ def _texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
         raise ConfigError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
 
 
+def _apart(body: bytes) -> list[bytes]:
+    """Elements of an array of which some are no JSON; empty where it cannot be taken apart."""
+    try:
+        return [json.dumps(each).encode() for each in json.loads(body)]
+    except (ValueError, RecursionError):
+        return []
+
+
 def _opened_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
     size = path.stat().st_size if path.suffix.lower() != ".gz" else 0
     with opened(path) as file:
@@ -113,10 +121,13 @@ def _opened_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
         body = file.read(JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
     if len(body) > JSON_BYTES:
         raise ConfigError(f"{path}: one JSON value of more than {JSON_BYTES} bytes; use JSON lines")
+    many = body.lstrip()[:1] == b"["
     try:
-        many = body.lstrip()[:1] == b"["
         value = msgspec.json.decode(body, type=list[msgspec.Raw] if many else msgspec.Raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if many and (values := _apart(body)):
+            yield from ((at, each, at / len(values)) for at, each in enumerate(values, 1))
+            return
         lines = body.strip().split(b"\n")
         if len(lines) < 2 or not lines[0].rstrip().endswith((b"}", b"]")):
             raise ConfigError(f"{path}: {json_reason(body, error)}") from None
@@ -151,8 +162,23 @@ def json_reason(text: bytes, error: Exception, *, expected: str = "JSON") -> str
         return f"{expected} expected: {error}"
     if half := _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
         said = f"\\u{ord(half[0]):04x}"
-        return f"{said} is half a character (a surrogate without its other half): cut the text elsewhere"
+        why = "is half a character (a surrogate without its other half): cut the text elsewhere"
+        return f"{_place_of_half(value)}{said} {why}"
     return f"{expected} expected: {error}"
+
+
+def _place_of_half(value: Any, place: str = "") -> str:
+    """Field of the first text with an unpaired surrogate, to stand before a reason."""
+    if isinstance(value, str):
+        return f"{place}: " if place and _SURROGATE.search(value) else ""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inner:
+        if isinstance(name, str) and _SURROGATE.search(name):
+            return f"the name {name!a}: "
+        below = f"{place}[{name}]" if isinstance(name, int) else f"{place}.{name}" if place else name
+        if found := _place_of_half(each, below):
+            return found
+    return ""
 
 
 def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:

@@ -69,7 +69,7 @@ def test_file_with_an_unpaired_surrogate_names_line_and_field_and_gives_the_rest
     found, blamed = rows_of(path, how())
     [(place, why)] = blamed
     assert (len(found), place) == (1, 1)
-    assert "unpaired surrogate" in why
+    assert "is half a character" in why
     assert why.startswith(("c: ", "inputs.c[1]: ", "the name 'a"))
 
 

@@ -16,7 +16,7 @@ import platform
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -125,12 +125,22 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables whose names are none of a secret, for the owner's code."""
+def without_secrets(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
+    """Variables whose names are none of a secret, for the owner's code.
+
+    Settings (``OUTRIDER_SECTION__NAME``) stay.
+
+    Parameters
+    ----------
+    kept
+        Secrets that it needs.
+    """
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith("OUTRIDER_") and not any(word in name.upper() for word in _SECRET)
+        if name in kept
+        or (name.startswith("OUTRIDER_") and "__" in name)
+        or not any(word in name.upper() for word in _SECRET)
     }
 
 

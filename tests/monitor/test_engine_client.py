@@ -186,7 +186,10 @@ class Bench:
             died, pid = self.client.restarts["died"], self.client.pid
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            self.until(lambda died=died: self.client.restarts["died"] > died)
+            self.until(self.has_died_more_than(died))
+
+    def has_died_more_than(self, times: int) -> Callable[[], bool]:
+        return lambda: self.client.restarts["died"] > times
 
     def load(self, **names: str) -> None:
         for version, name in names.items():

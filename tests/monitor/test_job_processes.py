@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
@@ -21,7 +21,9 @@ from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.improvement_tables import VersionUpload
 from outrider.dataops.state.job_states import ENDED
+from outrider.dataops.state.tables import table_of
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.monitor.settings.config import load_settings
@@ -281,3 +283,40 @@ def test_memory_of_a_process_is_its_own(tmp_path: Path) -> None:
     assert own_bytes(2**22 + 1) == 0
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 0 < usable_bytes(0.5) <= whole / 2
+
+
+def test_job_that_opens_an_upload_has_no_secret_and_an_empty_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN", "OUTRIDER_SERVER__PORT"):
+        monkeypatch.setenv(name, "7")
+    bench = Bench(tmp_path, "pass")
+    with write(bench.engine) as connection:
+        for version in ("1", "2"):
+            status = "champion" if version == "1" else "challenger"
+            models.register(
+                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1
+            )
+        job = jobs.add(connection, model="m", kind="retrain", params={"candidate": "2"}, now_us=2)
+        found = jobs.get(connection, job)
+    assert bench.processes._kept_secrets(found) is None
+    with write(bench.engine) as connection:
+        row = {
+            "id": "up_2", "model": "m", "token": False, "begun_by": "ann", "request": {}, "status": "done",
+            "version": "2", "created_us": 0, "until_us": 0,
+        }  # fmt: skip
+        connection.execute(insert(table_of(VersionUpload)).values(row))
+    kept = bench.processes._kept_secrets(found)
+    assert kept == frozenset()
+    started = bench.processes._started(kept)
+    try:
+        place = Path("/proc", str(started.process.pid))
+        told = (place / "environ").read_bytes().split(b"\0")
+        names = {one.partition(b"=")[0].decode() for one in told}
+        assert not names & {"OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN"}
+        assert "OUTRIDER_SERVER__PORT" in names
+        assert not list(Path(os.readlink(place / "cwd")).iterdir())
+    finally:
+        started.kill()
+    assert started.scratch is not None
+    assert not Path(started.scratch.name).exists()

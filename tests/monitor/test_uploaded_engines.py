@@ -317,7 +317,8 @@ def greedy_onnx() -> bytes:
 
 def test_onnx_file_that_asks_for_more_than_the_bound_costs_the_champion_nothing(tmp_path: Path) -> None:
     require_package("onnxruntime", "pip install outrider[onnx]")
-    with workbench(project(tmp_path), has_processes=True) as bench:
+    config = project(tmp_path, TORCH.replace("deadline_s = 2.0", "deadline_s = 60.0"))
+    with workbench(config, has_processes=True) as bench:
         bench.work_until(lambda: bench.worker.context.versions["m"].is_whole)
         objects = LocalObjects(bench.settings.data_folder / "objects")
         source = Source("onnx", "greedy.onnx", inputs=("x",), classes=("a", "b"))

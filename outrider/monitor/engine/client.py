@@ -429,11 +429,19 @@ class EngineClient:
         return self._clock() - self._starved_s - (0.0 if starved is None else starved.seconds)
 
     def _late(self) -> str | None:
-        """Task past its deadline; None while within."""
+        """Task past its deadline; None while within, the newest starved second subtracted."""
+        starved = None if self._process is None else self._process.starved
+        if starved is not None:
+            starved.look()
+        found = self._lateness()
+        if found is not None and starved is not None:
+            starved.look(at_once=True)
+            found = self._lateness()
+        return found
+
+    def _lateness(self) -> str | None:
         process = self._process
         assert process is not None
-        if process.starved is not None:
-            process.starved.look()
         now = self._time()
         self._follow_work(process.board, now)
         if not process.is_up:

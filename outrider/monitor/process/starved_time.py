@@ -27,10 +27,10 @@ class StarvedTime:
         self._at = clock()
         self._known = _scheduled(self._folder)
 
-    def look(self) -> None:
-        """Take a sample, where the last one is old enough."""
+    def look(self, *, at_once: bool = False) -> None:
+        """Take a sample, where the last one is old enough or ``at_once`` asks for one."""
         now = self._clock()
-        if now - self._at < SAMPLE_S:
+        if now - self._at < SAMPLE_S and not at_once:
             return
         found = _scheduled(self._folder)
         grown = [

@@ -185,6 +185,8 @@ def main() -> int:
         return 0
     try:
         settings = load_settings(options.config)
+        if str(settings.base) not in sys.path:  # what the project's files import
+            sys.path.append(str(settings.base))
         set_up("trainer", settings.server.log_format)
         context = open_context(settings, stop)
         with context.engine.connect() as connection:

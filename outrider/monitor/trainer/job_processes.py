@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -14,10 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outrider.dataops.confinement import without_secrets
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow, Lane
+from outrider.dataops.model_kinds.source import Source
+from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED
+from outrider.dataops.uploads.store import uploaded_versions
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.user_code import traced_line
@@ -38,6 +43,8 @@ CLOSE_S = 6.0
 """For all processes to put their jobs back, when the trainer ends."""
 SPARE_S = 60.0
 """Behind a job in which a process with torch and Great Expectations waits for the next."""
+KEY_ENV = "OUTRIDER_MODEL_KEY"
+"""Of an endpoint that names no other variable."""
 MEMORY_S = 0.5
 MEMORY_SHARE = 0.8
 """Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
@@ -52,6 +59,8 @@ class StartedProcess:
     """Pipe that tells why the job failed."""
     reader: threading.Thread
     tail: deque[str]
+    scratch: tempfile.TemporaryDirectory[str] | None = None
+    """Working directory of a process that may open an upload."""
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the process and its descendants."""
@@ -67,6 +76,12 @@ class StartedProcess:
         os.close(self.report)
         if self.process.stdin is not None:
             self.process.stdin.close()
+        self.leave()
+
+    def leave(self) -> None:
+        """Remove the working directory."""
+        if self.scratch is not None:
+            self.scratch.cleanup()
 
 
 @dataclass(slots=True)
@@ -153,7 +168,11 @@ class JobProcesses:
         own = self.context.settings.models.get(job.model)
         retrain = None if own is None else own.retrain
         most = None if retrain is None else retrain.memory_mb
-        started, self._spare = self._spare or self._started(), None
+        kept = self._kept_secrets(job)
+        if kept is None:
+            started, self._spare = self._spare or self._started(), None
+        else:
+            started = self._started(kept)
         self._running[job.id] = JobProcess(
             job,
             started,
@@ -179,11 +198,36 @@ class JobProcesses:
             self._spare.kill()
             self._spare = None
 
-    def _started(self) -> StartedProcess:
+    def _kept_secrets(self, job: JobRow) -> frozenset[str] | None:
+        """Secret variables that a job keeps; None where it opens no upload, and keeps all.
+
+        A gate that compares an upload keeps the keys of the model's own endpoints.
+        """
+        if job.lane != "gate":
+            return None
+        with self.context.engine.connect() as connection:
+            uploaded = uploaded_versions(connection)
+            found = [one for one in models.versions_in_service(connection) if one.model == job.model]
+        asked = {(job.model, job.candidate), *((one.model, one.version) for one in found)}
+        if uploaded.isdisjoint(asked):
+            return None
+        own = [
+            Source.from_json(one.source)
+            for one in found
+            if one.source and (one.model, one.version) not in uploaded
+        ]
+        keys = {str(one.options.get("key_env", KEY_ENV)) for one in own if one.kind == "endpoint"}
+        return frozenset(keys)
+
+    def _started(self, kept: frozenset[str] | None = None) -> StartedProcess:
         read, report = os.pipe()
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.job_process"]
-        command += ["--config", str(self.config), "--parent", str(os.getpid()), "--report-fd", str(report)]
+        command += ["--config", str(self.config.absolute()), "--parent", str(os.getpid())]
+        command += ["--report-fd", str(report)]
+        scratch = None
+        if kept is not None:
+            scratch = tempfile.TemporaryDirectory(prefix="outrider-job-", ignore_cleanup_errors=True)
         try:
             process = subprocess.Popen(
                 command,
@@ -192,6 +236,8 @@ class JobProcesses:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=None if kept is None else without_secrets(os.environ, kept=kept),
+                cwd=None if scratch is None else scratch.name,
             )
         except OSError:
             os.close(read)
@@ -201,7 +247,7 @@ class JobProcesses:
         tail: deque[str] = deque(maxlen=HELD_LINES)
         reader = threading.Thread(target=_follow, args=(process, tail), name="log of a job", daemon=True)
         reader.start()
-        return StartedProcess(process, read, reader, tail)
+        return StartedProcess(process, read, reader, tail, scratch)
 
     def _hold(self, each: JobProcess) -> None:
         """Ask a process beyond its limits, or whose job is closed, to end; then end it."""
@@ -236,6 +282,7 @@ class JobProcesses:
         code, job, started = each.started.process.returncode, each.job.id, each.started
         started.signal(signal.SIGKILL)  # what it started
         started.reader.join(timeout=2.0)
+        started.leave()
         with os.fdopen(started.report, encoding="utf-8") as report:
             told = report.read()
         lines, fault = _parted(list(started.tail))

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms
+from outrider.dataops.ledger.flag_marks import LEVEL_BITS, judged_marks, store_marks
 from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US
 from outrider.dataops.ledger.stated_values import (
     COUNTERS,
@@ -334,3 +335,19 @@ def test_places_by_weight_raise_no_false_alarm_though_their_holders_change() -> 
 def test_a_slice_that_entered_late_is_found_where_its_share_rises() -> None:
     found, _ = alarms_of(1, fault="shop 35")
     assert "shop 35" in found
+
+
+def test_marks_of_versions_without_a_name_are_one_and_keep_their_flags(engine: Engine) -> None:
+    def judged() -> dict[tuple[str, int], np.ndarray]:
+        return {("7", 1): judged_marks(np.array([0, 2])), (OTHERS, 1): judged_marks(np.array([1, 3]))}
+
+    with write(engine) as connection:
+        store_marks(
+            connection, "m", "champion", judged(), [("build-1", 1, 1, "warning"), ("7", 1, 2, "info")]
+        )
+        store_marks(connection, "m", "champion", {}, [("build-3", 1, 3, "critical"), ("7", 1, 0, "info")])
+        rows = connection.exec_driver_sql("SELECT version, marks FROM judged_block").all()
+    warning, info, critical = (LEVEL_BITS[level] for level in ("warning", "info", "critical"))
+    assert {version: list(marks) for version, marks in rows} == {
+        "7": [1 + info, 0, 1 + info], OTHERS: [0, 1 + warning, 0, 1 + critical],
+    }  # fmt: skip

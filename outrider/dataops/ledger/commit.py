@@ -130,7 +130,7 @@ class Effects(FlagRows):
     new_flags: list[int] = field(default_factory=list)
     """Rows of ``flags`` that no earlier unit found: ``rate_limit.count_flags`` names them."""
     marks: dict[tuple[str, int], Marks] = field(default_factory=dict)
-    """Marks of the answered records, by judged version and block."""
+    """Marks of the answered records, by judged version as counted and block."""
     version: str | None = None
     """Version of the replica that answered; None without one."""
     measures: list[Row] = field(default_factory=list)

@@ -13,6 +13,8 @@ from sqlalchemy import Connection, select
 from outrider.dataops.state.rows import replace_rows
 from outrider.dataops.state.tables import JudgedBlock, table_of
 
+from .stated_values import OTHERS
+
 Marks = NDArray[np.uint8]
 JUDGED = 1
 LEVEL_BITS = {"info": 2, "warning": 4, "critical": 8}
@@ -41,9 +43,9 @@ def store_marks(
     marks: dict[tuple[str, int], Marks],
     flags: Iterable[tuple[str | None, int, int, str]],
 ) -> None:
-    """Store marks by version and block, with the flags on them.
+    """Store marks by version as counted and block, with the flags on them.
 
-    Flags on earlier blocks change their marks.
+    Flags on earlier blocks change their marks. Those of a version without a name stand under ``OTHERS``.
 
     Parameters
     ----------
@@ -53,12 +55,14 @@ def store_marks(
     found = list(flags)
     earlier = {(version, seq) for version, seq, *_ in found if version is not None} - marks.keys()
     for seq in sorted({seq for _, seq in earlier}):
-        stored = _stored(connection, model, slot, seq)
-        marks |= {(version, seq): own for version, own in stored.items() if (version, seq) in earlier}
+        for version, own in _stored(connection, model, slot, seq).items():
+            if (version, seq) in earlier or version == OTHERS:
+                marks.setdefault((version, seq), own)
     for judged, seq, row, level in found:
-        own = marks.get((judged or "", seq))
-        if own is not None and row < len(own) and own[row]:
-            own[row] |= LEVEL_BITS[level]
+        for version in (judged or "", OTHERS):
+            marked = marks.get((version, seq))
+            if marked is not None and row < len(marked) and marked[row]:
+                marked[row] |= LEVEL_BITS[level]
     rows = [(model, seq, slot, version, own.tobytes()) for (version, seq), own in marks.items()]
     replace_rows(connection, JudgedBlock, rows)
 

@@ -103,11 +103,10 @@ class RecordLocations:
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
-        """Mark the answered records of named versions, by version and block."""
+        """Mark the answered records as judged, by block and version as counted."""
         codes: dict[str | None, int] = {}
-        code = np.array([codes.setdefault(one, len(codes)) for one in self.versions], dtype=np.int64)
-        is_named = np.array([name != OTHERS for name in self.counted], dtype=np.bool_)
-        known = np.flatnonzero(answered & is_named & (code != codes.get(None, -1)))
+        code = np.array([codes.setdefault(one, len(codes)) for one in self.counted], dtype=np.int64)
+        known = np.flatnonzero(answered & (code != codes.get(None, -1)))
         if not len(known):
             return
         at = known[np.lexsort((known, self.seq[known], code[known]))]

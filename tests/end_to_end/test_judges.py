@@ -1,5 +1,6 @@
 """A judge in the running service: asked over HTTP, its flags on the API, its worth on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ def ungrounded(batch):
 
 
 def say(prompt: str) -> str:
-    passages, _, answer = prompt.partition(" | ")
+    values = json.loads(prompt)
+    passages, answer = values["attrs.passages"], values["outputs.text"]
     return f'{{"verdict": "{"grounded" if answer in passages else "not_grounded"}"}}'
 
 

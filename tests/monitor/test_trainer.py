@@ -703,6 +703,21 @@ def test_gate_verdict_says_how_many_labelled_rows_were_left_out(context: JobCont
     )
 
 
+def test_retrain_job_learns_whatever_a_second_label_field_holds(context: JobContext) -> None:
+    batch, truth = records(1, 60, faulty=False, prefix="train")
+    sure = {"label.sure": np.arange(60)}
+    hand_in(context, "sign-train", batch.with_columns(sure), truth)
+    assert run(context).status == "done"
+    flagged_and_labelled(context, rows=20)
+    with write(context.engine) as connection:
+        said = """UPDATE label SET label = json_set(label, '$.sure', 'yes')"""
+        connection.execute(text(said))
+    policy = with_policy(context, held_out=None, min_gain=0.0)
+    add_job(policy, epochs=1, learning_rate=1e-6)
+    job = run(policy)
+    assert job.status in ("undecided", "refused"), job.result
+
+
 def held(context: JobContext) -> dict[str, str]:
     """Reasons of the records in quarantine."""
     with context.engine.connect() as connection:

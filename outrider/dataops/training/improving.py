@@ -177,7 +177,7 @@ def _weights(
 
 def _columns(task: TrainingTask, learned: Sequence[LearnedRows]) -> list[str]:
     inputs = [f"inputs.{name.removeprefix('inputs.')}" for name in task.source.inputs]
-    names = list(dict.fromkeys(name for one in learned for name in one.rows.columns))
     if not inputs:
+        names = dict.fromkeys(name for one in learned for name in one.rows.columns)
         inputs = [name for name in names if name.startswith("inputs.")]
-    return [*inputs, *(name for name in names if name.startswith("label."))]
+    return [*inputs, f"label.{task.target}"]

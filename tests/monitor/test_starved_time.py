@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
 import pytest
@@ -20,7 +20,7 @@ def spin(cpu: int) -> None:
 
 
 @pytest.fixture
-def crowd() -> Iterator[list[BaseProcess]]:
+def crowd() -> Iterator[Sequence[BaseProcess]]:
     """Processes that want one and the same processor."""
     cpu, context = min(os.sched_getaffinity(0)), multiprocessing.get_context("fork")
     made = [context.Process(target=spin, args=(cpu,), daemon=True) for _ in range(CROWD)]
@@ -32,7 +32,7 @@ def crowd() -> Iterator[list[BaseProcess]]:
         one.join()
 
 
-def test_starved_time_is_what_others_took_of_the_processor(crowd: list[BaseProcess]) -> None:
+def test_starved_time_is_what_others_took_of_the_processor(crowd: Sequence[BaseProcess]) -> None:
     assert crowd[0].pid is not None
     starved, began = StarvedTime(crowd[0].pid, time.monotonic), time.monotonic()
     while starved.seconds < 0.3:

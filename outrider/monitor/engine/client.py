@@ -463,8 +463,7 @@ class EngineClient:
         """Note a step of work that has ended, and how long it took."""
         if (steps := board.steps) == self._steps:
             return
-        if steps == self._steps + 1 and len(self._at_work) == 1:
-            name = self._at_work[0]
+        for name in self._at_work:
             self._slowest[name] = max(self._slowest.get(name, 0.0), now - self._step_at)
         self._steps, self._at_work, self._step_at = steps, board.names, now
 
@@ -477,7 +476,8 @@ class EngineClient:
     def _is_held_up(self, now: float) -> bool:
         """True where work or loading of versions that have gone holds up the others."""
         if self._at_work and not any(name in self._makings for name in self._at_work):
-            return now - self._step_at > GONE_S
+            usual = max((self._slowest.get(name, 0.0) for name in self._at_work), default=0.0)
+            return now - self._step_at > max(GONE_S, 2 * usual)
         is_gone = self._loading is not None and self._loading not in self._makings
         return is_gone and now - self._load_at > GONE_LOAD_S
 

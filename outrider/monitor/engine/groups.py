@@ -22,6 +22,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError, OutriderError
+from outrider.monitor.process.memory import usable_bytes
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
@@ -29,7 +30,7 @@ from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import ChildProcess, EngineClient, Launch, Making, StartEngine
 from .device_options import DeviceOptions
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .memory_bound import LEAST_BYTES, TIMES
+from .memory_bound import LEAST_BYTES, MACHINE_SHARE, TIMES
 from .metrics import EngineMetrics
 from .trunk_groups import trunk_of
 
@@ -325,7 +326,7 @@ class EngineGroups:
         own = self._settings.models.get(model)
         if own is not None and own.shadow.memory_mb is not None:
             return own.shadow.memory_mb * 1_000_000
-        return max(LEAST_BYTES, TIMES * self._peaks.get(model, 0))
+        return min(max(LEAST_BYTES, TIMES * self._peaks.get(model, 0)), usable_bytes(MACHINE_SHARE))
 
     def _deadline_s(self, model: str) -> float:
         return self._settings.models[model].shadow.deadline_s

@@ -192,10 +192,11 @@ class Lane:
         if piece is None:
             return
         sample = piece
-        self.on_work([collect.name for collect in piece.collects])
+        names = [collect.name for collect in piece.collects]
 
         def timed(rows: int) -> float:
             self.counts.measured += rows
+            self.on_work(names)
             return self.feed.timed(sample, rows)
 
         try:

@@ -19,6 +19,8 @@ TIMES = 4
 """Default bound by the peak of the model's own engines."""
 LEAST_BYTES = 1_500_000_000
 """Default bound at least."""
+MACHINE_SHARE = 0.8
+"""Of the machine's memory, at most: behind that the kernel chooses whom to end."""
 BOUNDED_S, PEAK_S = 0.2, 2.0
 """Between looks at an engine with a bound, and at one without."""
 CGROUPS = Path("/sys/fs/cgroup")

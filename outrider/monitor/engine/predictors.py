@@ -87,11 +87,11 @@ class PredictorEngine:
         predict = self._models.get((ask.model, asked))
         if predict is None:
             return AskAnswer(ask.number, version, None, failure=f"{ask.model}@{asked} is not loaded")
-        self._on_work([(ask.model, asked)])
         batch = ask.batch.take(list(ask.again)) if is_again else ask.batch
         parts = 2 if is_again and batch.rows == ask.batch.rows else 1
 
         def answer(start: int, stop: int) -> Outputs:
+            self._on_work([(ask.model, asked)])
             return _in_parts(predict, batch.slice(start, stop - start), parts)
 
         outputs, poison, failure = answered_around(answer, batch.rows)

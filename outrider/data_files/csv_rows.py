@@ -64,11 +64,10 @@ def csv_parts(
                 typed = _Types(batch.select(kept), how, left, header.delimiter)
             places = lines.of(batch, left)
             full, places = _not_empty(batch, places, left)
-            part = pa.Table.from_batches([full.select(kept)])
+            part, places = typed.table(full.select(kept), places, left)
             share = min(1.0, file.tell() / total)
             for start in range(0, max(1, part.num_rows), rows):
-                cut = slice(start, start + rows)
-                yield *typed.table(part.slice(start, rows), places[cut], left), share
+                yield part.slice(start, rows), places[start : start + rows], share
         lines.rest(left)
 
 
@@ -186,6 +185,8 @@ def _breaks(batch: pa.RecordBatch) -> Lines:
     """Line breaks inside the values of each row."""
     total = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
+        if (values := column.buffers()[2]) is None or re.search(b"\n", values) is None:
+            continue
         counts = pc.fill_null(pc.count_substring(column, "\n"), 0)
         total += counts.to_numpy(zero_copy_only=False)
     return total
@@ -213,12 +214,12 @@ class _Types:
             for name in first.schema.names
         }
 
-    def table(self, part: pa.Table, places: Lines, left: LeftOut) -> tuple[pa.Table, Lines]:
+    def table(self, part: pa.RecordBatch, places: Lines, left: LeftOut) -> tuple[pa.Table, Lines]:
         """Texts in the types of their columns; rows with a value that has none are left out."""
         columns: dict[str, pa.Array] = {}
-        good = np.ones(len(part), np.bool_)
+        good = np.ones(part.num_rows, np.bool_)
         for name, kind in self._kinds.items():
-            texts = part.column(name).combine_chunks()
+            texts = part.column(name)
             columns[name], odd = self._cast(texts, kind)
             for row in np.flatnonzero(odd & good):
                 left.row(int(places[row]), f"{name}: {kind} expected, got {texts[row].as_py()!r:.80}")

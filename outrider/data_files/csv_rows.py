@@ -39,6 +39,7 @@ class _Header:
     delimiter: str
     lines: int
     """Physical lines up to its end."""
+    has_rows: bool
 
 
 def csv_parts(
@@ -51,21 +52,22 @@ def csv_parts(
     header = _header(path, how)
     kept = [header.names[at] for at in kept_columns(header.names, left, named=how.named)]
     lines = _Lines(header.lines)
+    if not header.has_rows:
+        yield pa.table({name: pa.array([], pa.string()) for name in kept}), np.zeros(0, np.int64), 1.0
+        return
     total = max(1, path.stat().st_size)
-    with opened(path) as source, _reader(source, header, lines.malformed) as reader:
-        batches = iter(reader)
-        first = next(batches, None)
-        typed = None if first is None else _Types(first.select(kept), how, left, header.delimiter)
-        if typed is None:
-            yield pa.table({name: pa.array([], pa.string()) for name in kept}), np.zeros(0, np.int64), 0.0
-        for batch in itertools.chain(() if first is None else (first,), batches):
+    # Arrow reads ahead: in a thread that must not need Python, which may be ending.
+    with pa.OSFile(str(path)) as file, _reader(_unpacked(path, file), header, lines.malformed) as reader:
+        typed = None
+        for batch in reader:
+            if typed is None:
+                typed = _Types(batch.select(kept), how, left, header.delimiter)
             places = lines.of(batch, left)
             full, places = _not_empty(batch, places, left)
-            part = pa.Table.from_batches([full.select(kept)])
-            share = min(1.0, source.tell() / total) if path.suffix.lower() != ".gz" else 0.0
+            part, places = typed.table(full.select(kept), places, left)
+            share = min(1.0, file.tell() / total)
             for start in range(0, max(1, part.num_rows), rows):
-                cut = slice(start, start + rows)
-                yield *typed.table(part.slice(start, rows), places[cut], left), share  # type: ignore[union-attr]
+                yield part.slice(start, rows), places[start : start + rows], share
         lines.rest(left)
 
 
@@ -89,7 +91,8 @@ def _header(path: Path, how: TableOptions) -> _Header:
             raise ConfigError(f"line {skipped + 1}: a header expected: {error}") from None
         if how.delimiter is None and told is None:
             _check_delimiter(first, delimiter, len(names))
-        return _Header(names, delimiter, skipped + reader.line_num)
+        rest = itertools.dropwhile(str.isspace, file)
+        return _Header(names, delimiter, skipped + reader.line_num, any(True for _ in rest))
 
 
 def _check_delimiter(line: str, delimiter: str, columns: int) -> None:
@@ -100,6 +103,10 @@ def _check_delimiter(line: str, delimiter: str, columns: int) -> None:
                 f"{columns} column{'s' * (columns > 1)} in the header {header[:80]!r}: separated by {shown}? "
                 f"Name it with --delimiter {shown}, or write the file with commas"
             )
+
+
+def _unpacked(path: Path, file: Any) -> Any:
+    return pa.CompressedInputStream(file, "gzip") if path.suffix.lower() == ".gz" else file
 
 
 def _reader(source: Any, header: _Header, malformed: Any) -> Any:
@@ -178,6 +185,8 @@ def _breaks(batch: pa.RecordBatch) -> Lines:
     """Line breaks inside the values of each row."""
     total = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
+        if (values := column.buffers()[2]) is None or re.search(b"\n", values) is None:
+            continue
         counts = pc.fill_null(pc.count_substring(column, "\n"), 0)
         total += counts.to_numpy(zero_copy_only=False)
     return total
@@ -205,12 +214,12 @@ class _Types:
             for name in first.schema.names
         }
 
-    def table(self, part: pa.Table, places: Lines, left: LeftOut) -> tuple[pa.Table, Lines]:
+    def table(self, part: pa.RecordBatch, places: Lines, left: LeftOut) -> tuple[pa.Table, Lines]:
         """Texts in the types of their columns; rows with a value that has none are left out."""
         columns: dict[str, pa.Array] = {}
-        good = np.ones(len(part), np.bool_)
+        good = np.ones(part.num_rows, np.bool_)
         for name, kind in self._kinds.items():
-            texts = part.column(name).combine_chunks()
+            texts = part.column(name)
             columns[name], odd = self._cast(texts, kind)
             for row in np.flatnonzero(odd & good):
                 left.row(int(places[row]), f"{name}: {kind} expected, got {texts[row].as_py()!r:.80}")

@@ -91,7 +91,8 @@ def read_table(path: Path, how: TableOptions, left: LeftOut) -> pa.Table:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file")
     parts = [part.table for part in read_parts(path, how, left)]
-    table = pa.concat_tables([part for part in parts if len(part)] or parts[:1], promote_options="permissive")
+    full = [part for part in parts if len(part)]
+    table = pa.concat_tables(full or parts[:1] or [pa.table({})], promote_options="permissive")
     if not len(table):
         raise NothingToRead(f"{path}: no row")
     return _of_parts(table)

@@ -377,3 +377,10 @@ def test_door_refuses_tasks_of_label_studio_with_the_way_to_go(tmp_path: Path, d
         return
     with pytest.raises(ConfigError, match=words):
         DOORS[door](path)
+
+
+def test_file_whose_rows_are_all_malformed_has_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2,3\n")
+    with pytest.raises(NothingToRead, match=r"x\.csv: no row"):
+        tabled(path)

@@ -11,7 +11,7 @@ import pytest
 import benchmarks
 from benchmarks.dataops import pages, versions
 from benchmarks.improvement import gate_histories
-from benchmarks.monitoring import drift_tickets, profile, series, year
+from benchmarks.monitoring import drift_tickets, profile, series, stated, year
 from outrider.assertions.profiling import ProfileLayout
 from outrider.dataops.state.database import open_database
 from tests.databases import migrated
@@ -58,6 +58,12 @@ def fill_drift_tickets(folder: Path, _: pytest.MonkeyPatch) -> None:
     engine.dispose()
 
 
+def fill_stated(folder: Path, limit: pytest.MonkeyPatch) -> None:
+    for name, size in {"ROWS": 40, "UNIT": 20, "COMMITS": 2, "RUNS": 1}.items():
+        limit.setattr(stated, name, size)
+    assert stated.commits(folder).value > 0
+
+
 def fill_pages(folder: Path, limit: pytest.MonkeyPatch) -> None:
     for name, size in {"VERSIONS": 2, "ADDED": 3, "RELABELLED": 2, "REMOVED": 1, "QUARANTINED": 2}.items():
         limit.setattr(pages, name, size)
@@ -84,6 +90,7 @@ FILLS: dict[str, Callable[[Path, pytest.MonkeyPatch], None]] = {
     "improvement.gate_histories": fill_gate_histories,
     "monitoring.drift_tickets": fill_drift_tickets,
     "monitoring.series": fill_series,
+    "monitoring.stated": fill_stated,
     "monitoring.year": fill_year,
 }
 

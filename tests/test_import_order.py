@@ -38,11 +38,6 @@ FOLDERS = ("assertions", "behavioral_tests", "dataops", "monitor", "dashboards")
 USER_PROJECTS = (PACKAGE / "templates", PACKAGE / "demo" / "project")  # copied out, run as a user's own code
 HEAVY = {"torch", "great_expectations", "transformers", "peft", "sklearn"}
 CLIENT = "outrider.monitor.client"
-LONGEST = 600
-LONGER = {
-    "monitor/client.py",  # one file on purpose: it is also the wheel of client/
-}
-"""Files of more than ``LONGEST`` lines; none comes to them."""
 
 
 @dataclass(frozen=True)
@@ -167,14 +162,6 @@ def test_no_module_imports_one_that_imports_it() -> None:
         if found.module in graph and found.module != name:
             graph[name].add(found.module)
     assert cycles(graph) == set()
-
-
-def test_no_file_has_more_than_600_lines() -> None:
-    lengths = {
-        path.relative_to(PACKAGE).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
-        for path in PACKAGE.rglob("*.py")
-    }
-    assert {name for name, length in lengths.items() if length > LONGEST} == LONGER
 
 
 def test_no_folder_is_imported_by_its_bare_name() -> None:

@@ -10,8 +10,6 @@ import pytest
 from tests.test_import_order import PACKAGE, ROOT, imports
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-FILES = 30
-"""Most files of a room: more than that are more than one concept."""
 FLOORS = ("dataops", "monitor")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
@@ -116,16 +114,6 @@ def test_sql_stands_in_the_store_and_in_the_read_models() -> None:
 def test_sql_import_is_found(line: str, name: str) -> None:
     assert sql_in(line) == [name]
     assert sql_in("from sqlalchemy import Connection, Engine\nfrom sqlalchemy.exc import DatabaseError") == []
-
-
-def test_room_holds_few_files() -> None:
-    folders = {path.parent for floor in FLOORS for path in (PACKAGE / floor).rglob("*.py")}
-    many = {
-        str(folder.relative_to(PACKAGE)): count
-        for folder in folders
-        if folder.name != "versions" and (count := len(list(folder.glob("*.py")))) > FILES
-    }
-    assert many == {}
 
 
 def picture() -> str:

@@ -184,7 +184,7 @@ def unit(number: int, rng: np.random.Generator, what: str) -> Effects:
         labels = {
             "seq": seq + 1, "row": list(range(UNIT_ROWS)), "model": "m", "record_id": ids, "source": "human",
             "value": truth, "label": '{"label": 1}', "ts_us": received, "received_us": received,
-            "entity": None, "is_other_class": None,
+            "entity": None, "is_other_class": None, "key": None,
         }  # fmt: skip
         effects.labels.add(UNIT_ROWS, labels)
     return effects

@@ -28,7 +28,7 @@ class StarvedTime:
         self._known = _scheduled(self._folder)
 
     def look(self, *, at_once: bool = False) -> None:
-        """Take a sample, where the last one is old enough or ``at_once`` asks for one."""
+        """Take a sample each second, or ``at_once``."""
         now = self._clock()
         if now - self._at < SAMPLE_S and not at_once:
             return

@@ -302,3 +302,16 @@ def test_profile_shows_columns_of_a_file(tmp_path: Path) -> None:
     assert "north: 66.7%" in shown("profile", "--file", str(path))
     with pytest.raises(OutriderError, match="no such file"):
         run("profile", "--file", str(tmp_path / "none.csv"))
+
+
+def test_versions_are_listed_and_one_is_taken_out_of_the_shadow() -> None:
+    found = run("models", MODEL)["models"]
+    champion = next(row["version"] for row in found if row["status"] == "champion")
+    challenger = next(row["version"] for row in found if row["status"] == "challenger")
+    with pytest.raises(OutriderError, match="is champion, which cannot be retired: promote another"):
+        run("models", "retire", f"{MODEL}@{champion}")
+    retired = run("models", "retire", f"{MODEL}@{challenger}", "--reason", "it hangs")
+    assert (retired["status"], retired["note"]) == ("retired", "retired by owner: it hangs")
+    with pytest.raises(OutriderError, match="it is not in the shadow"):
+        run("models", "retire", f"{MODEL}@{challenger}")
+    assert "a version as NAME@V expected" in CliRunner().invoke(app, ["models", "retire", challenger]).output

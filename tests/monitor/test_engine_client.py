@@ -64,6 +64,11 @@ def no_memory(batch):
     raise MemoryError("a terabyte")
 
 
+def lags(batch):
+    time.sleep(2.8)
+    return twin(batch)
+
+
 KEPT = []
 
 
@@ -397,3 +402,11 @@ def test_suspect_leaves_a_shared_process_with_its_asks(tmp_path: Path) -> None:
         assert bench.client.restarts["died"] == 1
     finally:
         bench.client.stop()
+
+
+def test_slow_version_that_answers_alone_is_known_as_slow_and_ends_no_process_again(bench: Bench) -> None:
+    bench.load(v1="lags")
+    for _ in range(2):
+        assert bench.values(bench.ask(rows(1), "v1"), "v1") == [3]
+    assert [one.is_alone for one in bench.news if isinstance(one, Ended)] == [False]
+    assert bench.client.restarts["deadline"] == 1

@@ -28,7 +28,7 @@ class StarvedTime:
         self._known = _scheduled(self._folder)
 
     def look(self, *, at_once: bool = False) -> None:
-        """Take a sample; without ``at_once`` only once the last is old."""
+        """Take a sample each second, or ``at_once``."""
         now = self._clock()
         if now - self._at < SAMPLE_S and not at_once:
             return

@@ -43,7 +43,7 @@ def store_marks(
     marks: dict[tuple[str, int], Marks],
     flags: Iterable[tuple[str | None, int, int, str]],
 ) -> None:
-    """Store marks by version as counted and block, with the flags on them.
+    """Store marks by counted version and block, with the flags on them.
 
     Flags on earlier blocks change their marks. Those of a version without a name stand under ``OTHERS``.
 

@@ -98,6 +98,7 @@ RIGHT: dict[str, tuple[str, list[Any]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", RIGHT)
 def test_door_reads_public_file(door: str, name: str) -> None:
@@ -232,6 +233,12 @@ def test_delimiter_and_decimal_comma_are_read_when_they_are_named(tmp_path: Path
     ]
     assert replayed(path, TableOptions(";", ",")) == {"price": [1.5, 1200.25], "city": ["a", "b"]}
     assert tabled(PUBLIC / "sep_line.csv") == {"amount": [1], "city": ["a"]}
+
+
+@pytest.mark.parametrize("door", [cases, predictions, compared])
+def test_column_that_is_left_out_gives_a_warning(door: Door) -> None:
+    with pytest.warns(UserWarning, match=r"pandas_index\.csv: the first column is left out: it has no name"):
+        door(PUBLIC / "pandas_index.csv")
 
 
 def test_columns_that_are_left_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Tables of files of every known ending, part by part or whole."""
 
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -114,7 +115,7 @@ def _of_parts(table: pa.Table) -> pa.Table:
 def one_table(path: Path, how: TableOptions = TableOptions()) -> pa.Table:  # noqa: B008 - frozen
     """Whole table of a file.
 
-    No row may be left out.
+    No row may be left out; a column that is gives a warning.
 
     Raises
     ------
@@ -125,4 +126,8 @@ def one_table(path: Path, how: TableOptions = TableOptions()) -> pa.Table:  # no
     def refuse(line: int, why: str) -> None:
         raise ConfigError(f"line {line}: {why}")
 
-    return read_table(path, how, LeftOut(refuse))
+    left = LeftOut(refuse)
+    found = read_table(path, how, left)
+    for sentence in left.sentences(path):
+        warnings.warn(sentence, stacklevel=2)
+    return found

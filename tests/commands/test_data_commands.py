@@ -131,6 +131,28 @@ def table(labels: list[int]) -> pa.Table:
     )
 
 
+def test_import_reads_files_as_people_send_them(project: Path) -> None:
+    listed = table([0, 1, 1]).to_pylist()
+    spans = {
+        "inputs.price": pa.array([1, 2, 3]).cast(pa.decimal128(21, 2)),
+        "inputs.wait": pa.array([5, 5, 5], pa.duration("ms")),
+    }
+    pq.write_table(pa.table(table([0, 1, 1]).to_pydict() | spans), project / "types.PARQUET")
+    (project / "index.csv").write_text(",x,label\n0,0.5,0\n1,1.5,1\n")
+    (project / "rows.JSONL").write_text("\ufeff" + "".join(f"{json.dumps(row)}\n" for row in listed), "utf-8")
+    (project / "semicolon.csv").write_text("x;label\n0,5;0\n1,5;1\n")
+    for file, rows in (("types.PARQUET", 3), ("index.csv", 2), ("rows.JSONL", 3)):
+        found = run("dataset", "import", Path(file).stem, file, "--model", "m")
+        assert found["rows"] == rows
+    columns = run("dataset", "show", "types")["manifest"]["columns"]
+    assert (columns["inputs.price"], columns["inputs.wait"]) == ("double", "double")
+    assert "inputs.x" in run("dataset", "show", "index")["manifest"]["columns"]
+    with pytest.raises(ConfigError, match=r"separated by ';'\? .*--delimiter"):
+        run("dataset", "import", "s", "semicolon.csv", "--model", "m")
+    named = ("--delimiter", ";", "--decimal", ",")
+    assert run("dataset", "import", "s", "semicolon.csv", "--model", "m", *named)["rows"] == 2
+
+
 def test_datasets_are_imported_listed_compared_and_written(project: Path) -> None:
     pq.write_table(table([0, 1, 1]), project / "train.parquet")
     np.savez(project / "train.npz", id=np.array(["r0", "r1"]), x=np.zeros((2, 2, 2)), label=np.array([0, 1]))

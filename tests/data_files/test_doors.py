@@ -20,6 +20,7 @@ from outrider.commands.tables import read_table, table_options
 from outrider.data_files import LeftOut, TableOptions
 from outrider.errors import ConfigError, NothingToRead
 from outrider.monitor.compare.traffic import Traffic
+from outrider.monitor.files.blocks import FileBlock
 from outrider.monitor.files.captures import CaptureNames
 from outrider.monitor.files.columns import Names
 from outrider.monitor.files.readers import ReadOptions, read_blocks
@@ -98,6 +99,7 @@ RIGHT: dict[str, tuple[str, list[Any]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", RIGHT)
 def test_door_reads_public_file(door: str, name: str) -> None:
@@ -234,6 +236,12 @@ def test_delimiter_and_decimal_comma_are_read_when_they_are_named(tmp_path: Path
     assert tabled(PUBLIC / "sep_line.csv") == {"amount": [1], "city": ["a"]}
 
 
+@pytest.mark.parametrize("door", [cases, predictions, compared])
+def test_column_that_is_left_out_gives_a_warning(door: Door) -> None:
+    with pytest.warns(UserWarning, match=r"pandas_index\.csv: the first column is left out: it has no name"):
+        door(PUBLIC / "pandas_index.csv")
+
+
 def test_columns_that_are_left_out_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     tabled(PUBLIC / "pandas_index_label.csv")
     assert "pandas_index_label.csv: the first column is left out: it has no name" in capsys.readouterr().err
@@ -287,11 +295,16 @@ def test_replay_reads_a_chat_beside_its_response(tmp_path: Path) -> None:
 BROKEN = 'amount,city\n1,"a\nb"\n\n2,c,x\n3,d\nodd,e\n' + "".join(f"{n},z\n" for n in range(4, 40))
 
 
+def column_of(block: FileBlock, name: str) -> pa.ChunkedArray:
+    assert isinstance(block.rows, pa.Table)
+    return block.rows.column(name)
+
+
 def lines_and_ids(path: Path) -> tuple[dict[str, int], list[tuple[int, str]]]:
     """Line of each id as it is sent, and the lines that are left out."""
     left = LeftOut()
     blocks = list(read_blocks(path, path.name, ReadOptions(Names(), CaptureNames(), rows=7), left))
-    ids = [id_ for block in blocks for id_ in block.rows.column("id").to_pylist()]
+    ids = [id_ for block in blocks for id_ in column_of(block, "id").to_pylist()]
     return dict(zip(ids, [at for block in blocks for at in block.places], strict=True)), left.rows
 
 
@@ -326,7 +339,7 @@ def test_line_of_each_row_is_its_physical_one(tmp_path: Path, begin: str, broken
     keys = [
         (key, at)
         for block in blocks
-        for key, at in zip(block.rows.column("inputs.b").to_pylist(), block.places, strict=True)
+        for key, at in zip(column_of(block, "inputs.b").to_pylist(), block.places, strict=True)
         if key.startswith("key")
     ]
     assert dict(keys) == physical
@@ -347,7 +360,7 @@ def test_a_repaired_line_is_sent_on_resuming_and_no_other(tmp_path: Path) -> Non
     sent = DeliveryProgress(state, "m").sent(path)
     left = LeftOut()
     blocks = read_blocks(path, path.name, ReadOptions(Names(), CaptureNames(), rows=7), left, sent=sent)
-    assert [id_ for block in blocks for id_ in block.rows.column("id").to_pylist()] == ["x.csv:5", "x.csv:44"]
+    assert [id_ for block in blocks for id_ in column_of(block, "id").to_pylist()] == ["x.csv:5", "x.csv:44"]
     assert [line for line, _ in left.rows] == [7]
 
 

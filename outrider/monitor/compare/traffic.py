@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -238,7 +239,8 @@ class Traffic:
 
     def _of_table(self, path: Path, name: str) -> Iterator[Batch]:
         how = ReadOptions(Names(), CaptureNames(), ROWS)
-        for block in read_blocks(path, name, how, LeftOut(self._blame)):
+        left = LeftOut(self._blame)
+        for block in read_blocks(path, name, how, left):
             if not isinstance(block.rows, pa.Table):
                 texts = (
                     (place, msgspec.json.encode(row))
@@ -248,6 +250,8 @@ class Traffic:
             elif block.route == "records":
                 yield from self._of_columns(block.rows, block.places, name)
         yield from self._batches(self._unanswered(), name)
+        for sentence in left.sentences(path):
+            warnings.warn(sentence, stacklevel=2)
 
     def _of_columns(self, table: pa.Table, places: Sequence[int], name: str) -> Iterator[Batch]:
         """Columns as they are, but for those that hold requests."""

@@ -125,8 +125,8 @@ def _opened_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
     try:
         value = msgspec.json.decode(body, type=list[msgspec.Raw] if many else msgspec.Raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if many and (values := _apart(body)):
-            yield from ((at, each, at / len(values)) for at, each in enumerate(values, 1))
+        if many and (elements := _apart(body)):
+            yield from ((at, each, at / len(elements)) for at, each in enumerate(elements, 1))
             return
         lines = body.strip().split(b"\n")
         if len(lines) < 2 or not lines[0].rstrip().endswith((b"}", b"]")):

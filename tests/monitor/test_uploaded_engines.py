@@ -126,7 +126,8 @@ def status(bench: Workbench, version: str) -> str:
 
 
 def judged(bench: Workbench, slot: str = "champion") -> int:
-    return dict(bench.rows("SELECT slot, seq FROM cursor WHERE model = 'm'")).get(slot, 0)
+    cursors: dict[str, int] = dict(bench.rows("SELECT slot, seq FROM cursor WHERE model = 'm'"))
+    return cursors.get(slot, 0)
 
 
 def numbers(bench: Workbench, *values: float) -> int:
@@ -183,7 +184,7 @@ def test_upload_shares_the_process_once_it_has_answered_and_leaves_it_when_it_ha
         bench.work_until(lambda: bench.worker.context.versions["m"].is_asked("2"))
         for _ in range(4):
             last = numbers(bench, 0.1, 0.2)
-            bench.work_until(lambda last=last: judged(bench) == judged(bench, "2") == last)
+            bench.work_until(lambda: judged(bench) == judged(bench, "2") == last)  # noqa: B023  # called at once
         assert bench.engines is not None
         bench.work_until(lambda: bench.worker.engines.group(("m", "2")) == "m@1")
         bench.work_until(lambda: list(bench.worker.engines.clients) == [("m", "1")])
@@ -331,7 +332,9 @@ def test_onnx_file_that_asks_for_more_than_the_bound_costs_the_champion_nothing(
         versions = bench.worker.context.versions["m"]
         while "2" in versions.challengers:
             last = numbers(bench, 1.0, 0.5)
-            bench.work_until(lambda last=last: judged(bench) == last)
-            bench.work_until(lambda last=last: "2" not in versions.challengers or judged(bench, "2") == last)
+            bench.work_until(lambda: judged(bench) == last)  # noqa: B023  # called at once
+            bench.work_until(
+                lambda: "2" not in versions.challengers or judged(bench, "2") == last  # noqa: B023
+            )
         assert bench.rows("SELECT count(*) FROM answer WHERE version = '2'") == [(1,)]
         assert restarts(bench) == 0

@@ -10,6 +10,6 @@ decides which: alone; on one trunk (`trunks`: equal weights are one object, equa
 LoRA or prefix adapters mixed in one batch (`adapters`). `device` is the seam to CPU and CUDA (`cuda`:
 pinned double buffers, captured graphs, duty). `client`, in the worker, has the deadlines: `work_board` says
 whose work was under way when an engine hung or ended, and that version is asked again alone, so that the
-culprit is known. `launch` starts an engine, `started` speaks with it, `memory_bound` holds it to its memory,
+culprit is known. `launch` starts an engine and speaks with it, `memory_bound` holds it to its memory,
 and `groups` keeps uploaded challengers apart until they have answered.
 """

@@ -20,8 +20,7 @@ from outrider.dataops.model_kinds.source import Source
 from .asks import AGAIN, Ask, AskAnswer, Name, again_of
 from .events import Ended, EngineEvent, Parted, VersionLoad
 from .frames import Header
-from .launch import Launch
-from .started import StartedEngine
+from .launch import Launch, StartedEngine
 from .work_board import WorkBoard
 
 log = logging.getLogger("outrider.worker")

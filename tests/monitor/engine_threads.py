@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.monitor.engine.client import Launch
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.events import EngineEvent
 from outrider.monitor.engine.groups import EngineGroups
+from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.metrics import EngineMetrics
 from outrider.monitor.engine.process import EngineProcess
 from outrider.monitor.settings.config import Settings

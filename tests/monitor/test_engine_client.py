@@ -16,8 +16,9 @@ from safetensors.torch import save
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.engine.asks import Ask, AskAnswer, again_of
-from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.client import EngineClient, Making
 from outrider.monitor.engine.events import Ended, EngineEvent, Parted, VersionLoad
+from outrider.monitor.engine.launch import Launch
 from tests.forked import LightPopen
 from tests.soak import PATIENCE_S
 

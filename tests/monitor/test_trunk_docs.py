@@ -22,9 +22,10 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.training.trainers import trainer_of
 from outrider.monitor.engine.asks import Ask, AskAnswer
-from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.client import EngineClient, Making
 from outrider.monitor.engine.events import EngineEvent, VersionLoad
 from outrider.monitor.engine.executor import LoadedVersion
+from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.trunks.trunk import trunks_of
 from outrider.monitor.registry.declared_shares import wrong_shares
 from outrider.monitor.settings.config import Settings, load_settings

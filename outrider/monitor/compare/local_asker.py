@@ -18,9 +18,10 @@ from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import Ask, AskAnswer
-from outrider.monitor.engine.client import EngineClient, Launch, Making
+from outrider.monitor.engine.client import EngineClient, Making
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.events import VersionLoad
+from outrider.monitor.engine.launch import Launch
 from outrider.monitor.intake.protocols.chat_columns import input_fields
 
 from .answers import Answers, Fate, GatheredAnswers

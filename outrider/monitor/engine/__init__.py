@@ -8,6 +8,8 @@ futures: blocks in, one forward pass a step, blocks out. `lane` takes what is qu
 up to the batch that was measured to be best (`pace`). An `executor` runs versions together, and `plan`
 decides which: alone; on one trunk (`trunks`: equal weights are one object, equal computations run once); as
 LoRA or prefix adapters mixed in one batch (`adapters`). `device` is the seam to CPU and CUDA (`cuda`:
-pinned double buffers, captured graphs, duty). `client`, in the worker, has the deadlines: after a hang or
-death the asks are repeated version by version in a fresh process, so that the culprit is known.
+pinned double buffers, captured graphs, duty). `client`, in the worker, has the deadlines: `work_board` says
+whose work was under way when an engine hung or ended, and that version is asked again alone, so that the
+culprit is known. `launch` starts an engine and speaks with it, `memory_bound` holds it to its memory,
+and `groups` keeps uploaded challengers apart until they have answered.
 """

@@ -6,35 +6,21 @@ worker's thread.
 """
 
 import contextlib
-import itertools
 import logging
-import os
-import queue
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from outrider.assertions import Batch
-from outrider.dataops.confinement import clean_command
 from outrider.dataops.model_kinds.source import Source
-from outrider.monitor.process import wire
-from outrider.monitor.process.batch_frames import BatchWriter, Buffer
-from outrider.monitor.process.child import CONTROL_FD
-from outrider.monitor.process.starved_time import StarvedTime
 
 from .asks import AGAIN, Ask, AskAnswer, Name, again_of
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .frames import AnswerReader, AnswerWriter, Header
-from .memory_bound import EngineMemory
+from .frames import Header
+from .launch import Launch, StartedEngine
 from .work_board import WorkBoard
 
 log = logging.getLogger("outrider.worker")
@@ -46,9 +32,6 @@ STARTS = 3
 PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 """Before a process is started again."""
 STABLE_S = 30.0
-KILLED_S = 2.0
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""What passes need they need again: giving it back each time cost a CNN 40 % of its time in page faults."""
 AFTER_END = "its process ended while it was asked in another batch shape"
 ALONE_TIMES = 2.0
 """Of the deadline, for a version that is asked alone: what follows it is a verdict."""
@@ -79,107 +62,6 @@ class Open:
     left: set[str]
     since: float
     """When the process had it."""
-
-
-class EngineChild(Protocol):
-    """Started engine, serving its end of a socket pair until closed."""
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, where the engine has a process of its own."""
-
-    def kill(self) -> None:
-        """End the engine and its children."""
-
-    def exit_text(self) -> str:
-        """End of the engine, in words."""
-
-    def is_shot(self) -> bool:
-        """True for an engine that SIGKILL ended, sent by somebody else."""
-
-
-class ChildProcess:
-    """Engine process, killed with all that user code starts."""
-
-    def __init__(self, launch: "Launch", sock: socket.socket) -> None:
-        assert launch.board is not None
-        module = "outrider.monitor.engine"
-        command = clean_command(module) if launch.environment is not None else [sys.executable, "-m", module]
-        command += ["--fd", str(sock.fileno()), "--folder", str(launch.folder)]
-        command += ["--board", str(launch.board.fd)]
-        command += ["--options", launch.options, "--parent", str(os.getpid())]
-        if launch.batch_rows is not None:
-            command += ["--batch-rows", str(launch.batch_rows)]
-        inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        environment, folder = dict(os.environ), None
-        if launch.environment is not None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="outrider-engine-", ignore_cleanup_errors=True)
-            environment, folder = dict(launch.environment), self._scratch.name
-            environment |= {CONTROL_FD: os.environ[CONTROL_FD]} if inherited else {}
-        if launch.readable is not None and folder is not None:
-            environment |= {"HOME": folder, "TMPDIR": folder}
-            command += ["--confine", *map(str, launch.readable)]
-        self._popen = launch.popen(
-            command,
-            env=MALLOC | environment | {"OMP_NUM_THREADS": str(launch.threads)},
-            cwd=folder,
-            pass_fds=[sock.fileno(), launch.board.fd, *inherited],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # a model that prints without end must not fill a disk
-            process_group=0,  # what user code starts is killed with it
-        )
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._popen.pid
-
-    def kill(self) -> None:
-        """End the engine and its children."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(KILLED_S)  # a call of a driver may hold it for longer
-        if self._scratch is not None:
-            self._scratch.cleanup()
-
-    def exit_text(self) -> str:
-        """End of the engine, in words."""
-        try:
-            code = self._popen.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            return "it closed its connection"
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    def is_shot(self) -> bool:
-        """True for an engine that SIGKILL ended, sent by somebody else."""
-        return self._popen.poll() == -signal.SIGKILL
-
-
-StartEngine = Callable[["Launch", socket.socket], EngineChild]
-"""Starts an engine on its end of a socket pair, which the caller closes afterwards."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Launch options of engine processes."""
-
-    folder: Path
-    options: str = "{}"
-    """JSON of how models are run."""
-    threads: int = 1
-    batch_rows: int | None = None
-    popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
-    """Starts a process."""
-    start: StartEngine = ChildProcess
-    environment: Mapping[str, str] | None = None
-    """Of a process that may open a stranger's file, whose working directory is empty then; None for that of
-    this process, and its working directory."""
-    readable: tuple[Path, ...] | None = None
-    """All that it may open beside the libraries, where the kernel can hold it to that; None for any file."""
-    board: WorkBoard | None = None
-    """Set for each process."""
 
 
 class EngineClient:
@@ -230,7 +112,7 @@ class EngineClient:
         self._together: set[Name] = set()
         """Versions whose common work was under way when a process ended."""
         self._shots = 0
-        self._process: _Process | None = None
+        self._process: StartedEngine | None = None
         self._makings: dict[Name, Making] = {}
         self._to_load: deque[Name] = deque()
         """Told to the process, one after the other, and not loaded yet."""
@@ -335,7 +217,7 @@ class EngineClient:
         """Have a process where one is needed."""
         if self._process is not None or not self._makings or self._clock() < self._due:
             return
-        self._process = _Process(self._launch, self._wake, self._clock, self._bound)
+        self._process = StartedEngine(self._launch, self._wake, self._clock, self._bound)
         self._heard_at = self._load_at = self._step_at = self._time()
         self._steps, self._at_work = 0, ()
         self._loading = None
@@ -365,7 +247,7 @@ class EngineClient:
         if self._process is not None:
             self._process.send(*self._process.writer.ask(ask))
 
-    def _heed(self, process: "_Process") -> str:
+    def _heed(self, process: StartedEngine) -> str:
         """Take what has come; says why it cannot be read, which a model's code may bring about."""
         try:
             while process.inbox:
@@ -686,85 +568,8 @@ class EngineClient:
             for version in ask.versions:
                 self._fail(opened, version, f"{ask.model}@{version} is not loaded")
 
-    def _sum_up(self, process: "_Process") -> None:
+    def _sum_up(self, process: StartedEngine) -> None:
         """Add what a process did since it last told."""
         for name, grown in process.growth().items():
             self.stats[name] = self.stats.get(name, 0.0) + grown
         self.stats |= process.levels()
-
-
-LEVELS = ("bytes", "bytes_alone")
-"""What does not grow."""
-
-
-class _Process:
-    """Life of an engine process, with the threads that speak with it."""
-
-    _names = itertools.count(1)
-
-    def __init__(
-        self,
-        launch: Launch,
-        wake: Callable[[], object],
-        clock: Callable[[], float],
-        bound: Callable[[], int | None],
-    ) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.board = WorkBoard.create()
-        self.child = launch.start(replace(launch, board=self.board), theirs)
-        theirs.close()
-        pid = self.child.pid
-        self.starved = None if pid is None else StarvedTime(pid, clock)
-        self.memory = None if pid is None else EngineMemory(pid, bound)
-        self.began = time.monotonic()
-        self.is_up = False
-        self.is_gone = False
-        self.writer, self.reader, self.batches = AnswerWriter(), AnswerReader(), BatchWriter()
-        self.inbox: deque[tuple[Header, list[memoryview]]] = deque()
-        self._sock = ours
-        self._wake = wake
-        self._outbox: queue.SimpleQueue[tuple[Header, list[Buffer]] | None] = queue.SimpleQueue()
-        self._told: dict[str, float] = {}
-        self._counted: dict[str, float] = {}
-        for work in (self._read, self._write):
-            threading.Thread(target=work, daemon=True, name=f"engine {next(self._names)}").start()
-
-    def send(self, header: Header, buffers: list[Buffer] | None = None) -> None:
-        self._outbox.put((header, buffers or []))
-
-    def tell(self, stats: dict[str, float]) -> None:
-        self._told = stats
-
-    def growth(self) -> Mapping[str, float]:
-        """Growth of the totals since the last call."""
-        grown = {n: v - self._counted.get(n, 0.0) for n, v in self._told.items() if n not in LEVELS}
-        self._counted = dict(self._told)
-        return grown
-
-    def levels(self) -> Mapping[str, float]:
-        return {name: self._told[name] for name in LEVELS if name in self._told}
-
-    def kill(self) -> None:
-        """End the process and what it started."""
-        self._outbox.put(None)
-        self.child.kill()
-        self.board.close()
-        if self.memory is not None:
-            self.memory.close()
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
-
-    def _read(self) -> None:
-        try:
-            while True:
-                self.inbox.append(wire.receive(self._sock))
-                self._wake()
-        except (EOFError, OSError):
-            self.is_gone = True
-            self._wake()
-
-    def _write(self) -> None:
-        with contextlib.suppress(OSError):
-            while (frame := self._outbox.get()) is not None:
-                wire.send(self._sock, *frame)

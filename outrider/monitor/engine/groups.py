@@ -27,9 +27,10 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
 from .asks import AGAIN, Ask, AskAnswer, Name
-from .client import ChildProcess, EngineClient, Launch, Making, StartEngine
+from .client import EngineClient, Making
 from .device_options import DeviceOptions
 from .events import Ended, EngineEvent, Parted, VersionLoad
+from .launch import ChildProcess, Launch, StartEngine
 from .memory_bound import LEAST_BYTES, MACHINE_SHARE, TIMES
 from .metrics import EngineMetrics
 from .trunk_groups import trunk_of

@@ -38,7 +38,7 @@ _SYSTEM = (
 _PACKAGES = ("outrider", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers", "torch", "transformers")
 _VARIABLES = frozenset({
     "HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONHOME",
-    "PYTHONPATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV",
+    "PYTHONPATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV",
 })  # fmt: skip
 _PREFIXES = ("CUDA_", "GOMP_", "KMP_", "LC_", "MALLOC_", "MKL_", "NVIDIA_", "OMP_", "OPENBLAS_")
 
@@ -118,10 +118,12 @@ def libraries() -> list[Path]:
     return [path for path in map(Path, dict.fromkeys(found)) if path.exists()]
 
 
-def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that libraries need; none that may hold a secret."""
+def clean_environment(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
+    """Variables that libraries need, and ``kept`` ones."""
     return {
-        name: value for name, value in environment.items() if name in _VARIABLES or name.startswith(_PREFIXES)
+        name: value
+        for name, value in environment.items()
+        if name in kept or name in _VARIABLES or name.startswith(_PREFIXES)
     }
 
 

@@ -1,4 +1,4 @@
-"""A V2 endpoint that an upload names, in a running service: live records, and no key of the owner's."""
+"""A V2 endpoint that an upload names, in a running service: live records, and its own key alone."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,16 @@ def infer(asked: Asked) -> Reply:
     return Reply(json.dumps({"model_name": "m", "outputs": [output]}).encode())
 
 
-def test_uploaded_v2_endpoint_answers_live_records_without_the_owners_key_until_it_is_forgotten(
+def test_uploaded_v2_endpoint_answers_live_records_with_its_own_key_alone_until_it_is_forgotten(
     tmp_path: Path,
 ) -> None:
     with scripted_server(infer) as server:
-        uploads = f'[models.toy.uploads]\nendpoints = ["{origin_of(server.url)[1]}"]\n'
+        place = origin_of(server.url)[1]
+        uploads = (
+            f'[models.toy.uploads]\nendpoints = ["{place}"]\nkey_envs = {{"http://{place}" = "TOY_KEY"}}\n'
+        )
         config = write_project(tmp_path / "project", config=WAITS + uploads)
-        with Service(config, env={"OUTRIDER_MODEL_KEY": SECRET}) as service:
+        with Service(config, env={"OUTRIDER_MODEL_KEY": SECRET, "TOY_KEY": "its-own"}) as service:
             body = {"kind": "endpoint", "url": f"{server.url}/v2/models/m"}
             begun = service.client.post("/v1/models/toy/versions", json=body)
             assert begun.status_code == 201, begun.text
@@ -52,4 +55,4 @@ def test_uploaded_v2_endpoint_answers_live_records_without_the_owners_key_until_
     assert len(server.asked) == count
     assert SECRET not in str(server.asked)
     assert {asked.path for asked in server.asked} == {"/v2/models/m/infer"}
-    assert all("authorization" not in asked.headers for asked in server.asked)
+    assert {asked.headers.get("authorization") for asked in server.asked} == {"Bearer its-own"}

@@ -38,10 +38,10 @@ def load_endpoint(source: Source) -> Predictor:
     known, guard = CHAT_OPTIONS if is_chat else OPTIONS, None
     if source.is_uploaded:
         source, guard = _allowed(source, known)
-    if unknown := sorted(set(source.options) - set(known)):
+    if unknown := sorted(set(source.options) - {*known, ALLOWED}):
         raise ConfigError(f"options.{unknown[0]}: {source.reference} knows {', '.join(known)}")
     deadline_s = positive(source.options, "deadline_s", 10.0)
-    key_env = source.options.get("key_env", "OUTRIDER_MODEL_KEY")
+    key_env = source.key_env
     if is_chat:
         from .chat_model import ChatModel
 
@@ -64,13 +64,13 @@ def _allowed(source: Source, known: Sequence[str]) -> tuple[Source, AddressGuard
             f"{source.reference} is not asked: an upload named it, and [models.*.uploads] endpoints, which "
             "lists the host:port that uploads may name, does not allow it"
         )
-    options = {name: value for name, value in source.options.items() if name in known}
+    options = {name: value for name, value in source.options.items() if name in (*known, ALLOWED)}
     guard = AddressGuard(
         tuple(allowed["networks"]),
         place=allowed["place"],
         remedy=" ([models.*.uploads] networks names others that are allowed)",
     )
-    return replace(source, options=options | {"key_env": allowed["key_env"]}), guard
+    return replace(source, options=options), guard
 
 
 def _resting(ask: Predictor, line: Line) -> Predictor:

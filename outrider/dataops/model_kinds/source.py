@@ -12,6 +12,8 @@ KeptRole = Literal["folder", "adapter", "artefacts"]
 """Use of a kept folder: Hugging Face folder, PEFT adapter, or what a function is made from."""
 Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
 """What is read of the answers of a model; see docs/shadow-models.md."""
+KEY_ENV = "OUTRIDER_MODEL_KEY"
+"""Of an endpoint that names no other variable."""
 ALLOWED = "allowed"
 """Option of an uploaded endpoint whose source is opened: place, networks and key_env of the configuration."""
 RECIPE_STEPS = (
@@ -55,6 +57,13 @@ class Source:
     is_uploaded: bool = False
     """Of an endpoint: an upload named its address. It is asked only once the source is opened, which takes
     what is allowed, key and options from the configuration."""
+
+    @property
+    def key_env(self) -> str | None:
+        """Environment variable of an endpoint's key; None for an uploaded one without a key of its own."""
+        if self.is_uploaded:
+            return (self.options.get(ALLOWED) or {}).get("key_env")
+        return str(self.options.get("key_env", KEY_ENV))
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""

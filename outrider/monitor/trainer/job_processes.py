@@ -18,13 +18,13 @@ from pathlib import Path
 from outrider.dataops.confinement import without_secrets
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow, Lane
-from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
+from outrider.monitor.settings.sources import loadable_source
 from outrider.user_code import traced_line
 
 from .context import JobContext
@@ -43,8 +43,6 @@ CLOSE_S = 6.0
 """For all processes to put their jobs back, when the trainer ends."""
 SPARE_S = 60.0
 """Behind a job in which a process with torch and Great Expectations waits for the next."""
-KEY_ENV = "OUTRIDER_MODEL_KEY"
-"""Of an endpoint that names no other variable."""
 MEMORY_S = 0.5
 MEMORY_SHARE = 0.8
 """Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
@@ -212,12 +210,12 @@ class JobProcesses:
         if uploaded.isdisjoint(asked):
             return None
         own = [
-            Source.from_json(one.source)
+            loadable_source(self.context.settings, one)
             for one in found
-            if one.source and (one.model, one.version) not in uploaded
+            if (one.model, one.version) not in uploaded or one.version == job.candidate
         ]
-        keys = {str(one.options.get("key_env", KEY_ENV)) for one in own if one.kind == "endpoint"}
-        return frozenset(keys)
+        keys = {one.key_env for one in own if one is not None and one.kind == "endpoint"}
+        return frozenset(key for key in keys if key is not None)
 
     def _started(self, kept: frozenset[str] | None = None) -> StartedProcess:
         read, report = os.pipe()

@@ -1,7 +1,6 @@
 """``outrider compare`` as its page shows it, on the examples."""
 
 import json
-import re
 import shutil
 import socket
 import subprocess
@@ -192,8 +191,8 @@ def test_a_judge_behind_an_address_says_its_preference_and_decides_nothing(tmp_p
     (tmp_path / "traffic.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
     def prefers_the_longer(prompt: str) -> str:
-        one, two = re.findall(r"<answer_\d>\n(.*?)\n</answer", prompt)
-        return "1" if len(one) > len(two) else "2"
+        values = json.loads(prompt)
+        return "1" if len(values["answer_1"]) > len(values["answer_2"]) else "2"
 
     with (
         chat_server(lambda _: "yes") as production,

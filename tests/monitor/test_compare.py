@@ -1,7 +1,6 @@
 """A comparison asks, looks, and says in one sentence whether a candidate answers like production."""
 
 import json
-import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -254,8 +253,9 @@ class Judging:
     def ask(self, questions: Batch, /) -> Answers:
         said = []
         for body in questions.arrow("inputs.request").to_pylist():
-            one, two = re.findall(r"<answer_\d>\n(.*?)\n</answer", json.loads(body)["messages"][0]["content"])
-            said.append("Tie." if len(one) == len(two) else f"Answer {1 if len(one) > len(two) else 2}.")
+            values = json.loads(json.loads(body)["messages"][-1]["content"])
+            one, two = len(values["answer_1"]), len(values["answer_2"])
+            said.append("tie" if one == two else "1" if one > two else "2")
         self.asked += questions.rows
         outputs = Batch.from_columns({"outputs.text": said}, model="m", rows=questions.rows)
         return Answers.recorded(outputs)

@@ -265,7 +265,7 @@ def test_labels_are_a_table_of_their_own() -> None:
     assert block.kind == "labels"
     ts = datetime(2026, 1, 5, 10, tzinfo=UTC)
     assert block.table.to_pylist() == [
-        {"id": "a", "ts": ts, "source": "human", "entity": None, "label.label": 1}
+        {"id": "a", "ts": ts, "source": "human", "entity": None, "key": None, "label.label": 1}
     ]
     assert [(r.index, r.field) for r in decoded.rejected.listed] == [
         (1, "label.label"),

@@ -317,17 +317,18 @@ class Decoder:
             try:
                 good.append(decode(raw))
                 indices.append(index)
-            except msgspec.ValidationError as error:
-                explain = partial(self._explained, raw, kind, rejected)
-                rejected.add_explained(index, _field_of(error), explain)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                if isinstance(error, msgspec.ValidationError) and not str(error).startswith(_BEYOND_FLOATS):
+                    explain = partial(self._explained, raw, kind, rejected)
+                    rejected.add_explained(index, _field_of(error), explain)
+                    continue
                 try:
                     item = _parse_slowly(bytes(raw), self._max_depth)
-                except ProblemError as error:
+                except ProblemError as fault:
                     if form != "lines":
                         self._array(body)  # tells the place in the whole body
                         raise
-                    rejected.add(index, "", error.problem.detail)
+                    rejected.add(index, "", fault.problem.detail)
                 else:
                     self._add_items([(index, item)], kind, rejected, good, indices)
         return good, indices
@@ -457,6 +458,8 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
         raise ProblemError(problem(400, f"malformed JSON: {error}")) from None
 
 
+_BEYOND_FLOATS = "Number out of range"
+"""Of a number such as ``1e999``, which the slower parser reads as infinity."""
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ELEMENT: dict[RecordKind, Callable[[bytes | msgspec.Raw], Any]] = {
     "records": msgspec.json.Decoder(RecordEnvelope).decode,

@@ -90,6 +90,7 @@ def too_few(batch):
     return {"label": production(batch)["label"][:-1]}
 """
 ROWS = 240
+SHOT = "its process was ended from outside: its process ended: signal 9"
 
 
 def compare(folder: Path, *candidates: str, options: list[str]) -> tuple[int, list[dict[str, Any]]]:
@@ -124,7 +125,7 @@ def asked(deadline_s: float = 60.0) -> list[str]:
     ("name", "fate", "reason"),
     [
         ("no_memory", "failed", "MemoryError: Unable to allocate"),
-        ("killed", "failed", "its process was ended from outside: its process ended: signal 9"),
+        ("killed", "failed", SHOT),
         ("too_few", "failed", "ValueError: 'models.py:too_few': label needs 1 values, got shape (0,)"),
     ],
 )

@@ -321,6 +321,16 @@ def test_base64_is_an_image_a_table_or_json_by_its_content_type(tmp_path: Path) 
     assert not blamed
 
 
+def test_line_of_a_label_with_all_its_fields_is_a_label(tmp_path: Path) -> None:
+    label = {
+        "model": "churn", "id": "a", "ts": "2026-01-01T00:00:00Z", "source": "ann", "key": "k",
+        "label": {"truth": 1},
+    }  # fmt: skip
+    found, blamed = of_lines(tmp_path, label)
+    assert found == [{"route": "labels", "place": 1, **label}]
+    assert not blamed
+
+
 def test_ground_truth_becomes_labels(tmp_path: Path) -> None:
     truth = {
         "groundTruthData": {"data": "1", "encoding": "CSV"},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from outrider.assertions.detection import rise_evidence, smallest_rise
-from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts, MinuteRows
+from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts, MinuteRows
 from outrider.dataops.alarms.rate_alarms import AlarmRule, rate_alarms, smallest_shares, stream_looks
 from tests.soak import examples
 
@@ -53,6 +53,18 @@ def test_a_look_holds_the_last_hour_against_the_reference_before() -> None:
     assert (look.now.seen, look.before.seen) == (60 * 40, 540 * 40)
     assert look.now.hits == counts.rows["x", "b"][-60:].sum()
     assert look.before.hits == counts.rows["x", "b"][:-60].sum()
+
+
+def test_the_last_hour_of_a_version_counts_its_own_records_alone() -> None:
+    counts, came = counted(np.random.default_rng(0), 600, {"a": 0.02}), np.arange(600) >= 595
+    for name in ("", "x"):
+        counts.rows[name, f"{OF_VERSION}2"] = counts.rows[name, ALL] * came
+        counts.rows[name, f"{OF_VERSION}1"] = counts.rows[name, ALL] * ~came
+    looks = {look.slice: look for look in stream_looks(counts, ["x"], RULE)}
+    new = looks[f"{OF_VERSION}2"]
+    assert (new.now.seen, new.before.seen) == (5 * 40, 595 * 40)
+    assert new.now.hits == counts.rows["x", ALL][came].sum()
+    assert looks[f"{OF_VERSION}1"].now.seen == 55 * 40
 
 
 def test_too_few_entities_prove_nothing_and_many_prove_a_small_rise() -> None:

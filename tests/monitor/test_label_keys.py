@@ -42,6 +42,19 @@ def test_label_with_a_known_key_is_stored_once_over_blocks_and_restarts(tmp_path
         assert bench.count("labels") == 6
 
 
+def test_label_with_a_known_key_that_says_something_else_is_a_dead_letter(tmp_path: Path) -> None:
+    with workbench(write_project(tmp_path)) as bench:
+        labels_of(bench, ["a", "a"])
+        bench.work()
+        labels_of(bench, ["a"])
+        labels_of(bench, ["a", "b"], value=0)
+        bench.work()
+        assert bench.rows('SELECT "key", value FROM label ORDER BY seq, row') == [("a", "1"), ("b", "0")]
+        letters = bench.rows("SELECT record_id, reason, detail FROM dead_letter")
+        assert [(id_, reason) for id_, reason, _ in letters] == [("r0", "conflict")]
+        assert "key of its own" in letters[0][2]
+
+
 def test_equal_labels_of_two_people_stay_two(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as bench:
         labels_of(bench, ["ann-1"])

@@ -691,7 +691,7 @@ def test_retrain_job_says_how_many_labelled_rows_were_left_out_and_why(context: 
     assert "inputs.faulty is null in 3 of 8 rows" in warning["text"]
 
 
-def test_gate_verdict_says_how_many_labelled_rows_were_left_out(context: JobContext) -> None:
+def test_gate_verdict_says_what_was_not_learned(context: JobContext) -> None:
     flagged_and_labelled(context, rows=20, faulty=pa.array([1.0] * 17 + [None] * 3, pa.float64()))
     policy = with_policy(context, held_out=None, min_gain=0.0)
     add_job(policy, epochs=1, learning_rate=1e-6, replay_ratio=0)
@@ -701,6 +701,8 @@ def test_gate_verdict_says_how_many_labelled_rows_were_left_out(context: JobCont
     assert any(
         reason.startswith("3 of 20 labelled rows left out: inputs.faulty") for reason in verdict.reasons
     )
+    replay = "dataset 'sign-train' to replay has no version: it learned fresh rows alone"
+    assert replay in verdict.reasons
 
 
 def test_retrain_job_learns_whatever_a_second_label_field_holds(context: JobContext) -> None:

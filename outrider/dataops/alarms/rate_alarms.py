@@ -96,7 +96,7 @@ class StreamLook:
     evidence
         Logarithm; -inf where it is below what was asked for, or no flag came for an hour.
     before, now
-        Entities of the reference up to an hour ago, and of the last hour.
+        Entities of the reference, which are those of all versions until a version came, and of the last hour.
     """
 
     assertion: str
@@ -249,8 +249,10 @@ def stream_looks(
     """Rows of streams to look at, by place: a few at once, however many streams there are."""
     for at, key in enumerate(streams):
         rows = usual.since_it_came(counts, key)
-        before, now = slice(begin, -_LATEST), slice(-_LATEST, None)
-        sides.append((_share(_sums(rows, before)), _share(_sums(rows, now))))
+        own = usual.of(counts, key) if key[1].startswith(OF_VERSION) else rows
+        now = _sums(own, slice(-_LATEST, None))
+        whole = _sums(rows, slice(begin, None))
+        sides.append((_share((whole[0] - now[0], whole[1] - now[1])), _share(now)))
         if key not in left_out and rows[0][-_LATEST:].any():
             recent[at] = rows
         if len(recent) == _AT_ONCE or (recent and at == len(streams) - 1):

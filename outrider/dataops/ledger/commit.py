@@ -49,6 +49,7 @@ from .stored_profiles import insert_layouts, insert_profiles
 
 _LABEL = table_of(Label)
 _KEYS_AT_ONCE = 500
+_OTHER_LABEL = "another label with its key was accepted before, and stands; give each label a key of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +226,27 @@ def keep_stored_ids(
 
 
 def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:
-    """Leave out labels whose key is stored already: their sender had no answer and sent them again."""
+    """Leave out labels whose key is stored already; one that says something else is a dead letter."""
     keys = effects.labels["key"]
     named = sorted({key for key in keys if key is not None})
     if not named:
         return
-    known: set[str] = set()
+    known: dict[str, tuple[str, dict[str, Any]]] = {}
+    columns = _LABEL.c.key, _LABEL.c.entity, _LABEL.c.record_id, _LABEL.c.label
     for start in range(0, len(named), _KEYS_AT_ONCE):
         part = named[start : start + _KEYS_AT_ONCE]
-        query = select(_LABEL.c.key).where(_LABEL.c.model == effects.model, _LABEL.c.key.in_(part))
-        known.update(connection.scalars(query))
+        query = select(*columns).where(_LABEL.c.model == effects.model, _LABEL.c.key.in_(part))
+        known.update((row.key, (row.entity or row.record_id, row.label)) for row in connection.execute(query))
     is_new = []
-    for key in keys:
+    names = "key", "entity", "record_id", "label", "seq", "row", "received_us"
+    for key, entity, record_id, label, seq, row, at_us in effects.labels.select(*names):
         is_new.append(key is None or key not in known)
-        if key is not None:
-            known.add(key)
+        if key is None:
+            continue
+        told = entity or record_id, json.loads(label)
+        if known.setdefault(key, told) != told:
+            letter = {"seq": seq, "row": row, "model": effects.model, "record_id": record_id, "at_us": at_us}
+            effects.dead_letters.add(1, letter | {"reason": "conflict", "detail": _OTHER_LABEL})
     effects.counts["labels"] -= is_new.count(False)
     effects.labels = effects.labels.where(is_new)
 

@@ -41,6 +41,7 @@ ENVELOPE = {
     "outputs",
     "attrs",
 }
+LABEL = {"id", "label", "model", "ts", "source", "entity", "key"}
 BLOCK_BYTES = 4_000_000
 """Bodies about so large, whatever their rows."""
 
@@ -228,14 +229,7 @@ def _routed(item: Any, name: str, place: int, how: ReadOptions) -> list[_Routed]
         return [_Routed(place, "cloudevents", [event])]
     if "specversion" in item:
         return [_Routed(place, "cloudevents", [item])]
-    if isinstance(item.get("label"), dict) and item.keys() <= {
-        "id",
-        "label",
-        "model",
-        "ts",
-        "source",
-        "entity",
-    }:
+    if isinstance(item.get("label"), dict) and item.keys() <= LABEL:
         return [_Routed(place, "labels", [item])]
     is_record = isinstance(item.get("inputs"), dict) or isinstance(item.get("outputs"), dict)
     record = dict(item) if is_record and item.keys() <= ENVELOPE else chat_record(item, how.names)

@@ -176,9 +176,10 @@ class Retraining:
             champion = self._champion(connection)
             learned = LearnedVersions(*self._versions(connection), None if from_scratch else champion)
             if learned.replay is None and self.options.replay:
-                log.warning(
-                    "dataset %r to replay has no version: training on fresh rows alone", self.options.replay
+                self.result["unreplayed"] = (
+                    f"dataset {self.options.replay!r} to replay has no version: it learned fresh rows alone"
                 )
+                log.warning("%s", self.result["unreplayed"])
             task = training_task(
                 context,
                 connection,
@@ -260,16 +261,17 @@ class Retraining:
         verdict = gate.decide(asked_policy(self.policy), evidence)
         with self.context.engine.connect() as connection:
             promotes, reasons = told(connection, self.job, self.policy, version, evidence, verdict)
-        if version == self.candidate and (left_out := self._left_out()):
-            reasons = [*reasons, left_out]
+        if version == self.candidate:
+            reasons = [*reasons, *self._unlearned()]
         return VersionJudgement(
             version, evidence, outcomes, tuple(self.judged_by), verdict, promotes, reasons
         )
 
-    def _left_out(self) -> str:
-        """Sentence on labelled rows that the candidate did not learn from."""
+    def _unlearned(self) -> list[str]:
+        """Sentences on what the candidate did not learn from: labelled rows, and a dataset to replay."""
         account = self.result.get("labels")
-        return refused_sentence(account) if account else ""
+        found = [refused_sentence(account) if account else "", self.result.get("unreplayed", "")]
+        return [sentence for sentence in found if sentence]
 
     def _gather(self, candidate: str) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
         """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""

@@ -17,6 +17,7 @@ from sqlalchemy import text
 from outrider.dataops.confinement import clean_environment, landlock_version
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process
+from outrider.monitor.api.outside import version_uploads
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -317,3 +318,17 @@ def test_environment_of_a_check_holds_no_key() -> None:
         "OUTRIDER_SERVER__PORT": "1", "HF_TOKEN": "d", "OMP_NUM_THREADS": "1", "LC_ALL": "C",
     }  # fmt: skip
     assert sorted(clean_environment(given)) == ["LC_ALL", "OMP_NUM_THREADS", "PATH"]
+
+
+def test_upload_that_begins_during_a_check_takes_no_file_from_it(
+    world: World, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = version_uploads.checked
+
+    def meanwhile(*given: Any) -> Any:
+        assert world.begin({"net.safetensors": b"x"}).status_code == 201
+        return whole(*given)
+
+    monkeypatch.setattr(version_uploads, "checked", meanwhile)
+    done = send_folder(world, files)
+    assert done.status_code == 201, done.text

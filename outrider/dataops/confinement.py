@@ -118,10 +118,12 @@ def libraries() -> list[Path]:
     return [path for path in map(Path, dict.fromkeys(found)) if path.exists()]
 
 
-def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that libraries need; none that may hold a secret."""
+def clean_environment(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
+    """Variables that libraries need; none that may hold a secret but those that are kept."""
     return {
-        name: value for name, value in environment.items() if name in _VARIABLES or name.startswith(_PREFIXES)
+        name: value
+        for name, value in environment.items()
+        if name in kept or name in _VARIABLES or name.startswith(_PREFIXES)
     }
 
 

@@ -41,7 +41,7 @@ def load_endpoint(source: Source) -> Predictor:
     if unknown := sorted(set(source.options) - set(known)):
         raise ConfigError(f"options.{unknown[0]}: {source.reference} knows {', '.join(known)}")
     deadline_s = positive(source.options, "deadline_s", 10.0)
-    key_env = source.options.get("key_env", "OUTRIDER_MODEL_KEY")
+    key_env = source.key_env
     if is_chat:
         from .chat_model import ChatModel
 

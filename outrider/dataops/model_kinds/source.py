@@ -14,6 +14,8 @@ Task = Literal["classification", "tokens", "embedding", "scoring", "generation",
 """What is read of the answers of a model; see docs/shadow-models.md."""
 ALLOWED = "allowed"
 """Option of an uploaded endpoint whose source is opened: place, networks and key_env of the configuration."""
+KEY_ENV = "OUTRIDER_MODEL_KEY"
+"""Of an endpoint of the configuration that names no other variable."""
 RECIPE_STEPS = (
     "bf16",
     "int8_weight_only",
@@ -55,6 +57,13 @@ class Source:
     is_uploaded: bool = False
     """Of an endpoint: an upload named its address. It is asked only once the source is opened, which takes
     what is allowed, key and options from the configuration."""
+
+    @property
+    def key_env(self) -> str | None:
+        """Environment variable with the key of an opened endpoint; None for none."""
+        default = None if self.is_uploaded else KEY_ENV
+        found: str | None = self.options.get(ALLOWED, self.options).get("key_env", default)
+        return found
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""

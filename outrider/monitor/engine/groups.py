@@ -301,7 +301,8 @@ class EngineGroups:
         if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
             return without_secrets(os.environ)
         if name in self._uploaded:
-            return clean_environment(os.environ)
+            own = source.key_env if source.kind == "endpoint" else None
+            return clean_environment(os.environ, kept=(own,) if own else ())
         return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
 
     def _readable(self, name: Name, making: Making) -> tuple[Path, ...] | None:

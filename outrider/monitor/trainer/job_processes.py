@@ -25,6 +25,7 @@ from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
+from outrider.monitor.settings.sources import opened
 from outrider.user_code import traced_line
 
 from .context import JobContext
@@ -43,8 +44,6 @@ CLOSE_S = 6.0
 """For all processes to put their jobs back, when the trainer ends."""
 SPARE_S = 60.0
 """Behind a job in which a process with torch and Great Expectations waits for the next."""
-KEY_ENV = "OUTRIDER_MODEL_KEY"
-"""Of an endpoint that names no other variable."""
 MEMORY_S = 0.5
 MEMORY_SHARE = 0.8
 """Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
@@ -201,7 +200,7 @@ class JobProcesses:
     def _kept_secrets(self, job: JobRow) -> frozenset[str] | None:
         """Secret variables that a job keeps; None where it opens no upload, and keeps all.
 
-        A gate that compares an upload keeps the keys of the model's own endpoints.
+        A gate that compares an upload keeps the keys of the model's endpoints.
         """
         if job.lane != "gate":
             return None
@@ -211,13 +210,11 @@ class JobProcesses:
         asked = {(job.model, job.candidate), *((one.model, one.version) for one in found)}
         if uploaded.isdisjoint(asked):
             return None
-        own = [
-            Source.from_json(one.source)
-            for one in found
-            if one.source and (one.model, one.version) not in uploaded
+        sources = [Source.from_json(one.source) for one in found if one.source]
+        asked_at = [
+            opened(self.context.settings, job.model, one) for one in sources if one.kind == "endpoint"
         ]
-        keys = {str(one.options.get("key_env", KEY_ENV)) for one in own if one.kind == "endpoint"}
-        return frozenset(keys)
+        return frozenset(one.key_env for one in asked_at if one.key_env)
 
     def _started(self, kept: frozenset[str] | None = None) -> StartedProcess:
         read, report = os.pipe()

@@ -89,7 +89,9 @@ class VersionUploads:
         with self._engine.connect() as connection:
             _champion(connection, model)
             if announced.dataset is not None:
-                announced = replace(announced, dataset=open_version(connection, announced.dataset).id)
+                dataset = open_version(connection, announced.dataset)
+                of_job(visitor, job, model=dataset.model)
+                announced = replace(announced, dataset=dataset.id)
             if job is not None and jobs.get(connection, job).model != model:
                 raise NotFound(f"job {job!r} is not of model {model!r}")
         there = self._pieces.names()  # before those still open are known: one that begins meanwhile stays

@@ -33,8 +33,8 @@ SECRETS = [*(token for token in TOKENS if "\n" not in token), OWN_KEY, JOB_TOKEN
 PRINTED = {13: (4, 3, 3, 3), 14: (4, 6, 4), 15: (4, 6, 5), 16: (4, 4, 4, 4)}
 SEPARATORS = [
     "", " ", "-", "\u00a0", "\u202f", "\u2009", "\u3000", "  ", " - ", ".", "\t", "/", "_", "+", "\n",
-    "\r\n", "\u00b7", "\u2022", "\u2011", "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad", " \u200b",
-    "\u2060-",
+    "\r\n", "\u00b7", "\u2022", "\u2011", "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad",
+    " \u200b", "\u2060-",
 ]  # fmt: skip
 PHONE_SEPARATORS = [" ", "-", ".", "/", "\u00a0", "\u2011", "  ", "\t", "\u200b"]
 

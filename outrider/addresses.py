@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 ANYWHERE = ("0.0.0.0/0", "::/0")
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?([/?][!-\"$-\[\]-~]*)?",
-    re.I,
+    re.I | re.ASCII,
 )
-_PLACE = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+):(?P<port>[0-9]{1,5})", re.I)
+_PLACE = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+):(?P<port>[0-9]{1,5})", re.I | re.ASCII)
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 """What IANA has given out of IPv6: the rest leads to no one, or holds an IPv4 address (NAT64, compatible)."""
 _SPECIAL = tuple(

@@ -84,7 +84,8 @@ def test_origin_has_one_form(url: str, origin: tuple[str, str]) -> None:
         "http://user:word@a.example/", "http://:word@a.example/", "http://a.example\\@b.example/",
         "http://a.example:80\\.b.example/", "http://a.example\r\nhost: b/", "http://a.example /x",
         "http://a.example:0/", "http://a.example:99999/", "http://a.example:80:81/", "http://[::1/",
-        "http://\uff41.example/", "http://a.example#@b.example/", "http://a.example/#@b", "http://a%2eexample/",
+        "http://\uff41.example/", "http://\u212a.example/", "http\u017f://a.example/",
+        "http://a.example#@b.example/", "http://a.example/#@b", "http://a%2eexample/",
     ],
 )  # fmt: skip
 def test_address_that_two_readers_could_read_differently_is_refused(url: str) -> None:

@@ -31,10 +31,13 @@ _TCP, _SCOPES = 0b11, 0b11
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READ = _READ_FILE | _READ_DIR | _EXECUTE
 _SYSTEM = (
-    "/usr", "/lib", "/lib64", "/nix/store", "/opt/nvidia", "/etc/ld.so.cache", "/etc/localtime", "/proc/self",
+    "/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin", "/usr/share",
+    "/usr/local/bin", "/usr/local/cuda", "/usr/local/lib", "/usr/local/lib64", "/usr/local/nvidia",
+    "/lib", "/lib64", "/nix/store", "/opt/nvidia", "/etc/ld.so.cache", "/etc/localtime", "/proc/self",
     "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu",
     "/sys/devices/system/node", "/dev/zero", "/dev/urandom", "/dev/random",
 )  # fmt: skip
+"""Not ``/usr`` whole: images have projects in ``/usr/src/app``."""
 _PACKAGES = ("outrider", "numpy", "onnx", "onnxruntime", "safetensors", "tokenizers", "torch", "transformers")
 _VARIABLES = frozenset({
     "HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONHOME",
@@ -119,7 +122,7 @@ def libraries() -> list[Path]:
 
 
 def clean_environment(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
-    """Variables that libraries need, and ``kept`` ones."""
+    """Variables that libraries need; none that may hold a secret but those that are kept."""
     return {
         name: value
         for name, value in environment.items()

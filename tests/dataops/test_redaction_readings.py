@@ -32,8 +32,9 @@ SECRETS = [*(token for token in TOKENS if "\n" not in token), OWN_KEY, JOB_TOKEN
 # American Express is printed 4-6-5, Diners Club 4-6-4.
 PRINTED = {13: (4, 3, 3, 3), 14: (4, 6, 4), 15: (4, 6, 5), 16: (4, 4, 4, 4)}
 SEPARATORS = [
-    "", " ", "-", "\u00a0", "\u202f", "\u2009", "\u3000", "  ", " - ", ".", "\t", "/", "_", "+", "\n", "\r\n",
-    "\u2011", "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad", " \u200b", "\u2060-",
+    "", " ", "-", "\u00a0", "\u202f", "\u2009", "\u3000", "  ", " - ", ".", "\t", "/", "_", "+", "\n",
+    "\r\n", "\u00b7", "\u2022", "\u2011", "\u2013", "\u2212", "\uff0d", "\u200b", "\ufeff", "\u00ad",
+    " \u200b", "\u2060-",
 ]  # fmt: skip
 PHONE_SEPARATORS = [" ", "-", ".", "/", "\u00a0", "\u2011", "  ", "\t", "\u200b"]
 
@@ -104,8 +105,26 @@ def entities_all(text: str) -> str:
     return "".join(f"&#x{ord(sign):x};" for sign in text)
 
 
+def entities_by_name(text: str) -> str:
+    names = {
+        " ": "thinsp",
+        "-": "ndash",
+        ".": "period",
+        "@": "commat",
+        "(": "lpar",
+        ")": "rpar",
+        "_": "lowbar",
+    }
+    return "".join(f"&{names[sign]};" if sign in names else sign for sign in text)
+
+
+def entities_twice(text: str) -> str:
+    return entities(text).replace("&", "&amp;")
+
+
 TEXT_ENCODINGS: list[Callable[[str], str]] = [
-    str, quote, quote_plus, percent_all, entities, entities_all, json_all, json_escaped, ascii,
+    str, quote, quote_plus, percent_all, entities, entities_all, entities_twice, json_all, json_escaped,
+    ascii,
 ]  # fmt: skip
 JSON_ENCODINGS: list[Callable[[str], str]] = [json_escaped, json_plain, json_all]
 Wrap = Callable[[str, Callable[[str], str]], str]
@@ -131,6 +150,7 @@ TEXT: list[Wrap] = [
     lambda text, said: f'data: {{"a": "{said(text)}",\ndata: "b": 1}}\n\n',
     lambda text, said: f'{{"a": NaN, "b": "{said(text)}"}}',
     lambda text, said: f"**{said(text)}** | (`{said(text)}`)",
+    lambda text, said: f"\x1b[1;31m{said(text)}\x1b[0m ok",
 ]  # fmt: skip
 
 
@@ -169,6 +189,22 @@ def test_redaction_leaves_no_value_in_json_however_it_is_nested(
     assert PLACEHOLDER.search(made)
     if wrap in JSON[:6] and not set(outer) - set(JSON[:6]):
         json.loads(made)  # JSON stays JSON
+
+
+@pytest.mark.parametrize(
+    "around", ["卡号{}。谢谢", "请把{}转账", "カード番号は{}です", "карта{}конец", "บัตร{}ครับ"]
+)
+def test_redaction_finds_values_that_no_space_parts_from_words_of_other_scripts(around: str) -> None:
+    for value in (CARD, printed(CARD, " "), *IBANS, *PHONES, *EMAILS):
+        assert not holds(redacted(around.format(value)), value), value
+
+
+@pytest.mark.parametrize(
+    "text", ["(212)\t555-0123", "212\u00b7555\u00b70123", "(212).555.0123", MAIL, PHONES[0]]
+)
+def test_redaction_finds_values_in_tabs_dots_and_named_entities(text: str) -> None:
+    for written in (text, entities_by_name(text)):
+        assert not holds(redacted(f"call {written} now"), text), written
 
 
 @settings(max_examples=150)

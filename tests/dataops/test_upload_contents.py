@@ -34,6 +34,7 @@ HONEST = {
     "qwen.model": b"IQ== 0\nIg== 1\n",
     "tokenizer.json": json.dumps({"model": {"vocab": {"ä": 0}}}, ensure_ascii=False).encode(),
     "added_tokens.json": b" []\n",
+    "config.json": b'{"time_step_limit": [0.0, Infinity], "a": "-Infinity \\" NaN", "b": [NaN, -Infinity]}',
     "vocab.txt": "[PAD]\ncat\ndog\n.\nÄ\n(\n".encode(),
     "merges.txt": b"#version: 0.2\n\xc4\xa0 t\n",
     "chat_template.jinja": b"{{ messages }}",

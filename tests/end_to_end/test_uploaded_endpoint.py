@@ -11,7 +11,7 @@ from tests.scripted_server import Asked, Reply, scripted_server
 from .service import CONFIG, Service, outrider, wait_until, write_project
 
 WAITS = CONFIG + "[models.toy.gate]\nshadow_rows = 100000\n"  # the gate leaves it in the shadow
-SECRET = "the-owners-key"
+SECRET, OWN = "the-owners-key", "the-scorers-key"
 
 
 def infer(asked: Asked) -> Reply:
@@ -26,12 +26,10 @@ def test_uploaded_v2_endpoint_answers_live_records_with_its_own_key_alone_until_
     tmp_path: Path,
 ) -> None:
     with scripted_server(infer) as server:
-        place = origin_of(server.url)[1]
-        uploads = (
-            f'[models.toy.uploads]\nendpoints = ["{place}"]\nkey_envs = {{"http://{place}" = "TOY_KEY"}}\n'
-        )
+        uploads = f'[models.toy.uploads]\nendpoints = ["{origin_of(server.url)[1]}"]\n'
+        uploads += f'key_envs = {{ "{server.url}" = "SCORER_KEY" }}\n'
         config = write_project(tmp_path / "project", config=WAITS + uploads)
-        with Service(config, env={"OUTRIDER_MODEL_KEY": SECRET, "TOY_KEY": "its-own"}) as service:
+        with Service(config, env={"OUTRIDER_MODEL_KEY": SECRET, "SCORER_KEY": OWN}) as service:
             body = {"kind": "endpoint", "url": f"{server.url}/v2/models/m"}
             begun = service.client.post("/v1/models/toy/versions", json=body)
             assert begun.status_code == 201, begun.text
@@ -55,4 +53,4 @@ def test_uploaded_v2_endpoint_answers_live_records_with_its_own_key_alone_until_
     assert len(server.asked) == count
     assert SECRET not in str(server.asked)
     assert {asked.path for asked in server.asked} == {"/v2/models/m/infer"}
-    assert {asked.headers.get("authorization") for asked in server.asked} == {"Bearer its-own"}
+    assert {asked.headers.get("authorization") for asked in server.asked} == {f"Bearer {OWN}"}

@@ -14,9 +14,10 @@ import pytest
 import torch
 from sqlalchemy import text
 
-from outrider.dataops.confinement import clean_environment, landlock_version
+from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process
+from outrider.monitor.api.outside import version_uploads
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -255,6 +256,14 @@ def test_tokenizer_that_names_a_file_elsewhere_is_refused(
     assert_no_secret(refused)
 
 
+def test_map_of_a_tokenizer_that_names_a_file_elsewhere_is_refused(
+    world: World, files: dict[str, bytes]
+) -> None:
+    told = json.dumps({"decompose_map": str(world.folder / "key"), "merge_map": {}}).encode()
+    refused = send_folder(world, files | {"byte_maps.json": told})
+    assert (refused.status_code, "byte_maps.json: decompose_map" in refused.json()["detail"]) == (422, True)
+
+
 def assert_no_secret(answer: httpx.Response) -> None:
     for secret in ("SECR", "[83", "69, 67"):
         assert secret not in answer.text
@@ -311,9 +320,31 @@ def test_confined_process_reads_its_file_and_no_key(tmp_path: Path, world: World
     assert done.stdout.split() == ["True", str(own)]
 
 
+@pytest.mark.parametrize(
+    "place", ["/usr/src/app", "/usr/local/app", "/app", "/opt/app", "/srv/app", "/var/lib/a"]
+)
+def test_no_folder_where_projects_lie_is_readable_to_confined_processes(place: str) -> None:
+    readable = {folder.resolve() for folder in libraries()}
+    assert readable.isdisjoint([Path(place), *Path(place).parents])
+
+
 def test_environment_of_a_check_holds_no_key() -> None:
     given = {
         "OUTRIDER_KEY": "a", "OUTRIDER_MODEL_KEY": "b", "AWS_SECRET_ACCESS_KEY": "c", "PATH": "/bin",
         "OUTRIDER_SERVER__PORT": "1", "HF_TOKEN": "d", "OMP_NUM_THREADS": "1", "LC_ALL": "C",
     }  # fmt: skip
     assert sorted(clean_environment(given)) == ["LC_ALL", "OMP_NUM_THREADS", "PATH"]
+
+
+def test_upload_that_begins_during_a_check_takes_no_file_from_it(
+    world: World, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = version_uploads.checked
+
+    def meanwhile(*given: Any) -> Any:
+        assert world.begin({"net.safetensors": b"x"}).status_code == 201
+        return whole(*given)
+
+    monkeypatch.setattr(version_uploads, "checked", meanwhile)
+    done = send_folder(world, files)
+    assert done.status_code == 201, done.text

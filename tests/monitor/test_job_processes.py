@@ -17,6 +17,7 @@ from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.journal.journal import Entry, SqliteJournal
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
@@ -285,18 +286,27 @@ def test_memory_of_a_process_is_its_own(tmp_path: Path) -> None:
     assert 0 < usable_bytes(0.5) <= whole / 2
 
 
-def test_job_that_opens_an_upload_has_no_secret_and_an_empty_working_directory(
+UPLOADS = """
+[models.m.uploads]
+endpoints = ["127.0.0.1:9"]
+key_envs = { "http://127.0.0.1:9" = "SCORER_TOKEN" }
+"""
+
+
+def test_job_that_opens_an_upload_has_its_key_alone_and_an_empty_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN", "OUTRIDER_SERVER__PORT"):
+    for name in ("OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN", "SCORER_TOKEN", "OUTRIDER_SERVER__PORT"):
         monkeypatch.setenv(name, "7")
-    bench = Bench(tmp_path, "pass")
+    bench = Bench(tmp_path, "pass", UPLOADS)
+    asked = Source("endpoint", "http://127.0.0.1:9/v2/models/m", is_uploaded=True).to_json()
     with write(bench.engine) as connection:
         for version in ("1", "2"):
             status = "champion" if version == "1" else "challenger"
             models.register(
-                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1
-            )
+                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1,
+                source=asked if version == "2" else None,
+            )  # fmt: skip
         job = jobs.add(connection, model="m", kind="retrain", params={"candidate": "2"}, now_us=2)
         found = jobs.get(connection, job)
     assert bench.processes._kept_secrets(found) is None
@@ -307,14 +317,14 @@ def test_job_that_opens_an_upload_has_no_secret_and_an_empty_working_directory(
         }  # fmt: skip
         connection.execute(insert(table_of(VersionUpload)).values(row))
     kept = bench.processes._kept_secrets(found)
-    assert kept == frozenset()
+    assert kept == {"SCORER_TOKEN"}
     started = bench.processes._started(kept)
     try:
         place = Path("/proc", str(started.process.pid))
         told = (place / "environ").read_bytes().split(b"\0")
         names = {one.partition(b"=")[0].decode() for one in told}
         assert not names & {"OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN"}
-        assert "OUTRIDER_SERVER__PORT" in names
+        assert {"OUTRIDER_SERVER__PORT", "SCORER_TOKEN"} <= names
         assert not list(Path(os.readlink(place / "cwd")).iterdir())
     finally:
         started.kill()

@@ -1038,6 +1038,28 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(cont
         look()
 
 
+def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_directory(
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "7")
+    row = {
+        "id": "up_1", "model": "sign", "token": False, "begun_by": "ann", "request": {}, "status": "done",
+        "version": "1", "created_us": 0, "until_us": 0,
+    }  # fmt: skip
+    with write(context.engine) as connection:
+        connection.execute(insert(tables.table_of(improvement_tables.VersionUpload)).values(row))
+    suite = context.settings.path("suite.py")
+    guard = "import os\nassert 'SHOP_TOKEN' not in os.environ\nassert not os.listdir()\n"
+    suite.write_text(guard + suite.read_text())
+    champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
+    champions.look()
+    deadline = time.monotonic() + PATIENCE_S
+    while champions.is_running and time.monotonic() < deadline:
+        time.sleep(0.05)
+    champions.close()
+    assert kept(context) == [("1", "test_clear", "passed", "registered")]
+
+
 def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(context: JobContext) -> None:
     champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     champions.look()

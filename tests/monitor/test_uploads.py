@@ -331,6 +331,8 @@ def test_a_key_of_a_model_goes_on_with_its_uploads_alone(world: World) -> None:
         assert world.put(begun["files"][0]["url"], linear(1.0)[:9], key).status_code == status
     assert world.ask("DELETE", f"/v1/uploads/{begun['upload']}", theirs).status_code == 403
     assert world.ask("POST", begun["complete"], theirs, json={}).status_code == 403
+    learned = {"key": theirs, "model": "deep", "dataset": "m-flagged@1"}
+    assert world.begin({"deep.safetensors": linear(1.0)}, **learned).status_code == 403
 
 
 def test_one_sender_has_at_most_half_of_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

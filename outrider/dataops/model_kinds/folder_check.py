@@ -82,7 +82,10 @@ _LABELS = re.compile(
 ).fullmatch
 """Members whose texts nothing opens."""
 _PLACE = re.compile(r"(^|:)[/\\~]|(^|[/\\])\.\.([/\\]|$)|^file:").search
-_CONFIGS = ("config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")
+_CONFIGS = (
+    "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
+    "byte_maps.json",
+)  # fmt: skip
 
 
 def foreign_files(path: Path) -> str:

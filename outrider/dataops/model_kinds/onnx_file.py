@@ -109,7 +109,7 @@ def parse_onnx(content: bytes, name: str) -> Any:
         if kind == "TensorProto" and (part.data_location == onnx.TensorProto.EXTERNAL or part.external_data):
             raise ConfigError(
                 f"{name}: tensor {part.name[:200]!r} stands in another file: save the model as one file "
-                "(onnx.save with save_as_external_data=False)"
+                "(onnx.save of the loaded model; torch.onnx.export with external_data=False)"
             )
         if kind == "NodeProto" and part.op_type == "EPContext":
             raise ConfigError(f"{name}: node {part.name[:200]!r}: EPContext may stand in another file")

@@ -12,10 +12,10 @@ KeptRole = Literal["folder", "adapter", "artefacts"]
 """Use of a kept folder: Hugging Face folder, PEFT adapter, or what a function is made from."""
 Task = Literal["classification", "tokens", "embedding", "scoring", "generation", "other"]
 """What is read of the answers of a model; see docs/shadow-models.md."""
-KEY_ENV = "OUTRIDER_MODEL_KEY"
-"""Of an endpoint that names no other variable."""
 ALLOWED = "allowed"
 """Option of an uploaded endpoint whose source is opened: place, networks and key_env of the configuration."""
+KEY_ENV = "OUTRIDER_MODEL_KEY"
+"""Of an endpoint of the configuration that names no other variable."""
 RECIPE_STEPS = (
     "bf16",
     "int8_weight_only",
@@ -60,10 +60,10 @@ class Source:
 
     @property
     def key_env(self) -> str | None:
-        """Environment variable of an endpoint's key; None for an uploaded one without a key of its own."""
-        if self.is_uploaded:
-            return (self.options.get(ALLOWED) or {}).get("key_env")
-        return str(self.options.get("key_env", KEY_ENV))
+        """Environment variable with the key of an opened endpoint; None for none."""
+        default = None if self.is_uploaded else KEY_ENV
+        found: str | None = self.options.get(ALLOWED, self.options).get("key_env", default)
+        return found
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""

@@ -42,7 +42,7 @@ _IBAN_HEAD = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[ \t\r\n.\-/_+A-Za-z0-9
 _PHONE = re.compile(
     r"(?<![^\W_])(?<![+.-])(?:"
     r"\+\d{1,3}(?:[ \t.\-/+]{0,3}\(?\d{1,5}\)?){2,6}+"
-    r"|(?:1[ .+-]{1,2})?(?:\(\d{3}\)[ +]{0,2}|\d{3}[.-])\d{3}[ .+-]{1,2}\d{4})"
+    r"|(?:1[ .+-]{1,2})?(?:\(\d{3}\)[ \t.+/-]{0,2}\d{3}[ \t.+/-]{1,2}|\d{3}[.-]\d{3}[ .+-]{1,2})\d{4})"
     r"(?![^\W_]|%|[.-]\d)",
     re.ASCII,
 )
@@ -168,7 +168,7 @@ def _ibans(text: str) -> Iterator[Span]:
 def _iban_tail(length: int) -> re.Pattern[str]:
     groups, rest = divmod(length - 4, 4)
     tail = f"{_BETWEEN}[A-Za-z0-9]{{{rest}}}" if rest else ""
-    return re.compile(rf"(?:{_BETWEEN}[A-Za-z0-9]{{4}}){{{groups}}}{tail}(?![^\W_])")
+    return re.compile(rf"(?:{_BETWEEN}[A-Za-z0-9]{{4}}){{{groups}}}{tail}(?![A-Za-z0-9])")
 
 
 _IBAN_TAILS = {length: _iban_tail(length) for length in set(IBAN_LENGTHS.values())}
@@ -260,15 +260,20 @@ def _may_begin(text: str, at: int) -> bool:
         return False
     before = text[max(at - 2, 0) : at]
     return not before or not (
-        (before[-1].isalnum() or before[-1] in "$€£") or (before[-1] == "." and before[0].isdigit())
+        (_is_word(before[-1]) or before[-1] in "$€£") or (before[-1] == "." and before[0].isdigit())
     )
 
 
 def _may_end(text: str, at: int) -> bool:
     after = text[at : at + 2]
-    if not after or not (after[0].isalnum() or after[0] in "%."):
+    if not after or not (_is_word(after[0]) or after[0] in "%."):
         return True
     return after[0] == "." and (not after[1:].isdigit() or _WHOLE.match(text, at) is not None)
+
+
+def _is_word(sign: str) -> bool:
+    """True for signs of a word in ASCII: other scripts may write a number and no space after a word."""
+    return sign.isascii() and sign.isalnum()
 
 
 def _with_zeros(text: str, at: int) -> int:

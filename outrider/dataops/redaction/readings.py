@@ -19,17 +19,26 @@ _HEX = "[0-9a-fA-F]"
 _BACKSLASH = re.compile(
     rf"\\(?:u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|[\"'\\/bfnrt])"
 )
+_NAMES = (
+    "&(?:nbsp|ensp|emsp|thinsp|Tab|NewLine|shy|zwnj|zwj|commat|plus|hyphen|dash|ndash|mdash|period|middot|bull"
+    "|sol|lowbar|lpar|rpar|amp);"
+)
 _ENTITY = re.compile(
     rf"%(?:0[9aAdD]|[2-7]{_HEX}|[cCdD]{_HEX}%{_HEX}{{2}}|[eE]{_HEX}(?:%{_HEX}{{2}}){{2}}"
-    rf"|[fF]{_HEX}(?:%{_HEX}{{2}}){{3}})|&(?:\#(?:x{_HEX}{{1,6}}|\d{{1,7}});?|(?:nbsp|commat|plus|hyphen);)"
+    rf"|[fF]{_HEX}(?:%{_HEX}{{2}}){{3}})|&\#(?:x{_HEX}{{1,6}}|\d{{1,7}});?|{_NAMES}"
 )
 _UNSEEN = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u20e3\ufe00-\ufe0f\ufeff"
 )
-_UNSEEN_RUN = re.compile(f"[{_UNSEEN}]+")
-_OTHER = re.compile(r"[^\x00-\x7f](?<=[\d\s\u2010-\u2015\u2043\u2212\ufe58\ufe63\ufe6b\ufe52\uff01-\uff5e])")
+_UNSEEN_RUN = re.compile(rf"(?:[{_UNSEEN}]|\x1b\[[0-9;]*m)+")
+"""Signs without a width, and colours of a terminal."""
+_OTHER = re.compile(
+    r"[^\x00-\x7f](?<=[\d\s\u00b7\u2022\u2027\u2219\u22c5\u2010-\u2015\u2043\u2212\ufe58\ufe63\ufe6b\ufe52\uff01-\uff5e])"
+)
 _NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_MARKS = {"\ufe6b": "@", "\ufe52": ".", "\u0085": "\n", "\u2028": "\n", "\u2029": "\n"}
+_MARKS = dict.fromkeys("\ufe52\u00b7\u2022\u2027\u2219\u22c5", ".") | {
+    "\ufe6b": "@", "\u0085": "\n", "\u2028": "\n", "\u2029": "\n",
+}  # fmt: skip
 _ZEROS = (
     "\u0660\u06f0\u07c0\u0966\u09e6\u0a66\u0ae6\u0b66\u0be6\u0c66\u0ce6\u0d66\u0de6\u0e50"
     "\u0ed0\u0f20\u1040\u1090\u17e0\u1810\u1946\u19d0\u1a80\u1a90\u1b50\u1bb0\u1c40\u1c50"
@@ -37,8 +46,8 @@ _ZEROS = (
 )
 """Digits 0 of other scripts, each followed by those up to 9."""
 HINT = (
-    rf"\\[ux]{_HEX}{{2}}|%{_HEX}{{2}}|&\#|&(?:nbsp|commat|plus|hyphen);"
-    r"|\d(?:\W*\\[nrt])+\W*\d|[\x{FE52}\x{FE6B}\x{FF01}-\x{FF5E}"
+    rf"\\[ux]{_HEX}{{2}}|%{_HEX}{{2}}|&\#|{_NAMES}"
+    r"|\d(?:\W*\\[nrt])+\W*\d|[\x{1B}\x{FE52}\x{FE6B}\x{FF01}-\x{FF5E}"
     + "".join(f"\\x{{{ord(zero):X}}}-\\x{{{ord(zero) + 9:X}}}" for zero in _ZEROS)
     + re.sub("[^-]", lambda sign: f"\\x{{{ord(sign[0]):X}}}", _UNSEEN)
     + "]"
@@ -111,7 +120,9 @@ def readings(text: str) -> Iterator[Reading]:
                 found.append(made)
     yield from found
     for reading in found:
-        if not reading.text.isascii() and (made := reading.decoded(_UNSEEN_RUN, lambda _: "")):
+        if (not reading.text.isascii() or "\x1b" in reading.text) and (
+            made := reading.decoded(_UNSEEN_RUN, lambda _: "")
+        ):
             yield made
 
 

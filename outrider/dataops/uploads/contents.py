@@ -6,6 +6,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from .announced import Announced
@@ -16,6 +17,8 @@ _CALLS = frozenset({"REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "PE
 """Operations of a pickle that run what it names."""
 _MOST_OPERATIONS = 100_000
 _RANKS = re.compile(rb"(?:[A-Za-z0-9+/]+={0,2} \d{1,9}\n)+")
+_CONSTANT = re.compile(r'("(?:[^"\\]|\\.?)*+"?)|-?\b(?:Infinity|NaN)\b', re.DOTALL)
+"""Numbers that Python's writer of JSON knows in addition, as configurations have them; texts are skipped."""
 _VARINT, _FIXED, _TEXT = 0, 5, 2
 _MODEL, _PIECE = {1: _TEXT, 2: _TEXT, 3: _TEXT, 4: _TEXT, 5: _TEXT}, {1: _TEXT, 2: _FIXED, 3: _VARINT}
 """Fields of a sentencepiece model and of its pieces, with their wire types; 200 and above are extensions."""
@@ -87,10 +90,16 @@ def _text(data: bytes) -> None:
 def _json(data: bytes) -> None:
     """Parsed by SQLite, which makes no object of any value."""
     _text(data)
+    text = data.decode()
     with closing(sqlite3.connect(":memory:")) as database:
-        ((is_json,),) = database.execute("SELECT json_valid(?)", (data.decode(),)).fetchall()
+        ask = partial(database.execute, "SELECT json_valid(?)")
+        is_json = ask((text,)).fetchone()[0] or ask((_CONSTANT.sub(_as_json, text),)).fetchone()[0]
     if not is_json or data.lstrip()[:1] not in (b"{", b"["):
         raise _Otherwise("other text")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return found[1] or "0"
 
 
 def _tokenizer(data: bytes) -> None:

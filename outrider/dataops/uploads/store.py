@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -151,6 +152,14 @@ class Pieces:
         """File of the announced one of that number."""
         return self._folder / upload / f"{number}.part"
 
+    @contextmanager
+    def stage(self, upload: str) -> Iterator[Path]:
+        """Empty folder on the disk of its files, which are linked into it."""
+        folder = self._folder / upload
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=folder, prefix="stage-", ignore_cleanup_errors=True) as stage:
+            yield Path(stage)
+
     def received(self, upload: str, number: int) -> int:
         """Bytes of that file so far."""
         try:
@@ -200,11 +209,9 @@ class Pieces:
         """Remove everything of an upload."""
         shutil.rmtree(self._folder / upload, ignore_errors=True)
 
-    def drop_all_but(self, uploads: set[str]) -> None:
-        """Remove leftovers of all other uploads."""
-        for path in self._folder.iterdir() if self._folder.is_dir() else ():
-            if path.name not in uploads:
-                shutil.rmtree(path, ignore_errors=True)
+    def names(self) -> set[str]:
+        """Uploads with a folder, whether they are known or not."""
+        return {path.name for path in self._folder.iterdir()} if self._folder.is_dir() else set()
 
 
 @dataclass(slots=True)

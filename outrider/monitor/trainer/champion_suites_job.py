@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.behavioral_tests import Suite
+from outrider.dataops.confinement import without_secrets
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import suite_outcomes
@@ -31,6 +33,7 @@ from outrider.monitor.registry.predictors import predictor_factory
 from outrider.monitor.settings.config import Settings, load_settings
 
 from .context import JobContext
+from .job_processes import kept_secrets
 from .suites import model_suites, on_held_out, without_rows
 
 log = logging.getLogger(__name__)
@@ -104,6 +107,7 @@ class ChampionSuites:
         self._seen: dict[str, str] = {}
         self._next = time.monotonic() + look_s  # the worker loads its models first
         self._running: subprocess.Popen[bytes] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def look(self) -> None:
         """Start the process for a champion without a run."""
@@ -127,10 +131,19 @@ class ChampionSuites:
 
     def _start(self, model: str) -> None:
         command = [sys.executable, "-m", "outrider.monitor.trainer.champion_suites_job", "--model", model]
-        command += ["--config", str(self._config), "--parent", str(os.getpid())]
+        command += ["--config", str(self._config.absolute()), "--parent", str(os.getpid())]
+        kept = kept_secrets(self._context, model, is_of_champion=True)
+        if kept is not None and self._scratch is None:  # it may open an upload
+            self._scratch = tempfile.TemporaryDirectory(prefix="outrider-job-", ignore_cleanup_errors=True)
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         try:
-            self._running = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL)
+            self._running = subprocess.Popen(
+                command,
+                pass_fds=inherited,
+                stdin=subprocess.DEVNULL,
+                env=None if kept is None else without_secrets(os.environ, kept=kept),
+                cwd=None if kept is None or self._scratch is None else self._scratch.name,
+            )
         except OSError as error:
             log.error("%s: its behavioral tests cannot be run: %s", model, error)
 
@@ -139,6 +152,8 @@ class ChampionSuites:
         if self._running is not None:
             self._running.kill()
             self._running.wait()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def main() -> int:
@@ -155,6 +170,8 @@ def main() -> int:
     begun = time.monotonic()
     try:
         settings = load_settings(options.config)
+        if str(settings.base) not in sys.path:  # what the project's files import
+            sys.path.append(str(settings.base))
         set_up("trainer", settings.server.log_format)
         engine = open_database(settings.database_url)
         objects = LocalObjects(settings.data_folder / "objects")

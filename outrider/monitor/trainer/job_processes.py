@@ -18,13 +18,14 @@ from pathlib import Path
 from outrider.dataops.confinement import without_secrets
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow, Lane
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
-from outrider.monitor.settings.sources import loadable_source
+from outrider.monitor.settings.sources import opened
 from outrider.user_code import traced_line
 
 from .context import JobContext
@@ -197,25 +198,8 @@ class JobProcesses:
             self._spare = None
 
     def _kept_secrets(self, job: JobRow) -> frozenset[str] | None:
-        """Secret variables that a job keeps; None where it opens no upload, and keeps all.
-
-        A gate that compares an upload keeps the keys of the model's own endpoints.
-        """
-        if job.lane != "gate":
-            return None
-        with self.context.engine.connect() as connection:
-            uploaded = uploaded_versions(connection)
-            found = [one for one in models.versions_in_service(connection) if one.model == job.model]
-        asked = {(job.model, job.candidate), *((one.model, one.version) for one in found)}
-        if uploaded.isdisjoint(asked):
-            return None
-        own = [
-            loadable_source(self.context.settings, one)
-            for one in found
-            if (one.model, one.version) not in uploaded or one.version == job.candidate
-        ]
-        keys = {one.key_env for one in own if one is not None and one.kind == "endpoint"}
-        return frozenset(key for key in keys if key is not None)
+        """Secret variables that a job keeps; None where it opens no upload, and keeps all."""
+        return kept_secrets(self.context, job.model, job.candidate) if job.lane == "gate" else None
 
     def _started(self, kept: frozenset[str] | None = None) -> StartedProcess:
         read, report = os.pipe()
@@ -315,3 +299,26 @@ def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:
             sys.stderr.buffer.write(line)
             sys.stderr.buffer.flush()
             tail.append(line.decode(errors="replace").rstrip()[:TAIL_LETTERS])
+
+
+def kept_secrets(
+    context: JobContext, model: str, candidate: str | None = None, *, is_of_champion: bool = False
+) -> frozenset[str] | None:
+    """Secret variables of a process that opens a model's versions in service; None for all.
+
+    Where one of them is an upload, it keeps the keys of the model's endpoints.
+
+    Parameters
+    ----------
+    is_of_champion
+        Whether it opens the champion alone.
+    """
+    with context.engine.connect() as connection:
+        uploaded = uploaded_versions(connection)
+        found = [one for one in models.versions_in_service(connection) if one.model == model]
+    opens = {one.version for one in found if not is_of_champion or one.status == "champion"}
+    if uploaded.isdisjoint((model, version) for version in (candidate, *opens)):
+        return None
+    sources = [Source.from_json(one.source) for one in found if one.source]
+    asked_at = [opened(context.settings, model, one) for one in sources if one.kind == "endpoint"]
+    return frozenset(one.key_env for one in asked_at if one.key_env)

@@ -2,12 +2,10 @@
 
 import asyncio
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Request
@@ -91,9 +89,12 @@ class VersionUploads:
         with self._engine.connect() as connection:
             _champion(connection, model)
             if announced.dataset is not None:
-                announced = replace(announced, dataset=open_version(connection, announced.dataset).id)
+                dataset = open_version(connection, announced.dataset)
+                of_job(visitor, job, model=dataset.model)
+                announced = replace(announced, dataset=dataset.id)
             if job is not None and jobs.get(connection, job).model != model:
                 raise NotFound(f"job {job!r} is not of model {model!r}")
+        there = self._pieces.names()  # before those still open are known: one that begins meanwhile stays
         with write(self._engine) as connection:
             store.expire(connection, now_us=now_us())
             self._check_room(connection, visitor, announced)
@@ -108,7 +109,8 @@ class VersionUploads:
                 until_us=_until_us(settings),
             )
             still = {row.id for row in store.list_open(connection)}
-        self._pieces.drop_all_but(still)
+        for left in there - still:
+            self._pieces.drop(left)
         return self.told(made)
 
     def get(self, upload: str, visitor: Visitor) -> dict[str, Any]:
@@ -142,7 +144,7 @@ class VersionUploads:
         default, cache = _default(self._settings, found.model), self._settings.data_folder / FOLDER
         with refusals():
             check_digests(announced, parts, lambda name: self._pieces.drop_file(upload, numbers[name]))
-            with self._checking(upload), _stage(self._settings) as stage:
+            with self._checking(upload), self._pieces.stage(upload) as stage:
                 content = checked(announced, parts, champion, default, stage)
                 if content.source.is_uploaded:
                     _check_endpoint(opened(self._settings, found.model, content.source))
@@ -354,15 +356,6 @@ def _default(settings: Settings, model: str) -> Source:
     own = settings.models[model]
     told = source_of(settings, model)
     return told or Source("endpoint", "", task=own.task, inputs=own.inputs, classes=own.classes)
-
-
-@contextmanager
-def _stage(settings: Settings) -> Iterator[Path]:
-    """Empty folder on the disk of the pieces, which are linked into it."""
-    folder = settings.data_folder / store.FOLDER
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=folder, prefix="stage-") as stage:
-        yield Path(stage)
 
 
 @contextmanager

@@ -252,7 +252,7 @@ DECLARED = {
     "perturbations.md": {"20 %": "how far numbers move", "1 %": "how far values move"},
     "selection.md": {"10 %": "default", "1 %": "limit"},
     "series.md": {"1 %": "bound"},
-    "shadow-engine.md": {"2 %": "limit"},
+    "shadow-engine.md": {"2 %": "limit", "80 %": "limit"},
     "test-statistics.md": {"20 %": "tolerance"},
     "triggers.md": {"97.5 %": "level"},
     "write-a-suite.md": {"95 %": "of a model in a story"},

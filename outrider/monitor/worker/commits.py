@@ -93,8 +93,8 @@ class Commits:
         self._context.metrics.folded(pipeline.name, records)
         for dimension in filled:
             log.warning(
-                "model %s: some values of %s are counted under %s: at most %d, of %d letters, have a name in "
-                "counts, the heaviest (docs/series.md)",
+                "model %s: some values of %s are counted under %s: at most %d, of up to %d letters, have a "
+                "name in counts, the heaviest (docs/series.md)",
                 pipeline.name, dimension, OTHERS, PLACES, LONGEST,
             )  # fmt: skip
 

@@ -122,7 +122,7 @@ def libraries() -> list[Path]:
 
 
 def clean_environment(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
-    """Variables that libraries need; none that may hold a secret but those that are kept."""
+    """Variables that libraries need, and kept ones; no other secret."""
     return {
         name: value
         for name, value in environment.items()

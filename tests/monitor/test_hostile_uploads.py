@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
-from outrider.dataops.uploads import check_process
+from outrider.dataops.uploads import check_process, checks
 from outrider.monitor.api.outside import version_uploads
 from tests.requirements import require_package
 
@@ -339,7 +339,7 @@ def test_environment_of_a_check_holds_no_key() -> None:
 def test_upload_that_begins_during_a_check_takes_no_file_from_it(
     world: World, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = version_uploads.checked
+    whole = checks.checked
 
     def meanwhile(*given: Any) -> Any:
         assert world.begin({"net.safetensors": b"x"}).status_code == 201

@@ -317,7 +317,7 @@ def test_job_that_opens_an_upload_has_its_key_alone_and_an_empty_working_directo
         }  # fmt: skip
         connection.execute(insert(table_of(VersionUpload)).values(row))
     kept = bench.processes._kept_secrets(found)
-    assert kept == {"SCORER_TOKEN"}
+    assert kept == frozenset({"SCORER_TOKEN"})
     started = bench.processes._started(kept)
     try:
         place = Path("/proc", str(started.process.pid))

@@ -154,7 +154,7 @@ class Pieces:
 
     @contextmanager
     def stage(self, upload: str) -> Iterator[Path]:
-        """Empty folder on the disk of its files, which are linked into it."""
+        """Empty folder beside an upload's files, for links to these files."""
         folder = self._folder / upload
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=folder, prefix="stage-", ignore_cleanup_errors=True) as stage:
@@ -210,7 +210,7 @@ class Pieces:
         shutil.rmtree(self._folder / upload, ignore_errors=True)
 
     def names(self) -> set[str]:
-        """Uploads with a folder, whether they are known or not."""
+        """Uploads with a folder here, known or not."""
         return {path.name for path in self._folder.iterdir()} if self._folder.is_dir() else set()
 
 

@@ -304,9 +304,9 @@ def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:
 def kept_secrets(
     context: JobContext, model: str, candidate: str | None = None, *, is_of_champion: bool = False
 ) -> frozenset[str] | None:
-    """Secret variables of a process that opens a model's versions in service; None for all.
+    """Secret variables for a process with a model's versions; None for all.
 
-    Where one of them is an upload, it keeps the keys of the model's endpoints.
+    Those in service, and a candidate. With an upload among them it keeps the keys of the model's endpoints.
 
     Parameters
     ----------

@@ -296,6 +296,7 @@ def move(metrics: Metrics) -> None:
         "metric": "x",
         "judge": "j",
         "slice": "a",
+        "dimension": "slice",
     }
     metrics.declare(known)
     for spec in CATALOGUE:

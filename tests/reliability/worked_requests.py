@@ -19,6 +19,7 @@ from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.improvement import jobs
 from outrider.dataops.learned.proposals import Learned, learned_path, save_learned
+from outrider.dataops.models.registry import register
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.queries.published_outcomes import OutcomeGiven
@@ -32,6 +33,7 @@ from .mutations import Request
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 DATASET = "worked"
 OUTCOME = "4/test_digits/inv_shift"
+RETIRED = "7"
 PICTURE = [[0.0, 0.25, 0.5, 0.75]] * 4
 LOOK_S = 0.1
 
@@ -49,9 +51,13 @@ def complete(api: Api) -> None:
             docs = {"data_docs": objects.put(gzip.compress(b"<p>docs</p>", mtime=0))}
             changes.commit(connection, draft, validation=docs, now_us=now_us(), made_from=[])
         connection.execute(
-            text("UPDATE model_version SET weights = :to WHERE version = '3'"),
+            text("UPDATE model_version SET weights = :to WHERE version IN ('3', '4')"),
             {"to": objects.put(b"weights")},
         )
+        register(
+            connection, model=MODEL, version=RETIRED, status="challenger", digest="7" * 64,
+            weights=None, now_us=now_us(),
+        )  # fmt: skip
         connection.execute(
             text("UPDATE flag SET evidence = :to"), {"to": json.dumps({"inputs": {"image": PICTURE}})}
         )
@@ -146,6 +152,7 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/models/{MODEL}/triggers?limit=3"),
         _json(f"/v1/models/{MODEL}/promote", {"version": "4", "force": True, "reason": "seen"}),
         _json(f"/v1/models/{MODEL}/rollback", {}),
+        _json(f"/v1/models/{MODEL}/versions/{RETIRED}/retire", {"reason": "hangs"}),
         _form(f"/m/{MODEL}/rollback", to="4", reason="back"),
         _json("/v1/pauses", {"what": "shadow", "model": MODEL}),
         _json("/v1/pauses/resume", {"what": "shadow", "model": MODEL}),

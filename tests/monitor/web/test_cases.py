@@ -310,8 +310,8 @@ def test_the_file_of_incidents_joins_the_suites_of_its_model_once_it_exists(tmp_
     (tmp_path / "behavior").mkdir()
     (tmp_path / "behavior" / "incidents.suite.json").write_text("{}")
     assert alone.behavior_files("a")[1:] == [tmp_path / "behavior/incidents.suite.json"]
-    several = Settings(base=tmp_path, models={"a": ModelSettings(), "b/c": ModelSettings()})
-    assert several.incident_suite("b/c") == tmp_path / "behavior/b%2Fc.incidents.suite.json"
+    several = Settings(base=tmp_path, models={"a": ModelSettings(), "b c": ModelSettings()})
+    assert several.incident_suite("b c") == tmp_path / "behavior/b%20c.incidents.suite.json"
     named = Settings(
         base=tmp_path,
         models={

@@ -95,7 +95,9 @@ def test_what_is_restored_is_what_was_backed_up(data: Data, tmp_path: Path) -> N
         assert journal.uuid == data.journal.uuid
         assert journal.append([Entry("tick", "", 0, b"")], 21) == [21]
         engine = open_database(
-            f"sqlite:///{tmp_path / 'new' / 'state.db'}", journal_uuid=journal.uuid, journal_last_seq=20
+            f"sqlite:///{tmp_path / 'new' / 'state.db'}",
+            journal_uuid=journal.uuid,
+            journal_last_seq=lambda: 20,
         )
         engine.dispose()
 

@@ -2,7 +2,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 
 from outrider.dataops.state.database import open_database, write
 from outrider.errors import ConfigError
@@ -58,9 +58,30 @@ def test_another_journal_is_refused(engine: Engine) -> None:
 def test_a_cursor_beyond_the_end_of_the_journal_is_refused(engine: Engine) -> None:
     with write(engine) as connection:
         connection.execute(text("INSERT INTO cursor VALUES ('m', 'champion', 7)"))
-    open_database(str(engine.url), journal_uuid="one", journal_last_seq=7).dispose()
+    open_database(str(engine.url), journal_uuid="one", journal_last_seq=lambda: 7).dispose()
     with pytest.raises(ConfigError, match="up to block 7, but the journal ends at 6"):
-        open_database(str(engine.url), journal_uuid="one", journal_last_seq=6)
+        open_database(str(engine.url), journal_uuid="one", journal_last_seq=lambda: 6)
+
+
+def test_journal_is_read_after_the_cursors_of_a_service_that_runs(engine: Engine) -> None:
+    with write(engine) as connection:
+        connection.execute(text("INSERT INTO cursor VALUES ('m', 'champion', 7)"))
+    read = []
+
+    def last_seq() -> int:
+        read.append("journal")
+        return 7
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if "FROM cursor" in statement:
+            read.append("cursors")
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        open_database(str(engine.url), journal_uuid="one", journal_last_seq=last_seq).dispose()
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert read == ["cursors", "journal"]
 
 
 def test_a_database_without_tables_says_how_to_make_them(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ OBJECTIVE = "Shadow / From capture to verdict: max by (model) (outrider_slo_seco
 UNCOUNTED = (
     "Flags / Flags by slice:",
     "Flags / Flags thinned:",
+    "Flags / Values without a name:",
     "Flags / Weak labels and late records: sum by (assertion) (rate(outrider_weak_labels_total",
 )
-"""Empty here: no slice is named, no storm was thinned, and no correction proposed."""
+"""Empty here: no slice is named, all values have a name, no storm was thinned, and no correction proposed."""
 
 
 def test_every_panel_shows_data_while_a_challenger_runs_beside_the_champion(

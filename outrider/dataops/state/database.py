@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def now_us() -> int:
 
 
 def open_database(
-    url: str, *, journal_uuid: str | None = None, journal_last_seq: int | None = None
+    url: str, *, journal_uuid: str | None = None, journal_last_seq: Callable[[], int] | None = None
 ) -> Engine:
     """Engine for a migrated ``state.db`` (or another database by its SQLAlchemy URL).
 
@@ -35,7 +35,7 @@ def open_database(
     journal_uuid
         Identity of the journal in use. The first one given is remembered; without it nothing is checked.
     journal_last_seq
-        Last sequence number of that journal; a cursor may not lie beyond it.
+        Reads the last sequence number of that journal, after the cursors; none may lie beyond it.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _check_journal(engine: Engine, uuid: str, last_seq: int | None) -> None:
+def _check_journal(engine: Engine, uuid: str, last_seq: Callable[[], int] | None) -> None:
     if not inspect(engine).has_table("meta"):
         raise ConfigError(
             f"{engine.url} has no tables yet; run `python -m outrider.monitor.migrate --config outrider.toml`"
@@ -142,12 +142,12 @@ def _check_journal(engine: Engine, uuid: str, last_seq: int | None) -> None:
             )
         if last_seq is None:
             return
-        beyond = connection.execute(
-            text("SELECT model, slot, seq FROM cursor WHERE seq > :last ORDER BY seq DESC LIMIT 1"),
-            {"last": last_seq},
+        furthest = connection.execute(
+            text("SELECT model, slot, seq FROM cursor ORDER BY seq DESC LIMIT 1")
         ).first()
-        if beyond is not None:
+        # Read in this order: a service that runs may append and judge a block in between.
+        if furthest is not None and furthest.seq > (last := last_seq()):
             raise ConfigError(
-                f"{engine.url} has judged {beyond.model}/{beyond.slot} up to block {beyond.seq}, but the "
-                f"journal ends at {last_seq}: blocks are missing; restore the journal from a backup"
+                f"{engine.url} has judged {furthest.model}/{furthest.slot} up to block {furthest.seq}, but "
+                f"the journal ends at {last}: blocks are missing; restore the journal from a backup"
             )

@@ -31,5 +31,5 @@ def open_stores(settings: Settings, stop: threading.Event) -> tuple[SqliteJourna
         except JournalUnreadable:
             if time.monotonic() > deadline or stop.wait(0.1):
                 raise
-    last = journal.last_seq()
-    return journal, open_database(settings.database_url, journal_uuid=journal.uuid, journal_last_seq=last)
+    last_seq = journal.last_seq
+    return journal, open_database(settings.database_url, journal_uuid=journal.uuid, journal_last_seq=last_seq)

@@ -13,6 +13,7 @@ import ctypes
 import importlib.util
 import os
 import platform
+import site
 import struct
 import sys
 import sysconfig
@@ -122,8 +123,11 @@ def libraries() -> list[Path]:
 
 
 def clean_environment(environment: Mapping[str, str], *, kept: Collection[str] = ()) -> dict[str, str]:
-    """Variables that libraries need, and kept ones; no other secret."""
-    return {
+    """Variables that libraries need, and kept ones; no other secret.
+
+    Packages of the user are found whatever ``HOME`` becomes.
+    """
+    return {"PYTHONUSERBASE": site.getuserbase()} | {
         name: value
         for name, value in environment.items()
         if name in kept or name in _VARIABLES or name.startswith(_PREFIXES)

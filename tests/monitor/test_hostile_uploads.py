@@ -333,7 +333,7 @@ def test_environment_of_a_check_holds_no_key() -> None:
         "OUTRIDER_KEY": "a", "OUTRIDER_MODEL_KEY": "b", "AWS_SECRET_ACCESS_KEY": "c", "PATH": "/bin",
         "OUTRIDER_SERVER__PORT": "1", "HF_TOKEN": "d", "OMP_NUM_THREADS": "1", "LC_ALL": "C",
     }  # fmt: skip
-    assert sorted(clean_environment(given)) == ["LC_ALL", "OMP_NUM_THREADS", "PATH"]
+    assert sorted(clean_environment(given)) == ["LC_ALL", "OMP_NUM_THREADS", "PATH", "PYTHONUSERBASE"]
 
 
 def test_upload_that_begins_during_a_check_takes_no_file_from_it(

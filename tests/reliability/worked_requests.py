@@ -141,6 +141,7 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/suites/{MODEL}/matrix"),
         _get(f"/v1/suites/{MODEL}/outcomes/{OUTCOME}"),
         _get(f"/v1/flags?model={MODEL}"),
+        _get(f"/v1/records?model={MODEL}&limit=3"),
         _get(f"/v1/weak-labels?model={MODEL}"),
         _get(f"/v1/fairness?model={MODEL}&by=device&positive=3"),
         _get(f"/m/{MODEL}/images/records/inputs.image/{flag['record_id']}"),

@@ -211,11 +211,17 @@ def test_incidents_are_few_and_each_names_a_failing_camera_first(
     assert set(causes) <= failing
 
 
+LONG_FLOW = 4000
+"""More faulty records than pass while a machine with nothing else to do retrains."""
+
+
 def test_no_shipped_rule_fires_and_the_failing_cameras_are_all_there_is_to_say(
-    watched: dict[str, Any],
+    watched: dict[str, Any], folder: Path
 ) -> None:
-    # Version 1 does fail a live test (at 25 %, 20 % are tolerated); when that is proven, the seed decides.
-    sure = {"OutriderLiveTestFails"}
+    # The longer a busy machine trains, the surer it is of a live test that version 1 does fail (at 25 %, 20 %
+    # are tolerated): in one run after 6,763 more records.
+    flow = sum(line["phase"] == "flow" for line in truth(folder))
+    sure = {"OutriderLiveTestFails"} if flow > LONG_FLOW else set()
     assert {name for name, state in watched["shipped"] if state == "firing"} <= sure
     # The cameras fail on purpose: that is all that there is to say, however short the patience,
     # but for delays, which are real on a machine that does much else, and for the end.

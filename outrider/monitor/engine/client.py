@@ -34,13 +34,13 @@ PAUSES_S = (0.0, 0.5, 2.0, 5.0)
 STABLE_S = 30.0
 AFTER_END = "its process ended while it was asked in another batch shape"
 ALONE_TIMES = 2.0
-"""Of the deadline, for a version that is asked alone: what follows it is a verdict."""
+"""Of the deadline, for a version of a service that is asked alone: it may be retired for it."""
 SLOW_TIMES, MOST_TIMES = 4.0, 10.0
 """Of the slowest pass that a version has ended, and of the deadline at most: a slow version is no hang."""
 GONE_S, GONE_LOAD_S = 2.0, 10.0
 """For the work of a version, or its loading, that is not wanted any more."""
-SHOT = "its process was ended from outside"
-"""Begin of the reason where the kernel or a person ended a process, which is no version's doing."""
+SHOT = "its process ended: signal 9"
+"""Reason where the kernel or a person ended a process, which is laid to no version."""
 SHOTS = 3
 """Such ends without an answer between them, before asks are tried version by version."""
 
@@ -351,7 +351,7 @@ class EngineClient:
 
     def _limit_s(self, model: str) -> float:
         """Seconds for one step of work: more for who is asked alone, or was slower before and answered."""
-        deadline = self._deadline_s(model) * (1.0 if self._alone is None else ALONE_TIMES)
+        deadline = self._deadline_s(model) * (ALONE_TIMES if self._parts and self._alone is not None else 1.0)
         slowest = max((self._slowest.get(name, 0.0) for name in self._at_work), default=0.0)
         return min(max(deadline, SLOW_TIMES * slowest), max(deadline, MOST_TIMES * self._deadline_s(model)))
 
@@ -438,7 +438,7 @@ class EngineClient:
         if self._shots < 2 * SHOTS:
             self._apart.appendleft((number, version))
         else:
-            self._fail(self._asks[number], version, f"{SHOT}: {reason}")
+            self._fail(self._asks[number], version, reason)
 
     def _ask_whole(self, *, keep: Name | None) -> None:
         """Ask what is open again as it was, apart from what goes to a suspect."""

@@ -85,7 +85,7 @@ def is_label_task(value: Any) -> bool:
 
 
 def read_json_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
-    """Place and text of each JSON value, and share of the file behind.
+    """Place and text of each JSON value, and share read.
 
     Values are the lines of JSON lines, else the elements of an array, or the one value.
 

@@ -1,7 +1,7 @@
 """Verdict on a candidate as a sentence."""
 
 from .agreement import Measure
-from .verdict import MeasureVerdict, Word
+from .verdict import MeasureVerdict, Word, percent
 
 _UNSAID: tuple[Measure, ...] = ("label", "text")
 """Measures that go without saying."""
@@ -40,21 +40,6 @@ def verdict_sentence(
         return f"{name} answers the same as {champion}: {why}"
     more = "" if found.more is None else f"about {found.more:,} more records; "
     return f"{name}: undecided: {more}it differs {apart}: {found.why}"
-
-
-def percent(share: float) -> str:
-    """Share as text, with few digits.
-
-    Examples
-    --------
-    >>> percent(0.034), percent(0.0004), percent(0.5)
-    ('3.4 %', '0.04 %', '50 %')
-    """
-    value = 100.0 * share
-    digits = (
-        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
-    )
-    return f"{digits} %"
 
 
 def share_text(value: float, low: float, high: float) -> str:

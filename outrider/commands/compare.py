@@ -75,6 +75,13 @@ def compare(
     target: Annotated[
         str | None, typer.Option(help="Output that is the answer; default: found in them.")
     ] = None,
+    agree: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What of texts must agree: words, facts, a path of JSON ($.decision) or "
+            "classes=approved,rejected; default: whole texts (may be repeated)."
+        ),
+    ] = None,
     twice: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +160,7 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
+    from outrider.assertions.items import checked_agree
     from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
     from outrider.monitor.compare.embedder import TextEmbedder
     from outrider.monitor.compare.forecast import costs_text, forecast_text
@@ -180,6 +188,7 @@ def compare(
         judge is not None,
         embed is not None,
         seed,
+        checked_agree(agree or ()),
     )
     asked = (
         None

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
-from outrider.assertions.verdict_sentence import percent, share_text
+from outrider.assertions.verdict import percent
+from outrider.assertions.verdict_sentence import share_text
 
 from .forecast import costs
 from .notes import notes

@@ -22,6 +22,7 @@ from outrider.assertions.differences import (
     text_column_of,
 )
 from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness
+from outrider.assertions.items import hashed_bags
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
@@ -126,7 +127,7 @@ class Standing:
         if slices:
             both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
         one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
-        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target, self._plan.agree)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
         if again is not None and other is not None:
@@ -143,8 +144,7 @@ class Standing:
             [each[both].tolist() for each in slices[1:]],
             [entities[row] for row in both.tolist()] if entities else (),
         )
-        if self._plan.has_embedding:
-            self._keep_texts(pair, ruler)
+        self._witness_texts(pair, ruler)
         self.comparison += StreamComparison.of(
             pair,
             ruler,
@@ -174,8 +174,8 @@ class Standing:
             kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
         )
 
-    def _keep_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
-        """Keep texts to be embedded; a conversation gives one pair."""
+    def _witness_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
+        """Compare texts as a whole, or keep them to be embedded; a conversation gives one pair."""
         columns = [text_column_of(each, ruler) for each in (pair.champion, pair.challenger)]
         if not all(columns):
             return
@@ -184,7 +184,10 @@ class Standing:
             rows, _ = one_of_each(pair.entities, pair.champion.keys, self.comparison.entities)
         sides = zip((pair.champion, pair.challenger), columns, strict=True)
         one, two = ([text or "" for text in side.take(rows).arrow(name).to_pylist()] for side, name in sides)
-        self._unembedded += zip(one, two, strict=True)
+        if self._plan.has_embedding:
+            self._unembedded += zip(one, two, strict=True)
+        else:
+            self._witness.update(hashed_bags(one), hashed_bags(two))
 
     def unembedded(self) -> list[tuple[str, str]]:
         """Texts of production and candidate since the last call."""
@@ -196,11 +199,15 @@ class Standing:
         self._witness.update(production, candidate)
 
     def energy_verdict(self) -> EnergyVerdict | None:
-        """Distance of the texts as a whole; None where nothing embeds them."""
-        if not self._plan.has_embedding:
+        """Distance of the texts as a whole; None without texts."""
+        if not self._has_texts:
             return None
         respects = len(self.verdict.measures) + 1
         return self._witness.verdict(confidence_in(respects, candidates=self._candidates))
+
+    @property
+    def _has_texts(self) -> bool:
+        return self._ruler is not None and self._ruler.is_text
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
         """Count answers that are no JSON where the question asks for it.
@@ -279,8 +286,9 @@ class Standing:
         self.verdict = verdict_of(
             self.comparison,
             margin=self._plan.margin,
+            agree=self._plan.agree,
             candidates=self._candidates,
-            beside=int(self._plan.has_embedding),
+            beside=int(self._has_texts),
         )
         self.unlabelled = self._by_outcomes() or self._by_answers()
         self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
@@ -312,7 +320,7 @@ class Standing:
 
     def slices(self) -> Sequence[SliceDifference]:
         """Slices, the one that differs most beyond the rest first."""
-        return rank_slices(self.comparison, candidates=self._candidates)
+        return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
     def _by_outcomes(self) -> Conclusion | None:
         """Conclusion by failures that one side has more of, beyond the margin."""
@@ -342,7 +350,7 @@ class Standing:
         found, word = verdict.measures[verdict.decided_by], verdict.word
         energy = self.energy_verdict()
         is_apart = energy is not None and energy.is_proven
-        if is_apart and word == "same":
+        if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
         if energy is not None and is_apart:
@@ -381,7 +389,7 @@ class Standing:
             self.examples[place : place + 1] = [shown]
 
 
-def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
+def ruler_of(one: Batch, two: Batch, target: str, agree: Sequence[str] = ()) -> Ruler:
     """Ruler for answers of two systems.
 
     The target is the named output, else a known one, else the first that both have.
@@ -389,7 +397,7 @@ def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
     Raises
     ------
     ConfigError
-        If production has no output of that name.
+        If production has no output of that name, or no text where something of it has to agree.
     """
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
@@ -397,7 +405,9 @@ def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
     chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
-    return Ruler(target=chosen, is_text=chosen == "text")
+    if agree and chosen != "text":
+        raise ConfigError(f"--agree {agree[0]}: outputs.text expected; production answers {form_of(one)}")
+    return Ruler(target=chosen, is_text=chosen == "text", agree=tuple(agree))
 
 
 def form_of(answers: Batch) -> str:

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, LEAST, PART_OF_EXCESS, Agreement, confidence_of
+from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
 from outrider.assertions.looks import Look, thin
-from outrider.assertions.verdict import Bounding, MeasureVerdict, measure_verdict
+from outrider.assertions.text_properties import with_text_properties
+from outrider.assertions.verdict import MeasureVerdict
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
@@ -78,7 +79,7 @@ def ruler_of(settings: ModelSettings) -> Ruler:
         target=settings.target,
         is_text=settings.task == "generation",
         score_tolerance=shadow.score_tolerance,
-        text_overlap=shadow.text_overlap,
+        agree=shadow.agree,
     )
 
 
@@ -120,37 +121,23 @@ class Follower:
         one, two, names = one.take(order), two.take(order), slices[order].tolist()
         where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
         weight = np.concatenate([b.weight for b in blocks])[order]
-        pair = PairedAnswers(one, two, weight, names, *_twice(blocks, one))
+        asked, again, other = _twice(blocks, one)
+        one, two = (with_text_properties(each, self._ruler) for each in (one, two))
+        if again is not None and other is not None:
+            again, other = (with_text_properties(each, self._ruler) for each in (again, other))
+        pair = PairedAnswers(one, two, weight, names, asked, again, other)
         progress.comparison += StreamComparison.of(pair, self._ruler, slices=progress.comparison.slices)
         shown = _examples(pair, where, self._ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
 
 
-def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[str, Any]]:
+def agreement_rows(
+    comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Agreement for the API by measure and slice, all records first."""
-    found = comparison.agreements(margin=margin)
+    found = comparison.agreements(margin=margin, agree=agree)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
-
-
-def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
-    """Agreement on all records by deciding measure; None without any."""
-    if not comparison.measures:
-        return None
-    return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]
-
-
-def deciding_verdict(comparison: StreamComparison, *, margin: float) -> MeasureVerdict | None:
-    """Verdict on all records by deciding measure; None without any.
-
-    Its bounds are those of its row.
-    """
-    measures = comparison.measures
-    if not measures:
-        return None
-    confidence = confidence_of(EVERYTHING, len(measures))
-    bounding = Bounding(confidence, LEAST[measures[0]], part_of_excess=PART_OF_EXCESS, is_unweighted=False)
-    return measure_verdict(comparison.tallies[measures[0], EVERYTHING], bounding, margin=margin)
 
 
 def _shown(found: Agreement) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def silent() -> None:
                 Figure(f"statistics.blind.{name}.{case}", float(bad), "verdicts", "none", 0.0, n=RUNS).show()
         count = sum(words.values())
         Figure.of_share(
-            f"statistics.blind.{name}", count - sum(words[word] for word in wrong), count, "verdicts not wrong",
+            f"statistics.blind.{name}", count - sum(words[word] for word in wrong), count, "not wrong",
             base=0.99, target=1.0, data=f"{len(cases)} cases, {dict(words)}, 2,000 records, margin 2 %",
         ).show()  # fmt: skip
 

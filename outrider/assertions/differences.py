@@ -1,5 +1,6 @@
 """Differences of two answers to one record, by measure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from .batch import Batch
 from .columns import is_tensor
 from .items import bags, exchanged, read_items
 from .matching import matches
+from .words import words
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -20,6 +22,8 @@ Rows = NDArray[np.intp]
 
 LENGTH_TOLERANCE = 1.0
 """Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
+QUANTILES = (0.05, 0.95)
+"""Of production's scores: their distance is the spread that a tolerance is a share of."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -37,7 +41,10 @@ class Ruler:
     is_text
         Whether the target is generated text, to be compared by its words.
     score_tolerance
-        Scores differ where they are farther apart than this, or than this share of the larger one beyond 1.
+        Scores differ where they are farther apart than this share of ``spread``.
+    spread
+        Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts.
+        Fixed before it is used: :meth:`at`.
     agree
         What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``), or
         classes (``approved,rejected``).
@@ -48,8 +55,26 @@ class Ruler:
     target: str = "label"
     is_text: bool = False
     score_tolerance: float = 0.01
+    spread: float = 1.0
     agree: tuple[str, ...] = ()
     top: int = 3
+
+    def at(self, answer: Batch) -> "Ruler":
+        """Ruler for scores that are spread as these; probabilities are told as they are.
+
+        Examples
+        --------
+        >>> scores = Batch.from_columns({"outputs.score": [0.001, 0.002, 0.009]}, model="m", rows=3)
+        >>> round(Ruler("score").at(scores).spread, 4), Ruler("score").at(scores.take([0])).spread
+        (0.0072, 0.0)
+        """
+        field = _score_field(answer, self)
+        values = _numbers(answer, field) if field and field != "probs" else np.zeros((0, 1))
+        known = values[np.isfinite(values)]
+        if not len(known):
+            return self
+        low, high = np.quantile(known, QUANTILES)
+        return replace(self, spread=float(high - low))
 
 
 def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
@@ -206,7 +231,7 @@ def is_of_items(measure: Measure, ruler: Ruler) -> bool:
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     """Distance of scores, shape (rows,).
 
-    The largest over a vector, relative to scores beyond 1.
+    The largest over a vector, as a share of the ruler's spread.
 
     A score that is no number is 0 from its like and infinitely far from a number.
     """
@@ -214,12 +239,26 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     one, two = _numbers(first, field), _numbers(other, field)  # (rows, k)
     if one.shape != two.shape:
         return np.full(first.rows, np.inf)
-    with np.errstate(invalid="ignore"):
-        scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(two)))
-        apart = np.where(one == two, 0.0, np.abs(one - two) / scale)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where(one == two, 0.0, np.abs(one - two) / ruler.spread)
     apart = np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(apart), np.inf, apart))
     found: Floats = apart.max(axis=1, initial=0.0)
     return found
+
+
+def overlap(one: str, other: str) -> float:
+    """Share of common words of two texts, in [0, 1].
+
+    F1 of their bags of words.
+
+    Examples
+    --------
+    >>> overlap("the cat sat", "The cat  stood"), overlap("", "")
+    (0.6666666666666666, 1.0)
+    """
+    first, second = Counter(words(one)), Counter(words(other))
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 1.0
 
 
 def answer_texts(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:

@@ -38,7 +38,7 @@ MOST_SLICES = 48
 """Slices that a comparison looks at, of all attributes together."""
 FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "structure"))
 """Measures of how a text is worded: where something was declared, they say nothing."""
-GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", "text", "words")
+GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", "text", "words", "score", "rank")
 """Measures that say little of what differs, the least last: they are named where no other is different."""
 CALLS: tuple[Measure, ...] = ("tools", "arguments")
 _WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
@@ -120,12 +120,12 @@ class CandidateVerdict:
 
 
 def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Measures that can raise a difference: of texts all, of others the first.
+    """Measures that can raise a difference: of texts all, of scores their ranks too, of others the first.
 
     Where somebody declared what of texts has to agree, their wording may be another.
     """
     if "text" not in measures or "label" in measures:
-        return tuple(measures[:1])
+        return tuple(measures[: 2 if measures[:2] == ("score", "rank") else 1])
     free = FREE - {*declared(agree)} if agree else frozenset[Measure]()
     texts = {*declared(agree), "text", "words", "facts", *PROPERTIES} - free
     return tuple(each for each in measures if each in texts)
@@ -143,7 +143,8 @@ def vouching_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) ->
     """
     deciding = deciding_measures(measures, agree)
     must = {*(declared(agree) or ("text",)), *CALLS}
-    return tuple(each for each in deciding if each in must or "text" not in measures or "label" in measures)
+    is_text = "text" in deciding or bool(agree)
+    return tuple(each for each in deciding if each in must) if is_text else deciding[:1]
 
 
 def verdict_of(
@@ -332,6 +333,8 @@ def measure_verdict(
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
         more, why = None, f"wording varies in {percent(varies)} of production's own answers: {_WORDS}"
+    elif known and varies >= 0.5 and low <= 0.0:
+        why = f"production differs from itself in {percent(varies)} of its answers: little of a change shows"
     return MeasureVerdict(word, value, low, high, rows, more, why, known)
 
 

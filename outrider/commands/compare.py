@@ -82,6 +82,14 @@ def compare(
             "classes=approved,rejected; default: whole texts (may be repeated)."
         ),
     ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Scores differ beyond this share of the spread of production's (5 to 95 %).",
+        ),
+    ] = 0.01,
     twice: Annotated[
         float | None,
         typer.Option(
@@ -189,6 +197,7 @@ def compare(
         embed is not None,
         seed,
         checked_agree(agree or ()),
+        tolerance,
     )
     asked = (
         None

@@ -294,10 +294,15 @@ def test_records_with_one_score_are_ranked_in_pairs() -> None:
     assert differ("rank", one, two, RULER).tolist() == [False, True]
 
 
-def test_distances_of_scores_are_relative_beyond_one_and_know_what_is_no_number() -> None:
-    one, two = batch(value=[1000.0, 0.5, np.nan, np.nan]), batch(value=[1005.0, 0.505, np.nan, 1.0])
-    found = deltas(one, two, RULER)
-    assert found[:3] == pytest.approx([5 / 1005, 0.005, 0.0])
+def test_distances_of_scores_are_shares_of_the_spread_and_know_what_is_no_number() -> None:
+    one, two = batch(value=[1000.0, 0.0, np.nan, np.nan]), batch(value=[1005.0, 4.5, np.nan, 1.0])
+    ruler = RULER.at(one)
+    found = deltas(one, two, ruler)
+    assert ruler.spread == pytest.approx(900.0)
+    assert found[:3] == pytest.approx([5 / 900, 0.005, 0.0])
+    assert differ(
+        "score", batch(value=[2026.0]), batch(value=[2026.1]), RULER.at(batch(value=[2026.0]))
+    ).all()
     assert np.isinf(found[3])
     assert np.isinf(deltas(answers(np.eye(3)), answers(np.eye(3)[:, :2]), RULER)).all()
 

@@ -127,7 +127,7 @@ class Standing:
         if slices:
             both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
         one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
-        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target, self._plan.agree)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
         if again is not None and other is not None:
@@ -389,16 +389,18 @@ class Standing:
             self.examples[place : place + 1] = [shown]
 
 
-def ruler_of(one: Batch, two: Batch, target: str, agree: Sequence[str] = ()) -> Ruler:
+def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:
     """Ruler for answers of two systems.
 
-    The target is the named output, else a known one, else the first that both have.
+    The target is the named output, else a known one, else the first that both have. ``one`` are production's
+    first answers: a tolerance of scores is a share of their spread.
 
     Raises
     ------
     ConfigError
         If production has no output of that name, or no text where something of it has to agree.
     """
+    target, agree = plan.target, plan.agree
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
     ]
@@ -407,7 +409,8 @@ def ruler_of(one: Batch, two: Batch, target: str, agree: Sequence[str] = ()) -> 
     chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
     if agree and chosen != "text":
         raise ConfigError(f"--agree {agree[0]}: outputs.text expected; production answers {form_of(one)}")
-    return Ruler(target=chosen, is_text=chosen == "text", agree=tuple(agree))
+    ruler = Ruler(chosen, is_text=chosen == "text", score_tolerance=plan.tolerance, agree=agree)
+    return ruler.at(one)
 
 
 def form_of(answers: Batch) -> str:

@@ -373,7 +373,9 @@ class ShadowSettings(Section):
         default=0.99, gt=0, le=1, description="agreement beyond noise from which on answers count as alike"
     )
     score_tolerance: float = Field(
-        default=0.01, ge=0, description="scores that are farther apart differ (beyond 1: relative)"
+        default=0.01,
+        ge=0,
+        description="scores that are farther apart differ, as a share of the spread of the champion's",
     )
     agree: tuple[str, ...] = Field(
         default=(),

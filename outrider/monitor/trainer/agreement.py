@@ -1,7 +1,7 @@
 """Agreement of challenger and champion, by blocks of stored answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class ComparisonProgress:
     """Newest records on which both differ."""
     looks: list[dict[str, Any]] = field(default_factory=list)
     """Difference over time, by what decides."""
+    spread: float | None = None
+    """Of the champion's scores in the first blocks: a tolerance is a share of it."""
 
     @property
     def rows(self) -> int:
@@ -53,7 +55,7 @@ class ComparisonProgress:
             return cls(trial.after_seq)
         known = {name: found[name] for name in ("seq", "blocks", "examples")}
         comparison = StreamComparison.from_dict(found["comparison"])
-        return cls(**known, comparison=comparison, looks=found.get("looks", []))
+        return cls(**known, comparison=comparison, looks=found["looks"], spread=found["spread"])
 
     def look(self, found: MeasureVerdict) -> None:
         """Keep a look that rests on more records than the last."""
@@ -69,6 +71,7 @@ class ComparisonProgress:
             "comparison": self.comparison.to_dict(),
             "examples": self.examples,
             "looks": self.looks,
+            "spread": self.spread,
         }
 
 
@@ -117,17 +120,20 @@ class Follower:
         slices = np.concatenate([block.slices for block in blocks])
         # Pairs are of one slice, and by chance: those of records asked twice are like all others then.
         by_chance = pd.util.hash_array(np.asarray(one.keys, dtype=object), categorize=False)
+        if progress.spread is None:
+            progress.spread = self._ruler.at(one).spread
+        ruler = replace(self._ruler, spread=progress.spread)
         order = np.lexsort((by_chance, slices.astype(np.str_)))
         one, two, names = one.take(order), two.take(order), slices[order].tolist()
         where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
         weight = np.concatenate([b.weight for b in blocks])[order]
         asked, again, other = _twice(blocks, one)
-        one, two = (with_text_properties(each, self._ruler) for each in (one, two))
+        one, two = (with_text_properties(each, ruler) for each in (one, two))
         if again is not None and other is not None:
-            again, other = (with_text_properties(each, self._ruler) for each in (again, other))
+            again, other = (with_text_properties(each, ruler) for each in (again, other))
         pair = PairedAnswers(one, two, weight, names, asked, again, other)
-        progress.comparison += StreamComparison.of(pair, self._ruler, slices=progress.comparison.slices)
-        shown = _examples(pair, where, self._ruler)
+        progress.comparison += StreamComparison.of(pair, ruler, slices=progress.comparison.slices)
+        shown = _examples(pair, where, ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
 
 

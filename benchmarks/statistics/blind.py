@@ -269,7 +269,7 @@ def silent() -> None:
     ):
         words: Counter[str] = Counter()
         for case in cases:
-            found = Counter(compared(case, seed, 2000).conclusion.word for seed in range(RUNS))
+            found: Counter[str] = Counter(compared(case, seed, 2000).conclusion.word for seed in range(RUNS))
             words += found
             if bad := sum(found[word] for word in wrong):
                 Figure(f"statistics.blind.{name}.{case}", float(bad), "verdicts", "none", 0.0, n=RUNS).show()

@@ -1,8 +1,8 @@
 """Comparison of a champion's and a challenger's answers, by measure and slice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,19 @@ from .differences import (
     Floats,
     Reading,
     Ruler,
+    classes_of,
     declared,
     deltas,
+    differ,
     is_of_items,
     shared_measures,
     subjects,
 )
 from .rate_sequence import RateSequence
 
+_Key = TypeVar("_Key")
+MOST_CLASSES = 48
+"""Classes of the champion's that are looked at among their own records, in order of appearance."""
 DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 """Edges of the classes of score distances: below 1e-8, half a decade each, and 1 or more."""
 
@@ -131,12 +136,15 @@ class StreamComparison:
         Records by distance of scores (:data:`DELTA_EDGES`), of both models and of the champion from itself.
     entities
         Hashes of the conversations that have been counted.
+    classes
+        By class of the champion's answers, those records alone: A ≠ B less A ≠ A', given A.
     """
 
     tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
     apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     entities: frozenset[int] = frozenset()
+    classes: Mapping[str, Tally] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -146,6 +154,7 @@ class StreamComparison:
         *,
         slices: Sequence[str] = (),
         entities: frozenset[int] = frozenset(),
+        classes: Collection[str] = (),
         most_slices: int = MOST_SLICES,
     ) -> Self:
         """Comparison of some records.
@@ -161,6 +170,8 @@ class StreamComparison:
             ``most_slices`` are looked at.
         entities
             Conversations that have been counted already.
+        classes
+            Classes that are known already, as slices.
         """
         known = entities
         if len(pair.entities):
@@ -186,10 +197,11 @@ class StreamComparison:
                         differs, *(again if four is None else four.sequences(name))
                     )
         new = known - entities
+        by_class = _of_classes(pair, ruler, classes) if "label" in both else {}
         if "score" not in both:
-            return cls(tallies, entities=new)
+            return cls(tallies, entities=new, classes=by_class)
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
-        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new)
+        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new, by_class)
 
     def __add__(self, other: "StreamComparison") -> "StreamComparison":
         """Comparison of both parts.
@@ -204,14 +216,12 @@ class StreamComparison:
                 f"{len(self.entities & other.entities)} conversations counted in both parts, none expected: "
                 "a conversation counts once, so give StreamComparison.of(entities=) those counted before"
             )
-        tallies = dict(self.tallies)
-        for key, tally in other.tallies.items():
-            tallies[key] = tallies[key] + tally if key in tallies else tally
         return StreamComparison(
-            tallies,
+            _added(self.tallies, other.tallies),
             tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
             self.entities | other.entities,
+            _added(self.classes, other.classes),
         )
 
     @property
@@ -224,12 +234,17 @@ class StreamComparison:
         """Measures that can be compared, the deciding one first."""
         return tuple(dict.fromkeys(measure for measure, _ in self.tallies))
 
+    @property
+    def respects(self) -> int:
+        """Measures, and classes among their own records, that share the error of all records."""
+        return len(self.measures) + ("label" in self.measures)
+
     def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
         """Agreement by measure and slice, with simultaneous anytime bounds.
 
         ``agree`` is what of texts was declared to have to agree.
         """
-        measures, must = len(self.measures), declared(agree)
+        measures, must = self.respects, declared(agree)
         return {
             (measure, name): tally.agreement(
                 margin=margin,
@@ -243,6 +258,7 @@ class StreamComparison:
         """As JSON."""
         tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
         state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
+        state |= {"classes": {name: tally.to_dict() for name, tally in self.classes.items()}}
         return state | ({"entities": sorted(self.entities)} if self.entities else {})
 
     @classmethod
@@ -252,7 +268,41 @@ class StreamComparison:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
         entities = frozenset(map(int, state.get("entities", ())))
-        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities)
+        classes = {name: Tally.from_dict(tally) for name, tally in state["classes"].items()}
+        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities, classes)
+
+
+def _added(one: Mapping[_Key, Tally], other: Mapping[_Key, Tally]) -> dict[_Key, Tally]:
+    found = dict(one)
+    for key, tally in other.items():
+        found[key] = found[key] + tally if key in found else tally
+    return found
+
+
+def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> dict[str, Tally]:
+    """Tally of each class of the champion's first answers."""
+    said = classes_of(pair.champion, ruler)
+    apart = differ("label", pair.champion, pair.challenger, ruler)
+    asked, again, other = pair.asked, pair.again, pair.challenger_again
+    own = beyond = np.zeros(0)
+    if again is not None and other is not None and len(asked):
+        own = differ("label", pair.champion.take(asked), again, ruler)
+        beyond = (
+            apart[asked] + differ("label", pair.champion.take(asked), other, ruler).astype(float)
+        ) / 2 - own
+    else:
+        asked = asked[:0]
+    found = {}
+    for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
+        here, there = said == name, said[asked] == name
+        noise = RateSequence.of(own[there].astype(np.bool_), pair.weight[asked][there])
+        found[name] = Tally(
+            RateSequence.of(apart[here], pair.weight[here]),
+            noise,
+            noise,
+            DifferenceSequence.of(beyond[there], pair.weight[asked][there]),
+        )
+    return {name: tally for name, tally in found.items() if tally.differs.asked}
 
 
 def one_of_each(

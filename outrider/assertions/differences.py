@@ -246,6 +246,13 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     return found
 
 
+def classes_of(answer: Batch, ruler: Ruler) -> NDArray[np.object_]:
+    """Class of each answer as text, empty without one."""
+    found = np.empty(answer.rows, dtype=object)
+    found[:] = [text or "" for text in _texts_of(answer, _label_field(answer, ruler))]
+    return found
+
+
 def overlap(one: str, other: str) -> float:
     """Share of common words of two texts, in [0, 1].
 

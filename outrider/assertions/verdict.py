@@ -20,7 +20,7 @@ from .agreement import (
     excess,
     terms_of,
 )
-from .comparison import StreamComparison
+from .comparison import MOST_CLASSES, StreamComparison
 from .difference_sequence import VALUES, DifferenceSequence
 from .differences import Ruler, declared, text_measures
 from .rate_sequence import RateSequence
@@ -99,6 +99,10 @@ class CandidateVerdict:
         As of :class:`MeasureVerdict`, until this word is settled.
     measures
         Verdict by deciding measure.
+    apart
+        Classes of production that are rarer than the margin and differ among their own records.
+    unseen
+        Of these classes, those whose records are too few to say so, with their number.
     """
 
     word: Word
@@ -106,6 +110,8 @@ class CandidateVerdict:
     more: int | None
     why: str
     measures: Mapping[Measure, MeasureVerdict]
+    apart: Mapping[str, MeasureVerdict] = field(default_factory=dict)
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def deciding(self) -> MeasureVerdict:
@@ -181,6 +187,7 @@ def verdict_of(
     ('same', 'undecided')
     """
     respects = len(deciding_measures(comparison.measures, agree)) + beside
+    respects += "label" in comparison.measures  # its classes
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
     return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
 
@@ -189,7 +196,7 @@ def stream_verdict(
     comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
 ) -> CandidateVerdict:
     """Verdict on a challenger in a service, by the bounds of :meth:`StreamComparison.agreements`."""
-    confidence = confidence_of(EVERYTHING, max(1, len(comparison.measures)))
+    confidence = confidence_of(EVERYTHING, max(1, comparison.respects))
     bounding = Bounding(confidence, part_of_excess=PART_OF_EXCESS, is_unweighted=False)
     return _verdict(comparison, bounding, agree, margin=margin, has_forecast=True)
 
@@ -216,10 +223,15 @@ def _verdict(
         )
         for measure in deciding
     }
+    rare = _rare_classes(comparison, bounding, margin=margin)
+    classes = {name: each for name, each in rare.items() if each.word == "different"}
+    unseen = {name: each.rows for name, each in rare.items() if each.word == "undecided"}
     apart = [measure for measure in deciding if found[measure].word == "different"]
     if apart:
         by = min(apart, key=lambda measure: GENERAL.index(measure) if measure in GENERAL else -1)
-        return CandidateVerdict("different", by, 0, "", found)
+        return CandidateVerdict("different", by, 0, "", found, classes, unseen)
+    if classes:
+        return CandidateVerdict("different", "label", 0, "", found, classes, unseen)
     order: tuple[Word, ...] = ("undecided", "close", "same")
     word = min((found[measure].word for measure in vouching), key=order.index)
     named = [measure for measure in vouching if found[measure].word == word]
@@ -227,7 +239,24 @@ def _verdict(
     by = max(named, key=lambda measure: math.inf if (more := found[measure].more) is None else more)
     if word == "same" and any(each.is_proven for each in found.values()):
         word = "close"
-    return CandidateVerdict(word, by, found[by].more, found[by].why, found)
+    return CandidateVerdict(word, by, found[by].more, found[by].why, found, {}, unseen)
+
+
+def _rare_classes(
+    comparison: StreamComparison, bounding: "Bounding", *, margin: float
+) -> dict[str, MeasureVerdict]:
+    """Verdict on each class that is rarer than the margin, by its own records: the classes share one error."""
+    if len(comparison.classes) >= MOST_CLASSES:
+        return {}
+    error = (1.0 - bounding.confidence) / MOST_CLASSES
+    # Given A, the four answers are no longer exchangeable: their excess may be -1.
+    terms = replace(bounding, confidence=1.0 - error, terms=Terms())
+    rows = comparison.tallies["label", EVERYTHING].differs.asked if comparison.classes else 0
+    return {
+        name: measure_verdict(tally, terms, margin=margin, has_forecast=False)
+        for name, tally in comparison.classes.items()
+        if tally.differs.asked < margin * rows
+    }
 
 
 def confidence_in(respects: int, *, error: float = ERROR, candidates: int = 1) -> float:

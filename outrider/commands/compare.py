@@ -260,7 +260,13 @@ def compare(
             found = report(ending)
     _write(found, keep=keep, md=md, html=html, has_examples=examples)
     systems = ComparedSystems(
-        production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model,
+        production,
+        candidate,
+        run.question,
+        margin,
+        production_key_env,
+        candidate_key_env,
+        candidate_model,
         plan.agree,
     )
     _keep(found, keep, systems)

@@ -1,13 +1,19 @@
 """No verdict is *same* where its measure could not have seen the change, and the records at hand decide."""
 
+import numpy as np
 import pytest
 
 from benchmarks.statistics.blind import Case, compared
+from outrider.assertions import Batch
 from outrider.assertions.agreement import Tally, Terms
+from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.differences import Ruler
 from outrider.assertions.facts import facts_of
 from outrider.assertions.items import checked_agree
 from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.verdict import CandidateVerdict, verdict_of
+from outrider.assertions.verdict_sentence import classes_sentence
 from outrider.errors import ConfigError
 
 
@@ -66,6 +72,30 @@ def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> N
     )
     assert found.verdict == "different"
     assert found.beyond.value == pytest.approx(0.66, abs=0.01)
+
+
+def rare_class(*, is_lost: bool, rare: float = 0.005, rows: int = 8000) -> CandidateVerdict:
+    """Classes of which one is rare, and lost by a candidate that is else as noisy as production."""
+    rng = np.random.default_rng(1)
+    truth = np.where(rng.random(rows) < rare, 7, rng.integers(3, size=rows))
+    said = [np.where(rng.random(rows) < 0.01, rng.integers(3, size=rows), truth) for _ in range(4)]
+    if is_lost:
+        said[2:] = [np.where(each == 7, 0, each) for each in said[2:]]
+    a, again, b, other = (Batch.from_columns({"outputs.label": each}, model="m", rows=rows) for each in said)
+    pair = PairedAnswers(a, b, np.ones(rows), [""] * rows, np.arange(rows), again, other)
+    found = StreamComparison.of(pair, Ruler())
+    assert StreamComparison.from_dict(found.to_dict()).to_dict() == found.to_dict()
+    return verdict_of(found, margin=0.02)
+
+
+def test_a_class_rarer_than_the_margin_is_compared_among_its_own_records_or_named() -> None:
+    lost, kept, few = (
+        rare_class(is_lost=True), rare_class(is_lost=False), rare_class(is_lost=True, rare=0.0005)
+    )  # fmt: skip
+    assert (lost.word, list(lost.apart)) == ("different", ["7"])
+    assert "of '7' it changes" in classes_sentence(lost)
+    assert (kept.word, few.word) == ("same", "same")
+    assert "too rare to see a change: '7'" in classes_sentence(few)
 
 
 def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:

@@ -35,7 +35,7 @@ from outrider.assertions.verdict import (
     confidence_in,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import share_text, verdict_sentence
+from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers
@@ -150,6 +150,7 @@ class Standing:
             ruler,
             slices=self.comparison.slices,
             entities=self.comparison.entities,
+            classes=self.comparison.classes,
             most_slices=MOST_SLICES,
         )
         self._count_json(questions, both, pair)
@@ -353,6 +354,7 @@ class Standing:
         if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
+        said += classes_sentence(verdict)
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":

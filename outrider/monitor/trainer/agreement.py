@@ -132,7 +132,9 @@ class Follower:
         if again is not None and other is not None:
             again, other = (with_text_properties(each, ruler) for each in (again, other))
         pair = PairedAnswers(one, two, weight, names, asked, again, other)
-        progress.comparison += StreamComparison.of(pair, ruler, slices=progress.comparison.slices)
+        progress.comparison += StreamComparison.of(
+            pair, ruler, slices=progress.comparison.slices, classes=progress.comparison.classes
+        )
         shown = _examples(pair, where, ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
 

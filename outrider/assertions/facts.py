@@ -60,7 +60,7 @@ _SPOKEN = re.compile(
     rf"\b(?P<words>(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD}))*)\b(?:[\s-](?P<unit>{_UNIT})(?![{_LETTER}]))?"
 )
 _BEFORE = re.compile(r"(us\$|[$€£¥₹]|\b(?:usd|eur|gbp))\s?\Z")
-_ANSWER = re.compile(r"\W*(yes|no|ja|nein|oui|non|sí|是|否|不是|不)(?!\w)")
+_ANSWER = re.compile(r"\W*(yes|no|ja|nein|oui|non|sí|是|否|不是|不)(?![\w-])")
 _SAID = {
     "ja": "yes",
     "oui": "yes",
@@ -77,7 +77,7 @@ _SAID = {
 def facts_of(text: str) -> list[str]:
     r"""Facts of a text, normalised, in no order; numbers of lists are none.
 
-    A number in words alone, without a unit, is a fact from ten on: *one* is too often no number.
+    A number in words is a fact from two on with a unit, without one from ten on: *one day* is often no number.
 
     Examples
     --------
@@ -125,10 +125,9 @@ def _number(found: re.Match[str]) -> str:
 
 
 def _spoken_number(found: re.Match[str]) -> str:
-    if " " not in found[0] and "-" not in found[0] and _VALUES.get(found[0], 10) < 10:
-        return ""
     value = _spoken(found["words"])
-    return "" if value is None or (value < 10 and not found["unit"]) else _with_unit(value, found["unit"])
+    is_told = value is not None and value >= (2 if found["unit"] else 10)
+    return _with_unit(value, found["unit"]) if value is not None and is_told else ""
 
 
 def _with_unit(value: float, unit: str | None) -> str:

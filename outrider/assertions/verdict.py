@@ -187,7 +187,7 @@ def verdict_of(
     ('same', 'undecided')
     """
     respects = len(deciding_measures(comparison.measures, agree)) + beside
-    respects += "label" in comparison.measures  # its classes
+    respects += "label" in comparison.measures  # for its classes
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
     return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
 
@@ -245,7 +245,7 @@ def _verdict(
 def _rare_classes(
     comparison: StreamComparison, bounding: "Bounding", *, margin: float
 ) -> dict[str, MeasureVerdict]:
-    """Verdict on each class that is rarer than the margin, by its own records: the classes share one error."""
+    """Verdict on each class that is rarer than the margin, by its own records; classes share one error."""
     if len(comparison.classes) >= MOST_CLASSES:
         return {}
     error = (1.0 - bounding.confidence) / MOST_CLASSES

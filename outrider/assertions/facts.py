@@ -77,7 +77,7 @@ _SAID = {
 def facts_of(text: str) -> list[str]:
     r"""Facts of a text, normalised, in no order; numbers of lists are none.
 
-    A number in words is a fact from two on with a unit, without one from ten on: *one day* is often no number.
+    A number in words is a fact from two on with a unit, without one from ten on: *one day* is often none.
 
     Examples
     --------

@@ -8,8 +8,8 @@ from outrider.assertions.verdict import percent, records_needed, talk_measures
 
 from .plan import ComparePlan, Until
 
-NOISES = (0.0, 0.05)
-"""Shares in which production may differ from itself that a forecast is made for."""
+NOISES, OF_TEXTS = (0.0, 0.05), (0.0, 0.01)
+"""Shares in which production may differ from itself that a forecast is made for; of whole texts less."""
 Prices = Mapping[str, tuple[float, float]]
 
 
@@ -28,9 +28,10 @@ def forecast(
     is_again = asks_production or plan.is_deterministic
     measures = len(talk_measures(plan.agree)) + 1 if is_talk else 1
     rows = []
-    for noise in NOISES[:1] if plan.is_deterministic else NOISES:
+    is_exact = is_talk and not plan.agree
+    noises = OF_TEXTS if is_exact else NOISES
+    for noise in noises[:1] if plan.is_deterministic else noises:
         share = plan.share_again(is_noisy=noise > 0.0) if is_again else 0.0
-        is_exact = is_talk and not plan.agree
         records = _needed(plan.margin, noise, share, candidates, measures, is_exact)
         again = None if records is None else round(records * (1 + share))
         production = records if plan.is_deterministic else again

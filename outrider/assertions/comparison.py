@@ -21,9 +21,9 @@ from .agreement import (
 from .batch import Batch
 from .difference_sequence import PARTS, DifferenceSequence
 from .differences import (
+    AnswerReading,
     Bools,
     Floats,
-    Reading,
     Ruler,
     classes_of,
     declared,
@@ -236,7 +236,7 @@ class StreamComparison:
 
     @property
     def respects(self) -> int:
-        """Measures, and classes among their own records, that share the error of all records."""
+        """Measures that share the error, classes among their own records as one."""
         return len(self.measures) + ("label" in self.measures)
 
     def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
@@ -349,13 +349,13 @@ class _Readings:
 
     def __init__(self, ruler: Ruler) -> None:
         self._ruler = ruler
-        self._last: dict[int, Reading] = {}
+        self._last: dict[int, AnswerReading] = {}
 
-    def of(self, measure: Measure, answer: Batch) -> Reading:
+    def of(self, measure: Measure, answer: Batch) -> AnswerReading:
         last = self._last.get(id(answer))
         if last is not None and {last.measure, measure} == {"text", "words"}:
             return last.of_measure(measure)
-        found = self._last[id(answer)] = Reading.of(measure, answer, self._ruler)
+        found = self._last[id(answer)] = AnswerReading.of(measure, answer, self._ruler)
         return found
 
 

@@ -284,18 +284,17 @@ def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> di
     said = classes_of(pair.champion, ruler)
     apart = differ("label", pair.champion, pair.challenger, ruler)
     asked, again, other = pair.asked, pair.again, pair.challenger_again
-    own = beyond = np.zeros(0)
+    own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
     if again is not None and other is not None and len(asked):
         own = differ("label", pair.champion.take(asked), again, ruler)
-        beyond = (
-            apart[asked] + differ("label", pair.champion.take(asked), other, ruler).astype(float)
-        ) / 2 - own
+        his = differ("label", pair.champion.take(asked), other, ruler)
+        beyond = (apart[asked].astype(np.float64) + his) / 2 - own
     else:
         asked = asked[:0]
     found = {}
     for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
         here, there = said == name, said[asked] == name
-        noise = RateSequence.of(own[there].astype(np.bool_), pair.weight[asked][there])
+        noise = RateSequence.of(own[there], pair.weight[asked][there])
         found[name] = Tally(
             RateSequence.of(apart[here], pair.weight[here]),
             noise,

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+import safetensors.torch
 import torch
 from sqlalchemy import text
 
@@ -18,6 +19,7 @@ from outrider.dataops.confinement import clean_environment, landlock_version, li
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process, checks
 from outrider.monitor.api.outside import version_uploads
+from outrider.monitor.trainer.weights_size import weight_bytes
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -213,6 +215,16 @@ def test_model_folder_is_opened_in_a_process_before_it_is_taken(
     world: World, files: dict[str, bytes]
 ) -> None:
     assert send_folder(world, files).status_code == 201
+
+
+def test_bytes_of_an_uploaded_folder_are_those_that_a_confined_engine_holds(
+    world: World, files: dict[str, bytes]
+) -> None:
+    version = send_folder(world, files).json()["version"]
+    (held,) = weight_bytes(world.context, "m", (version,))
+    weights = sum(tensor.nbytes for tensor in safetensors.torch.load(files["model.safetensors"]).values())
+    assert held is not None
+    assert weights <= held < weights + 10_000  # with buffers
 
 
 def test_model_folder_with_more_weights_by_its_configuration_is_refused(

@@ -6,17 +6,14 @@ into the process of its trunk, too, and moves there. A version whose work held u
 shared leaves it in the same way, with what it was asked, and comes back in the same way.
 """
 
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops.confinement import clean_environment, without_secrets
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
@@ -28,9 +25,8 @@ from outrider.monitor.settings.sources import loadable_source
 
 from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import EngineClient, Making
-from .device_options import DeviceOptions
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .launch import ChildProcess, Launch, StartEngine
+from .launch import ChildProcess, StartEngine, launch_of
 from .memory_bound import LEAST_BYTES, MACHINE_SHARE, TIMES
 from .metrics import EngineMetrics
 from .trunk_groups import trunk_of
@@ -38,10 +34,6 @@ from .trunk_groups import trunk_of
 OBSERVE_S = 0.5
 SAMPLE_ROWS = 64
 """Records that a new version is tried on before it is asked."""
-
-
-DRIVER = Path("/dev/nvidiactl")
-"""Where there is one, a process opens devices that no list of files names."""
 PROVEN_ASKS = 3
 """Blocks that a version answers apart, before it may share a process."""
 APART = "~apart:"
@@ -284,38 +276,14 @@ class EngineGroups:
             del self._clients[key]
 
     def _open(self, key: Name, name: Name, making: Making) -> EngineClient:
-        worker, own = self._settings.worker, self._settings.models.get(key[0])
-        known = DeviceOptions.__dataclass_fields__.keys()
-        options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
-        rows = None if own is None else own.shadow.batch_rows
-        launch = Launch(
-            self._settings.base.resolve(), options.to_json(), worker.threads, rows, start=self._start,
-            environment=self._environment(name, making.source), readable=self._readable(name, making),
+        launch = launch_of(
+            self._settings, key[0], making.source, making.weights, is_uploaded=name in self._uploaded,
+            start=self._start,
         )  # fmt: skip
         return EngineClient(
             "@".join(key), launch, deadline_s=self._deadline_s, wake=self._wake.set,
             bound=lambda: self._bound(key), parts=True,
         )  # fmt: skip
-
-    def _environment(self, name: Name, source: Source) -> Mapping[str, str] | None:
-        """Variables of a process that may open a stranger's file; None for the owner's code alone."""
-        if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
-            return without_secrets(os.environ)
-        if name in self._uploaded:
-            own = source.key_env if source.kind == "endpoint" else None
-            return clean_environment(os.environ, kept=() if own is None else (own,))
-        return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
-
-    def _readable(self, name: Name, making: Making) -> tuple[Path, ...] | None:
-        """Files of an upload that brings no code of the owner's; None where its process may open any."""
-        source = making.source
-        if name not in self._uploaded or source.kind not in ("hf", "onnx") or DRIVER.exists():
-            return None
-        found = [*map(Path, source.kept.values())]
-        if source.kind == "hf" and "folder" not in source.kept:  # an adapter over a folder of the project
-            found.append(self._settings.path(source.reference))
-        found += [] if making.weights is None else [making.weights]
-        return tuple(one.resolve() for one in found if one.exists())
 
     def _bound(self, key: Name) -> int | None:
         """Bytes of memory of a process at most; None where no uploaded challenger is in it."""

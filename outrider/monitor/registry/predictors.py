@@ -1,43 +1,85 @@
 """From a model version of the registry to something that answers."""
 
-from collections.abc import Callable
-
-from sqlalchemy import Engine
+from sqlalchemy import Connection
 
 from outrider.assertions import Predictor
 from outrider.dataops.model_kinds.loading import Weights, as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
-from outrider.dataops.payloads.objects import ObjectStore
+from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError
+from outrider.monitor.engine.client import Making
+from outrider.monitor.engine.launch import launch_of
+from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
-PredictorFactory = Callable[[str, str], Predictor]
-"""(model, version) -> what answers for that version."""
+
+def version_predictors(
+    settings: Settings, connection: Connection, model: str, *versions: str
+) -> tuple[Predictor, ...]:
+    """Predictors of registered versions of a model.
+
+    An upload is opened by no process but a confined engine; versions beside it answer from engines, too, so
+    that their times compare.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot be loaded, or nothing says what it is.
+    """
+    uploaded = uploaded_versions(connection)
+    if uploaded.isdisjoint((model, version) for version in versions):
+        return tuple(_loaded(settings, models.get(connection, model, version)) for version in versions)
+    return tuple(
+        single_version(
+            settings, models.get(connection, model, version), is_uploaded=(model, version) in uploaded
+        )
+        for version in versions
+    )
 
 
-def predictor_factory(settings: Settings, engine: Engine, objects: ObjectStore) -> PredictorFactory:
-    """Loader of any registered version."""
-
-    def load(model: str, version: str) -> Predictor:
-        with engine.connect() as connection:
-            found = models.get(connection, model, version)
-        weights = None if found.weights is None else objects.get(found.weights)
-        return load_predictor(settings, loadable_source(settings, found), weights)
-
-    return load
-
-
-def load_predictor(settings: Settings, source: Source | None, weights: Weights | None) -> Predictor:
-    """Predictor of one version, with torch only where needed.
+def single_version(settings: Settings, found: models.Model, *, is_uploaded: bool) -> SingleVersion:
+    """Registered version in an engine of its own.
 
     Raises
     ------
     ConfigError
         If it cannot be loaded, or nothing says what it is.
     """
+    source = _source(settings, found)
+    objects = LocalObjects(settings.data_folder / "objects")
+    weights = None if found.weights is None else objects.path(found.weights)
+    return SingleVersion(
+        (found.model, found.version),
+        Making(source, weights),
+        launch_of(settings, found.model, source, weights, is_uploaded=is_uploaded),
+        deadline_s=settings.models[found.model].shadow.deadline_s,
+    )
+
+
+def load_predictor(settings: Settings, source: Source, weights: Weights | None) -> Predictor:
+    """Predictor of one version in this process, with torch only where needed.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be loaded.
+    """
+    return as_predictor(
+        load_model(source, folder=settings.base, weights=weights, device=settings.worker.device)
+    )
+
+
+def _loaded(settings: Settings, found: models.Model) -> Predictor:
+    objects = LocalObjects(settings.data_folder / "objects")
+    weights = None if found.weights is None else objects.get(found.weights)
+    return load_predictor(settings, _source(settings, found), weights)
+
+
+def _source(settings: Settings, found: models.Model) -> Source:
+    source = loadable_source(settings, found)
     if source is None:
         raise ConfigError("the model is of none of the kinds that can answer in the shadow")
-    model = load_model(source, folder=settings.base, weights=weights, device=settings.worker.device)
-    return as_predictor(model)
+    return source

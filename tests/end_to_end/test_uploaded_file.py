@@ -52,7 +52,7 @@ def test_gate_judges_an_uploaded_file_that_a_confined_process_alone_opens(tmp_pa
         done = service.client.post(begun.json()["complete"], json={})
         assert done.status_code == 201, done.text
         ended = "SELECT status, result FROM job WHERE finished_us IS NOT NULL"
-        wait_until(lambda: service.query(ended), "the verdict of the gate", service)
+        wait_until(lambda: bool(service.query(ended)), "the verdict of the gate", service)
         ((status, result),) = service.query(ended)
         outcomes = service.query("SELECT version, status FROM suite_outcome ORDER BY version")
     assert status == "done", result

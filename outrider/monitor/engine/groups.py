@@ -19,7 +19,6 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError, OutriderError
-from outrider.monitor.process.memory import usable_bytes
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
@@ -27,7 +26,7 @@ from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import EngineClient, Making
 from .events import Ended, EngineEvent, Parted, VersionLoad
 from .launch import ChildProcess, StartEngine, launch_of
-from .memory_bound import LEAST_BYTES, MACHINE_SHARE, TIMES
+from .memory_bound import bound_bytes
 from .metrics import EngineMetrics
 from .trunk_groups import trunk_of
 
@@ -294,9 +293,7 @@ class EngineGroups:
             self._peaks[model] = max(self._peaks.get(model, 0), client.peak_bytes)
             return None
         own = self._settings.models.get(model)
-        if own is not None and own.shadow.memory_mb is not None:
-            return own.shadow.memory_mb * 1_000_000
-        return min(max(LEAST_BYTES, TIMES * self._peaks.get(model, 0)), usable_bytes(MACHINE_SHARE))
+        return bound_bytes(None if own is None else own.shadow.memory_mb, self._peaks.get(model, 0))
 
     def _deadline_s(self, model: str) -> float:
         return self._settings.models[model].shadow.deadline_s

@@ -4,11 +4,13 @@ import itertools
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError, ServerError
+from outrider.monitor.process.memory import own_bytes
 
 from .asks import Ask, AskAnswer, Name, Outputs
 from .client import EngineClient, Making
@@ -29,6 +31,8 @@ class SingleVersion:
     ----------
     deadline_s
         For one step of work.
+    bound
+        Bytes of memory at most; None without a bound.
 
     Raises
     ------
@@ -36,14 +40,22 @@ class SingleVersion:
         If it cannot be loaded.
     """
 
-    def __init__(self, name: Name, making: Making, launch: Launch, *, deadline_s: float) -> None:
+    def __init__(
+        self,
+        name: Name,
+        making: Making,
+        launch: Launch,
+        *,
+        deadline_s: float,
+        bound: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._name = name
         self._woken = threading.Event()
         self._numbers = itertools.count(1)
         self._answers: dict[int, AskAnswer] = {}
         self._load: VersionLoad | None = None
         self._client = EngineClient(
-            "@".join(name), launch, deadline_s=lambda _: deadline_s, wake=self._woken.set
+            "@".join(name), launch, deadline_s=lambda _: deadline_s, wake=self._woken.set, bound=bound
         )
         self.stop = weakref.finalize(self, self._client.stop)
         self._client.load(name, making)
@@ -82,6 +94,11 @@ class SingleVersion:
         while number not in self._answers:
             self._poll()
         return self._answers.pop(number)
+
+    def peak_bytes(self) -> int:
+        """Most memory that it was seen to use."""
+        pid = self._client.pid
+        return max(self._client.peak_bytes, 0 if pid is None else own_bytes(pid))
 
     def held_bytes(self) -> int:
         """Bytes of its weights as they lie in the memory of its process."""

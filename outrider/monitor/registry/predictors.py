@@ -1,5 +1,7 @@
 """From a model version of the registry to something that answers."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from outrider.assertions import Predictor
@@ -11,6 +13,7 @@ from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError
 from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.launch import launch_of
+from outrider.monitor.engine.memory_bound import bound_bytes
 from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
@@ -32,16 +35,24 @@ def version_predictors(
     uploaded = uploaded_versions(connection)
     if uploaded.isdisjoint((model, version) for version in versions):
         return tuple(_loaded(settings, models.get(connection, model, version)) for version in versions)
-    return tuple(
-        single_version(
-            settings, models.get(connection, model, version), is_uploaded=(model, version) in uploaded
+    made: list[SingleVersion] = []
+    for version in versions:
+        found = models.get(connection, model, version)
+        made.append(
+            single_version(settings, found, is_uploaded=(model, version) in uploaded, others=tuple(made))
         )
-        for version in versions
-    )
+    return tuple(made)
 
 
-def single_version(settings: Settings, found: models.Model, *, is_uploaded: bool) -> SingleVersion:
+def single_version(
+    settings: Settings, found: models.Model, *, is_uploaded: bool, others: Sequence[SingleVersion] = ()
+) -> SingleVersion:
     """Registered version in an engine of its own.
+
+    Parameters
+    ----------
+    others
+        Of the same model, whose memory bounds that of an uploaded challenger.
 
     Raises
     ------
@@ -51,11 +62,18 @@ def single_version(settings: Settings, found: models.Model, *, is_uploaded: bool
     source = _source(settings, found)
     objects = LocalObjects(settings.data_folder / "objects")
     weights = None if found.weights is None else objects.path(found.weights)
+    shadow, is_bounded = settings.models[found.model].shadow, is_uploaded and found.status != "champion"
+
+    def bound() -> int | None:
+        peak = max((one.peak_bytes() for one in others), default=None)
+        return bound_bytes(shadow.memory_mb, peak) if is_bounded else None
+
     return SingleVersion(
         (found.model, found.version),
         Making(source, weights),
         launch_of(settings, found.model, source, weights, is_uploaded=is_uploaded),
-        deadline_s=settings.models[found.model].shadow.deadline_s,
+        deadline_s=shadow.deadline_s,
+        bound=bound,
     )
 
 

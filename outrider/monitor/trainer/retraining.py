@@ -282,7 +282,8 @@ class Retraining:
             champion = self._champion(connection).version
             if self.policy.fault:
                 return gate.Evidence(), {champion: [], candidate: []}
-            both = self._predictors(connection, champion, candidate)
+            old, new = self._predictors(connection, champion, candidate)
+            both = old, new
             held_out, held_batch = self._held_out(connection, both, missing)
             fresh = self._fresh(connection, both) if self.rolling is None else None
             named = self._named(connection, both, missing)

@@ -33,7 +33,7 @@ def numbers(*values: float) -> Batch:
 
 def opened(folder: Path, name: str = "predict") -> SingleVersion:
     source = Source("function", f"code.py:{name}", inputs=("x",), task="other")
-    return SingleVersion(("m", "2"), Making(source), Launch(folder), deadline_s=60.0)
+    return SingleVersion(("m", "2"), Making(source), Launch(folder), deadline_s=60.0).loaded()
 
 
 @pytest.fixture(scope="module")

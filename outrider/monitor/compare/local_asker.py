@@ -154,7 +154,9 @@ class LocalAsker:
         for source in self._model.sources:
             fed = source if not field else Source.from_json(_with_inputs(source, field))
             try:
-                return SingleVersion((self.name, _VERSION), Making(fed), launch, deadline_s=self._deadline_s)
+                return SingleVersion(
+                    (self.name, _VERSION), Making(fed), launch, deadline_s=self._deadline_s
+                ).loaded()
             except ConfigError as error:
                 failure = error
         raise ConfigError(f"{self.name} cannot be loaded: {failure}")

@@ -6,15 +6,16 @@ into the process of its trunk, too, and moves there. A version whose work held u
 shared leaves it in the same way, with what it was asked, and comes back in the same way.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.uploads.store import uploaded_versions
@@ -25,10 +26,10 @@ from outrider.monitor.settings.sources import loadable_source
 from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import EngineClient, Making
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .launch import ChildProcess, StartEngine, launch_of
+from .launch import ChildProcess, StartEngine, files_of, launch_of
 from .memory_bound import bound_bytes
 from .metrics import EngineMetrics
-from .trunk_groups import trunk_of
+from .trunk_groups import opening_uploads, stored_sources, trunk_of
 
 OBSERVE_S = 0.5
 SAMPLE_ROWS = 64
@@ -89,7 +90,8 @@ class EngineGroups:
     def load(self, name: Name, /) -> None:
         """Begin to load a version; :class:`VersionLoad` comes as an event."""
         try:
-            trunk = trunk_of(name, self._sources())
+            with self._engine.connect() as connection:
+                trunk = trunk_of(name, stored_sources(connection))
             if self._is_uploaded_challenger(name):
                 self._uploaded.add(name)
         except (OutriderError, OSError) as error:
@@ -211,14 +213,17 @@ class EngineGroups:
             client = self._clients.get(self._trunks[name])
             if client is not None:
                 try:
-                    client.load(name, self._making(name))
-                    apart.is_moving = True
+                    making = self._making(name)
+                    apart.is_moving = self._may_read(client, making)
+                    apart.stays = not apart.is_moving
+                    if apart.is_moving:
+                        client.load(name, making)
                 except (OutriderError, OSError):
                     apart.stays = True
 
-    def _go_apart(self, name: Name, asks: Sequence[Ask] = ()) -> None:
+    def _go_apart(self, name: Name, asks: Sequence[Ask] = (), *, stays: bool = False) -> None:
         """Let a version have a process of its own."""
-        self._apart[name] = ApartVersion()
+        self._apart[name] = ApartVersion(stays=stays)
         is_there = self._load_into((name[0], f"{APART}{name[1]}"), name)
         for ask in asks:
             if is_there:
@@ -257,8 +262,11 @@ class EngineGroups:
             self._loading.discard(name)
             self._events.append(VersionLoad(name, str(error)))
             return False
-        self._places[name] = key
         client = self._clients.get(key)
+        if client is not None and not self._may_read(client, making):
+            self._go_apart(name, stays=True)
+            return True
+        self._places[name] = key
         if client is None:
             client = self._clients[key] = self._open(key, name, making)
         client.load(name, making)
@@ -275,14 +283,40 @@ class EngineGroups:
             del self._clients[key]
 
     def _open(self, key: Name, name: Name, making: Making) -> EngineClient:
+        with self._engine.connect() as connection:
+            opens_upload = name in opening_uploads(connection)
         launch = launch_of(
-            self._settings, key[0], making.source, making.weights, is_uploaded=name in self._uploaded,
+            self._settings, key[0], making.source, making.weights, opens_upload=opens_upload,
             start=self._start,
         )  # fmt: skip
+        if launch.readable is not None:
+            launch = replace(launch, readable=launch.readable + self._files_on(key))
         return EngineClient(
             "@".join(key), launch, deadline_s=self._deadline_s, wake=self._wake.set,
             bound=lambda: self._bound(key), parts=True,
         )  # fmt: skip
+
+    def _files_on(self, trunk: Name) -> tuple[Path, ...]:
+        """Files of all versions in service that may share a process."""
+        with self._engine.connect() as connection:
+            sources = stored_sources(connection)
+            names = [(one.model, one.version) for one in models.versions_in_service(connection)]
+        found = list[Path]()
+        for name in names:
+            if name in sources and trunk_of(name, sources) == trunk:
+                with contextlib.suppress(OutriderError, OSError):  # it cannot be loaded then, either
+                    found += self._files(self._making(name))
+        return tuple(dict.fromkeys(found))
+
+    def _may_read(self, client: EngineClient, making: Making) -> bool:
+        """True where a process that is confined, if at all, began with the files of a version."""
+        readable = client.launch.readable
+        return readable is None or all(
+            any(one.is_relative_to(each) for each in readable) for one in self._files(making)
+        )
+
+    def _files(self, making: Making) -> tuple[Path, ...]:
+        return files_of(self._settings, making.source, making.weights)
 
     def _bound(self, key: Name) -> int | None:
         """Bytes of memory of a process at most; None where no uploaded challenger is in it."""
@@ -306,8 +340,3 @@ class EngineGroups:
             raise ConfigError("the model is of none of the kinds that can answer in the shadow")
         weights = None if found.weights is None else self._objects.path(found.weights)
         return Making(source, weights, self._samples.get(name[0]))
-
-    def _sources(self) -> dict[Name, Source]:
-        with self._engine.connect() as connection:
-            found = models.all_versions(connection)
-        return {(one.model, one.version): Source.from_json(one.source) for one in found if one.source}

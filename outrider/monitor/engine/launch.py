@@ -144,39 +144,41 @@ def launch_of(
     source: Source,
     weights: Path | None,
     *,
-    is_uploaded: bool,
+    opens_upload: bool,
     start: StartEngine = ChildProcess,
 ) -> Launch:
-    """Launch of a version's engine, which confines an upload."""
+    """Launch of a version's engine, which confines one that opens an upload."""
     worker, own = settings.worker, settings.models.get(model)
     known = DeviceOptions.__dataclass_fields__.keys()
     options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
+    is_confined = opens_upload and source.kind in ("hf", "onnx") and not DRIVER.exists()
     return Launch(
         settings.base.resolve(), options.to_json(), worker.threads,
         None if own is None else own.shadow.batch_rows, start=start,
-        environment=_environment(source, is_uploaded=is_uploaded),
-        readable=_readable(settings, source, weights) if is_uploaded else None,
+        environment=_environment(source, opens_upload=opens_upload),
+        readable=files_of(settings, source, weights) if is_confined else None,
     )  # fmt: skip
 
 
-def _environment(source: Source, *, is_uploaded: bool) -> Mapping[str, str] | None:
+def _environment(source: Source, *, opens_upload: bool) -> Mapping[str, str] | None:
     """Variables of a process that may open a stranger's file; None for the owner's code alone."""
     if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
         return without_secrets(os.environ)
-    if is_uploaded:
+    if opens_upload:
         own = source.key_env if source.kind == "endpoint" else None
         return clean_environment(os.environ, kept=() if own is None else (own,))
     return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
 
 
-def _readable(settings: Settings, source: Source, weights: Path | None) -> tuple[Path, ...] | None:
-    """Files of an upload that brings no code of the owner's; None where its process may open any."""
-    if source.kind not in ("hf", "onnx") or DRIVER.exists():
-        return None
-    found = [*map(Path, source.kept.values())]
-    if source.kind == "hf" and "folder" not in source.kept:  # an adapter over a folder of the project
-        found.append(settings.path(source.reference))
-    found += [] if weights is None else [weights]
+def files_of(settings: Settings, source: Source, weights: Path | None) -> tuple[Path, ...]:
+    """Files and folders of an opened version that brings no code, and what links in them lead to."""
+    found = [] if weights is None else [weights]
+    for folder in (source.reference, source.adapter) if source.kind == "hf" else ():
+        if folder is not None and settings.path(folder).exists():
+            found += [
+                settings.path(folder),
+                *(one for one in settings.path(folder).iterdir() if one.is_symlink()),
+            ]
     return tuple(one.resolve() for one in found if one.exists())
 
 

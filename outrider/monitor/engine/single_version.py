@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 
@@ -25,7 +26,7 @@ WAIT_S = 1.0
 class SingleVersion:
     """Predictor of one version, answered by an engine process.
 
-    The process ends with the predictor.
+    It begins to load the version at once; the process ends with the predictor.
 
     Parameters
     ----------
@@ -33,11 +34,6 @@ class SingleVersion:
         For one step of work.
     bound
         Bytes of memory at most; None without a bound.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded.
     """
 
     def __init__(
@@ -59,11 +55,22 @@ class SingleVersion:
         )
         self.stop = weakref.finalize(self, self._client.stop)
         self._client.load(name, making)
+        self._take_events()
+
+    def loaded(self) -> Self:
+        """Wait until it is loaded.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be.
+        """
         while self._load is None:
             self._poll()
         if self._load.failure:
             self.stop()
             raise ConfigError(self._load.failure)
+        return self
 
     def __call__(self, batch: Batch, /) -> Outputs:
         """Answer every record.
@@ -95,8 +102,10 @@ class SingleVersion:
             self._poll()
         return self._answers.pop(number)
 
-    def peak_bytes(self) -> int:
-        """Most memory that it was seen to use."""
+    def peak_bytes(self) -> int | None:
+        """Most memory that it was seen to use; None while it is loaded."""
+        if self._load is None:
+            return None
         pid = self._client.pid
         return max(self._client.peak_bytes, 0 if pid is None else own_bytes(pid))
 
@@ -115,11 +124,14 @@ class SingleVersion:
 
     def _poll(self) -> None:
         self._woken.clear()
+        if not self._take_events():
+            self._woken.wait(WAIT_S)
+
+    def _take_events(self) -> bool:
         found = self._client.poll()
         for event in found:
             if isinstance(event, VersionLoad):
                 self._load = event
             elif isinstance(event, AskAnswer):
                 self._answers[event.number] = event
-        if not found:
-            self._woken.wait(WAIT_S)
+        return bool(found)

@@ -1,6 +1,6 @@
 """From a model version of the registry to something that answers."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -9,12 +9,12 @@ from outrider.dataops.model_kinds.loading import Weights, as_predictor, load_mod
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError
 from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.launch import launch_of
 from outrider.monitor.engine.memory_bound import bound_bytes
-from outrider.monitor.engine.single_version import SingleVersion
+from outrider.monitor.engine.single_version import ROWS, SingleVersion
+from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
@@ -32,27 +32,29 @@ def version_predictors(
     ConfigError
         If one cannot be loaded, or nothing says what it is.
     """
-    uploaded = uploaded_versions(connection)
-    if uploaded.isdisjoint((model, version) for version in versions):
+    opening = opening_uploads(connection)
+    if opening.isdisjoint((model, version) for version in versions):
         return tuple(_loaded(settings, models.get(connection, model, version)) for version in versions)
     made: list[SingleVersion] = []
     for version in versions:
         found = models.get(connection, model, version)
         made.append(
-            single_version(settings, found, is_uploaded=(model, version) in uploaded, others=tuple(made))
+            single_version(
+                settings, found, opens_upload=(model, version) in opening, beside=made[0] if made else None
+            )
         )
-    return tuple(made)
+    return tuple(one.loaded() for one in made)
 
 
 def single_version(
-    settings: Settings, found: models.Model, *, is_uploaded: bool, others: Sequence[SingleVersion] = ()
+    settings: Settings, found: models.Model, *, opens_upload: bool, beside: SingleVersion | None = None
 ) -> SingleVersion:
-    """Registered version in an engine of its own.
+    """Registered version, which an engine of its own begins to load.
 
     Parameters
     ----------
-    others
-        Of the same model, whose memory bounds that of an uploaded challenger.
+    beside
+        Version by whose memory that of an uploaded challenger is bounded.
 
     Raises
     ------
@@ -62,16 +64,17 @@ def single_version(
     source = _source(settings, found)
     objects = LocalObjects(settings.data_folder / "objects")
     weights = None if found.weights is None else objects.path(found.weights)
-    shadow, is_bounded = settings.models[found.model].shadow, is_uploaded and found.status != "champion"
+    shadow, is_bounded = settings.models[found.model].shadow, opens_upload and found.status != "champion"
 
     def bound() -> int | None:
-        peak = max((one.peak_bytes() for one in others), default=None)
+        peak = None if beside is None else beside.peak_bytes()
         return bound_bytes(shadow.memory_mb, peak) if is_bounded else None
 
+    launch = launch_of(settings, found.model, source, weights, opens_upload=opens_upload)
     return SingleVersion(
         (found.model, found.version),
         Making(source, weights),
-        launch_of(settings, found.model, source, weights, is_uploaded=is_uploaded),
+        replace(launch, batch_rows=launch.batch_rows or ROWS),  # it answers once: measuring does not pay
         deadline_s=shadow.deadline_s,
         bound=bound,
     )

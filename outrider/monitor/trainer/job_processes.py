@@ -22,8 +22,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED
-from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import NotFound
+from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.monitor.settings.sources import opened
@@ -207,7 +207,7 @@ class JobProcesses:
         if job.lane != "training" or job.model not in settings.models:
             return None
         with self.context.engine.connect() as connection:
-            uploaded = {f"{model}@{version}" for model, version in uploaded_versions(connection)}
+            opening = {f"{model}@{version}" for model, version in opening_uploads(connection)}
             found = [one for one in models.versions_in_service(connection) if one.model == job.model]
             start = next((one.id for one in found if one.status == "champion"), None)
             trainer = settings.models[job.model].retrain.trainer
@@ -215,7 +215,7 @@ class JobProcesses:
                 with contextlib.suppress(NotFound, KeyError):
                     run = jobs.get(connection, str(job.params["repeat"])).result["run"]
                     start, trainer = run["champion"], run["settings"]["trainer"]
-        if start not in uploaded or trainer != "here":  # the owner's code may need any of them
+        if start not in opening or trainer != "here":  # the owner's code may need any of them
             return None
         sources = [Source.from_json(one.source) for one in found if one.source]
         asked_at = [opened(settings, job.model, one) for one in sources if one.kind == "endpoint"]

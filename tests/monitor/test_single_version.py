@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError, ServerError
+from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.single_version import ROWS, SingleVersion
+from outrider.monitor.trainer.limit_evidence import times_in_turn
 
 CODE = """
 import os
@@ -49,6 +52,25 @@ def test_single_version_answers_records_in_order_whatever_their_number(version: 
     for rows in (1, ROWS, 20 * ROWS + 1):
         found = version(numbers(*range(rows)))["value"]
         np.testing.assert_array_equal(found, 2.0 * np.arange(rows))
+
+
+class Told(SingleVersion):
+    """Version whose engine says how long it took, whatever passes here."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._took = 0.0, seconds
+
+    def __call__(self, batch: Batch, /) -> Outputs:
+        self.seconds += self._took
+        return {}
+
+
+def test_versions_in_engines_are_timed_by_their_engines_clocks(version: SingleVersion) -> None:
+    found = times_in_turn(Told(1.0), Told(3.0), numbers(1.0))
+    assert (found.ratio, found.low, found.high) == (3.0, 3.0, 3.0)
+    before, start = version.seconds, time.perf_counter()
+    version(numbers(1.0))
+    assert 0.0 < version.seconds - before < time.perf_counter() - start
 
 
 def test_single_version_raises_with_the_reason_of_a_record(version: SingleVersion) -> None:

@@ -50,6 +50,8 @@ class SingleVersion:
         self._numbers = itertools.count(1)
         self._answers: dict[int, AskAnswer] = {}
         self._load: VersionLoad | None = None
+        self.seconds = 0.0
+        """Time of its engine for all answers, without encoding and the way there."""
         self._client = EngineClient(
             "@".join(name), launch, deadline_s=lambda _: deadline_s, wake=self._woken.set, bound=bound
         )
@@ -120,6 +122,7 @@ class SingleVersion:
         failure = answer.poison[0].detail if answer.poison else answer.failure
         if failure or answer.outputs is None:
             raise ServerError(f"{'@'.join(self._name)}: {failure}")
+        self.seconds += answer.seconds
         return answer.outputs
 
     def _poll(self) -> None:

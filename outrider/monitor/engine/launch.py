@@ -171,7 +171,7 @@ def _environment(source: Source, *, opens_upload: bool) -> Mapping[str, str] | N
 
 
 def files_of(settings: Settings, source: Source, weights: Path | None) -> tuple[Path, ...]:
-    """Files and folders of an opened version that brings no code, and what links in them lead to."""
+    """Files of an opened version that brings no code, links followed."""
     found = [] if weights is None else [weights]
     for folder in (source.reference, source.adapter) if source.kind == "hf" else ():
         if folder is not None and settings.path(folder).exists():

@@ -60,7 +60,7 @@ class SingleVersion:
         self._take_events()
 
     def loaded(self) -> Self:
-        """Wait until it is loaded.
+        """Wait for the version.
 
         Raises
         ------
@@ -105,14 +105,14 @@ class SingleVersion:
         return self._answers.pop(number)
 
     def peak_bytes(self) -> int | None:
-        """Most memory that it was seen to use; None while it is loaded."""
+        """Most memory of its process so far; None while the version loads."""
         if self._load is None:
             return None
         pid = self._client.pid
         return max(self._client.peak_bytes, 0 if pid is None else own_bytes(pid))
 
     def held_bytes(self) -> int:
-        """Bytes of its weights as they lie in the memory of its process."""
+        """Bytes of its weights in the memory of its process."""
         while "bytes" not in self._client.stats and self._client.names:
             self._poll()
         return int(self._client.stats.get("bytes", 0))

@@ -43,7 +43,7 @@ def trunk_of(name: Name, sources: Mapping[Name, Source]) -> Name:
 
 
 def opening_uploads(connection: Connection) -> set[Name]:
-    """Versions that open an upload: those that came by one, and those over its model folder."""
+    """Versions that are uploads, or were made from an uploaded model folder."""
     uploaded, sources = uploaded_versions(connection), stored_sources(connection)
     folders = {name for name, source in sources.items() if source.kind == "hf"}
     return uploaded | {name for name in folders if trunk_of(name, sources) in uploaded}

@@ -15,8 +15,9 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.engine.events import VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
-from outrider.monitor.engine.launch import DRIVER, Launch, files_of
+from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.trunk_groups import opening_uploads
+from outrider.monitor.engine.version_launch import DRIVER, files_of
 from tests.dataops.model_kinds.adapters import write_lora
 from tests.requirements import require_package
 

@@ -26,10 +26,11 @@ from outrider.monitor.settings.sources import loadable_source
 from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import EngineClient, Making
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .launch import ChildProcess, StartEngine, files_of, launch_of
+from .launch import ChildProcess, StartEngine
 from .memory_bound import bound_bytes
 from .metrics import EngineMetrics
 from .trunk_groups import opening_uploads, stored_sources, trunk_of
+from .version_launch import files_of, launch_of
 
 OBSERVE_S = 0.5
 SAMPLE_ROWS = 64

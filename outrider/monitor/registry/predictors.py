@@ -11,10 +11,10 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import ConfigError
 from outrider.monitor.engine.client import Making
-from outrider.monitor.engine.launch import launch_of
 from outrider.monitor.engine.memory_bound import bound_bytes
 from outrider.monitor.engine.single_version import ROWS, SingleVersion
 from outrider.monitor.engine.trunk_groups import opening_uploads
+from outrider.monitor.engine.version_launch import launch_of
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 

@@ -301,6 +301,22 @@ def test_replay_reads_a_chat_beside_its_response(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_compare_counts_labels_as_labels_and_no_questions(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"labels.{ending}"
+    row = {"id": "a", "label.y": 1, "source": "ann"}
+    match ending:
+        case "csv":
+            path.write_text("id,label.y,source\na,1,ann\n")
+        case "jsonl":
+            path.write_text(json.dumps(row))
+        case _:
+            pq.write_table(pa.Table.from_pylist([row]), path)
+    traffic = Traffic([path])
+    assert list(traffic) == []
+    assert traffic.funnel()["reasons"] == [{"reason": "a label without a question", "count": 1}]
+
+
 BROKEN = 'amount,city\n1,"a\nb"\n\n2,c,x\n3,d\nodd,e\n' + "".join(f"{n},z\n" for n in range(4, 40))
 
 

@@ -70,7 +70,7 @@ class FileBlock:
         return sink.getvalue(), ARROW
 
     def keyed(self, file: str) -> "FileBlock":
-        """Labels with keys by file, place and content, but for those that have one."""
+        """Block whose labels have keys: their own, or by place and content."""
         if self.route != "labels":
             return self
         listed = self.rows.to_pylist() if isinstance(self.rows, pa.Table) else self.rows

@@ -112,7 +112,7 @@ def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Object of JSON as a record; parts beside fields of no part are opened, other objects unchanged."""
+    """Object of JSON as a record, nested objects besides its parts unchanged."""
     item = flat_parts(item)
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():

@@ -167,6 +167,18 @@ def test_replay_and_profile_of_a_file_without_a_row_exit_with_5(monkeypatch: pyt
     assert isinstance(found.exception, NothingToRead)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("all_null", "nulls 0 % → 100 %"), ("constant", "new categories `FR` 100 %")]
+)
+def test_drift_of_a_column_that_has_no_value_or_another_one_exits_with_1(name: str, words: str) -> None:
+    files = [str(PUBLIC / f"{name}_{window}.parquet") for window in ("ref", "cur")]
+    found = CliRunner().invoke(app, ["drift", "--json", "--reference", files[0], "--current", files[1]])
+    assert found.exit_code == 1
+    assert [one["words"] for one in json.loads(found.stdout)["columns"] if one["status"] == "drift"] == [
+        words
+    ]
+
+
 ROWS = pa.table({"amount": [1, 2], "city": ["a", "b"]})
 
 

@@ -9,7 +9,7 @@ is told apart from its neighbours.
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -224,9 +224,8 @@ def _apart(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Array, 
     present = set(map(type, fitting)) - _NONE
     array = _all_at_once(fitting, kind, present) if present else nulls(len(values), kind)
     if array is None:
-        odd = [
-            row for row, value in enumerate(fitting) if value is not None and not _fits(value, kind, depth)
-        ]
+        fits = _test_of(kind, depth)
+        odd = [row for row, value in enumerate(fitting) if value is not None and not fits(value)]
         bad = sorted([*bad, *odd])
         fitting = [None if value is None else _fit(value, kind, depth) for value in _without(fitting, odd)]
         if is_tensor(kind):
@@ -256,17 +255,17 @@ def _types_of(kind: pa.DataType) -> set[type]:
     return {str, datetime} if kind == TIME else {_PYTHON[kind]}
 
 
-def _fits(value: Any, kind: pa.DataType, depth: int) -> bool:
-    """Test of a value that is of a type which may fit."""
+def _test_of(kind: pa.DataType, depth: int) -> Callable[[Any], bool]:
+    """Test of values that are of a type which may fit."""
     if kind == pa.float64():
-        return bool(-_MOST_FLOAT <= value <= _MOST_FLOAT)  # neither NaN nor what becomes infinite
+        return lambda value: -_MOST_FLOAT <= value <= _MOST_FLOAT  # neither NaN nor what becomes infinite
     if kind == pa.int64():
-        return bool((type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63)
-    if is_tensor(kind) and len(value) != kind.shape[0]:
-        return False
+        return lambda value: (type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63
     if kind == pa.string():
-        return has_surrogate(value) is None
-    return not _misfit(value, kind, depth)
+        return lambda value: has_surrogate(value) is None
+    if is_tensor(kind):
+        return lambda value: len(value) == kind.shape[0] and not _misfit(value, kind, depth)
+    return lambda value: not _misfit(value, kind, depth)
 
 
 def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Element of ``POST /v1/records``."""
 
     model: str | None = None
@@ -50,7 +51,7 @@ class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
     attrs: dict[str, Any] | None = None
 
 
-class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Element of ``POST /v1/labels``."""
 
     label: Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
@@ -294,61 +295,57 @@ class Decoder:
         if form == "lines" and body.count(b"\n") >= self._max_records * 2:
             self._too_many(body.count(b"\n"))
         try:  # the fast path: everything is as it should be
-            envelopes = _LINES[kind](body) if form == "lines" else _BODIES[kind](body)
+            found = _LINES[kind](body) if form == "lines" else _BODIES[kind](body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return self._one_by_one(body, kind, form, rejected)
-        records: list[Envelope] = envelopes if isinstance(envelopes, list) else [envelopes]
-        self._too_many(len(records))
-        return records, list(range(len(records)))
+            items, indices = self._one_by_one(body, kind, form, rejected)
+        else:
+            items = found if isinstance(found, list) else [found]
+            self._too_many(len(items))
+            indices = list(range(len(items)))
+        type_ = _TYPES[kind]
+        if {type_}.issuperset(map(type, items)):
+            return items, indices
+        odd = [at for at, item in enumerate(items) if type(item) is not type_]
+        rejected.add_rows(np.array(odd), "", lambda at: _no_object(items[at]), indices=indices, model="")
+        stay = [at for at, item in enumerate(items) if type(item) is type_]
+        return [items[at] for at in stay], [indices[at] for at in stay]
 
     def _one_by_one(
         self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
-    ) -> tuple[list[Envelope], list[int]]:
-        good: list[Envelope] = []
-        indices: list[int] = []
-        raws: Sequence[bytes | msgspec.Raw] | None
+    ) -> tuple[list[Any], list[int]]:
+        """Records, and what is no object; all behind one that the fast parser cannot read is read slowly."""
+        raws: Sequence[bytes | msgspec.Raw]
         raws = [line for line in body.split(b"\n") if line.strip()] if form == "lines" else _elements(body)
-        if raws is None:
-            self._add_items(enumerate(self._array(body)), kind, rejected, good, indices)
-            return good, indices
         self._too_many(len(raws))
         decode = _ELEMENT[kind]
-        for index, raw in enumerate(raws):
+        items: list[Any] = []
+        indices: list[int] = []
+        rest = 0
+        for raw in raws:
             try:
-                good.append(decode(raw))
-                indices.append(index)
+                items.append(decode(raw))
+                indices.append(rest)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                if isinstance(error, msgspec.ValidationError) and not str(error).startswith(_BEYOND_FLOATS):
-                    explain = partial(self._explained, raw, kind, rejected)
-                    rejected.add_explained(index, _field_of(error), explain)
-                    continue
+                if not isinstance(error, msgspec.ValidationError) or str(error).startswith(_BEYOND_FLOATS):
+                    break
+                rejected.add_explained(rest, _field_of(error), partial(self._explained, raw, kind, rejected))
+            rest += 1
+        if raws and rest == len(raws):
+            return items, indices
+        parsed: list[Any] = []
+        places: list[int] = []
+        if form == "lines":
+            for index, raw in enumerate(raws[rest:], rest):
                 try:
-                    item = _parse_slowly(bytes(raw), self._max_depth)
+                    parsed.append(_parse_slowly(bytes(raw), self._max_depth))
+                    places.append(index)
                 except ProblemError as fault:
-                    if form != "lines":
-                        self._array(body)  # tells the place in the whole body
-                        raise
                     rejected.add(index, "", fault.problem.detail)
-                else:
-                    self._add_items([(index, item)], kind, rejected, good, indices)
-        return good, indices
-
-    def _add_items(
-        self,
-        items: Iterable[tuple[int, Any]],
-        kind: RecordKind,
-        rejected: Rejections,
-        good: list[Envelope],
-        indices: list[int],
-    ) -> None:
-        """Convert parsed records; those that do not fit are added to ``rejected``."""
-        type_ = _TYPES[kind]
-        for index, item in items:
-            try:
-                good.append(msgspec.convert(item, type_))
-                indices.append(index)
-            except msgspec.ValidationError as error:
-                rejected.add_explained(index, _field_of(error), partial(_fault, item, kind, rejected))
+        else:
+            parsed = self._array(body)[rest:]
+            places = list(range(rest, rest + len(parsed)))
+        more, places = _converted(parsed, places, kind, rejected)
+        return [*items, *more], [*indices, *places]
 
     def _explained(
         self, raw: bytes | msgspec.Raw, kind: RecordKind, rejected: Rejections
@@ -392,7 +389,7 @@ class Decoder:
         ]
 
     def _array(self, body: bytes) -> list[Any]:
-        parsed = parse_json(body, self._max_depth)
+        parsed = _parse_slowly(body, self._max_depth)
         records = parsed if isinstance(parsed, list) else [parsed]
         self._too_many(len(records))
         return records
@@ -437,6 +434,10 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
     """As `parse_json`, for what the faster parser does not take."""
     try:
         text = body.decode()
+        if text.startswith(("{", "[")):  # as `json.loads`, which costs a line as much again
+            value, end = _READ(text)
+            if end == len(text) or not text[end:].strip(" \t\r\n"):
+                return value
         return json.loads(text)
     except UnicodeDecodeError as error:
         raise ProblemError(
@@ -460,19 +461,23 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
 
 _BEYOND_FLOATS = "Number out of range"
 """Of a number such as ``1e999``, which the slower parser reads as infinity."""
+_READ = json.JSONDecoder().raw_decode
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_Scalar: TypeAlias = str | int | float | bool | None
+_Odd: TypeAlias = _Scalar | list[Any]
+"""What is no object: taken for no error of the parser, which would cost more than a record does."""
+_LISTS: dict[RecordKind, Any] = {"records": list[RecordEnvelope | _Odd], "labels": list[LabelEnvelope | _Odd]}
+_ITEMS: dict[RecordKind, Any] = {kind: get_args(type_)[0] for kind, type_ in _LISTS.items()}
 _ELEMENT: dict[RecordKind, Callable[[bytes | msgspec.Raw], Any]] = {
-    "records": msgspec.json.Decoder(RecordEnvelope).decode,
-    "labels": msgspec.json.Decoder(LabelEnvelope).decode,
+    kind: msgspec.json.Decoder(type_).decode for kind, type_ in _ITEMS.items()
 }
 _LINES_HINT = "; JSON lines need the header content-type: application/x-ndjson (curl: and --data-binary)"
 _BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
-    "records": msgspec.json.Decoder(list[RecordEnvelope] | RecordEnvelope).decode,
-    "labels": msgspec.json.Decoder(list[LabelEnvelope] | LabelEnvelope).decode,
+    "records": msgspec.json.Decoder(list[RecordEnvelope | _Odd] | RecordEnvelope | _Scalar).decode,
+    "labels": msgspec.json.Decoder(list[LabelEnvelope | _Odd] | LabelEnvelope | _Scalar).decode,
 }
 _LINES: dict[RecordKind, Callable[[bytes], Any]] = {
-    "records": msgspec.json.Decoder(RecordEnvelope).decode_lines,
-    "labels": msgspec.json.Decoder(LabelEnvelope).decode_lines,
+    kind: msgspec.json.Decoder(type_).decode_lines for kind, type_ in _ITEMS.items()
 }
 
 
@@ -484,12 +489,31 @@ def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], dept
         raise FieldError(f"{name}.{field}"[:256], reason) from None
 
 
-def _elements(body: bytes) -> list[msgspec.Raw] | None:
-    """Elements of an array as they stand, or None where each has to be looked at in Python."""
+def _elements(body: bytes) -> list[msgspec.Raw]:
+    """Elements of an array as they stand; none where the fast parser cannot tell them apart."""
     try:
         return _RAWS(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        return []
+
+
+def _converted(
+    items: list[Any], indices: list[int], kind: RecordKind, rejected: Rejections
+) -> tuple[list[Any], list[int]]:
+    """Records of parsed JSON, and what is no object; misfits are added to ``rejected``."""
+    try:
+        return msgspec.convert(items, _LISTS[kind]), indices
+    except msgspec.ValidationError:
+        pass
+    fitting: list[Any] = []
+    places: list[int] = []
+    for index, item in zip(indices, items, strict=True):
+        try:
+            fitting.append(msgspec.convert(item, _ITEMS[kind]))
+            places.append(index)
+        except msgspec.ValidationError as error:
+            rejected.add_explained(index, _field_of(error), partial(_fault, item, kind, rejected))
+    return fitting, places
 
 
 def _field_of(error: msgspec.ValidationError) -> str:
@@ -504,7 +528,7 @@ def _field_of(error: msgspec.ValidationError) -> str:
 def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str, str | None]:
     """Field, reason and id of a record that does not fit its envelope."""
     if not isinstance(item, dict):
-        return "", f"expected a JSON object, got {type(item).__name__}", None
+        return "", _no_object(item), None
     type_ = _TYPES[kind]
     id_ = _short_id(item.get("id"))
     for name in item:
@@ -519,6 +543,10 @@ def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str,
         came = f"; got {item[name]!r:.80}" if name in item else ""
         return name, message[:1].lower() + message[1:] + came, id_
     return "", "a field stands twice with values of different types", id_
+
+
+def _no_object(item: Any) -> str:
+    return f"expected a JSON object, got {type(item).__name__}"
 
 
 def _short_id(id_: Any) -> str | None:
@@ -537,35 +565,20 @@ def _refuse(
 
 
 def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) -> RequestPart:
-    system: dict[str, list[Any]] = {
-        "id": _texts([record.id for record in records]),
-        "ts": [record.ts for record in records],
-        "version": _texts([record.version for record in records]),
-        "entity": _texts([record.entity for record in records]),
-        "seq": [record.seq for record in records],
-        "weight": [record.weight for record in records],
-        "partial": [record.partial for record in records],
-    }
-    fields = {
-        "inputs": [record.inputs for record in records],
-        "outputs": [record.outputs for record in records],
-        "attrs": [record.attrs for record in records],
-    }
-    return RequestPart(model=model, indices=indices, system=system, fields=fields)
+    names = ("id", "ts", "version", "entity", "seq", "weight", "partial")
+    fields = {name: _members(name, records) for name in ("inputs", "outputs", "attrs")}
+    return RequestPart(model, indices, {name: _members(name, records) for name in names}, fields)
 
 
 def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> RequestPart:
-    system: dict[str, list[Any]] = {
-        "id": _texts([label.id for label in labels]),
-        "ts": [label.ts for label in labels],
-        "source": [label.source for label in labels],
-        "key": [label.key for label in labels],
-        "entity": _texts([label.entity for label in labels]),
-    }
-    return RequestPart(
-        model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]}
-    )
+    names = ("id", "ts", "source", "key", "entity")
+    fields = {"label": _members("label", labels)}
+    return RequestPart(model, indices, {name: _members(name, labels) for name in names}, fields)
 
 
-def _texts(values: list[Any]) -> list[str | None]:
-    return [str(value) if isinstance(value, int) else value for value in values]
+def _members(name: str, records: Sequence[Envelope]) -> list[Any]:
+    """One member of every record; names that came as numbers are texts."""
+    values = list(map(attrgetter(name), records))
+    if name in ("id", "version", "entity") and int in set(map(type, values)):
+        return [str(value) if type(value) is int else value for value in values]
+    return values

@@ -40,7 +40,7 @@ def system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dic
     arrays["received"] = received
     arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
     arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
-    arrays["id"] = _with_ids(arrays["id"])
+    arrays["id"] = _with_ids(arrays["id"], faults.is_bad)
     if not part.columns:
         both = enumerate(zip(part.fields["inputs"], part.fields["outputs"], strict=True))
         silent = [row for row, (asked, answered) in both if not (asked or answered)]
@@ -84,10 +84,10 @@ def _given_columns(
     return arrays
 
 
-def _with_ids(ids: pa.Array) -> pa.Array:
+def _with_ids(ids: pa.Array, is_bad: NDArray[np.bool_]) -> pa.Array:
     if not ids.null_count:
         return ids
-    missing = np.flatnonzero(_nulls(ids)).tolist()
+    missing = np.flatnonzero(_nulls(ids) & ~is_bad).tolist()
     if len(missing) == len(ids):
         return pa.array(uuid7s(len(missing)), pa.string())
     filled = ids.to_pylist()

@@ -388,6 +388,17 @@ def numbered(names: Sequence[str], unnamed: frozenset[str]) -> Integers:
     )
 
 
+def number_text(value: float, *, digits: int = 3) -> str:
+    """Number for people: some digits, or all of a larger whole one.
+
+    Examples
+    --------
+    >>> number_text(0.04213), number_text(999.6), number_text(1138.4)
+    ('0.0421', '1,000', '1,138')
+    """
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e15 else f"{value:.{digits}g}"
+
+
 def figure_text(
     statistic: str, value: float | None, low: float | None = None, high: float | None = None
 ) -> str:
@@ -397,15 +408,14 @@ def figure_text(
     --------
     >>> figure_text("share", 0.0421, 0.039, 0.0455)
     '4.21 % (3.9 to 4.55)'
-    >>> figure_text("p95", 0.5), figure_text("count", 12345.0), figure_text("mean", None)
-    ('0.5', '12,345', '?')
+    >>> figure_text("p99", 1138.0), figure_text("count", 12345.0), figure_text("mean", None)
+    ('1,138', '12,345', '?')
     """
     if value is None:
         return "?"
     if statistic in _SHARES or statistic.endswith("_gap"):
         shown = [f"{100 * one:.3g}" for one in (value, low, high) if one is not None]
         return f"{shown[0]} %" + (f" ({shown[1]} to {shown[2]})" if len(shown) == 3 and low != high else "")
-    if statistic in ("count", "sum"):
-        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    interval = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None and low != high else ""
-    return f"{value:.3g}{interval}"
+    if low is None or high is None or low == high:
+        return number_text(value)
+    return f"{number_text(value)} ({number_text(low)} to {number_text(high)})"

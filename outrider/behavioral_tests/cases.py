@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.pandas_types import is_frame, is_series
-from outrider.data_files import JSON, json_list, known_ending, one_table
+from outrider.data_files import is_json, json_list, one_table
 
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
@@ -174,7 +174,7 @@ def _full_name(column: str) -> str:
 
 
 def _read(path: Path) -> Batch | Grouped:
-    if known_ending(path).removesuffix(".gz") in JSON:
+    if is_json(path):
         return _of_list(json_list(path))
     table = one_table(path)
     columns = {_full_name(name): table.column(name) for name in table.column_names}

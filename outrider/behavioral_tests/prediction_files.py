@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
-from outrider.data_files import JSON, json_list, known_ending, one_table
+from outrider.data_files import is_json, json_list, one_table
 from outrider.errors import ConfigError
 
 from .predictions import Columns
@@ -44,7 +44,7 @@ def read_predictions(path: Path) -> Columns:
     try:
         if path.name.lower().removesuffix(".gz").endswith(".txt"):
             return _of_text(path)
-        if known_ending(path).removesuffix(".gz") in JSON:
+        if is_json(path):
             return _of_records(json_list(path))
         table = one_table(path).combine_chunks()
         return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})

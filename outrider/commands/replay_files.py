@@ -124,11 +124,11 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
         options.labels,
         system,
         _mapped(options.mapped),
-        options.text,
     )
     inputs, target = _configured(options.model, config)
     captures = CaptureNames(options.inputs or inputs, options.outputs or options.labels, target)
-    return ReadOptions(names, captures, options.block_rows, table_options(options.delimiter, options.decimal))
+    tables = table_options(options.delimiter, options.decimal, options.text)
+    return ReadOptions(names, captures, options.block_rows, tables)
 
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:

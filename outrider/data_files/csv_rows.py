@@ -4,7 +4,6 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from numpy.typing import NDArray
 from outrider.errors import ConfigError
 
 from .left_out import LeftOut
-from .opening import kept_columns, opened
-from .table_options import TableOptions
+from .opening import Parts, TableOptions, kept_columns, opened
 
 MOST = 0.9
 """Share of the first values of a column that say what its type is."""
@@ -29,7 +27,7 @@ _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
 _COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+$"
 _WHOLE = r"^[+-]?\d+$"
-_TIMES = (pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.date32())
+_TIMES = (pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
 Lines = NDArray[np.int64]
 
 
@@ -42,57 +40,52 @@ class _Header:
     has_rows: bool
 
 
-def csv_parts(
-    path: Path, how: TableOptions, left: LeftOut, *, rows: int
-) -> Iterator[tuple[pa.Table, Lines, float]]:
+def csv_parts(path: Path, how: TableOptions, left: LeftOut, *, rows: int) -> Parts:
     """Parts of a file with their lines.
 
-    A row that does not fit is left out and named. A file without a row has one part without one.
+    A row that does not fit is left out and named.
     """
     header = _header(path, how)
     kept = [header.names[at] for at in kept_columns(header.names, left, named=how.named)]
-    lines = _Lines(header.lines)
     if not header.has_rows:
-        yield pa.table({name: pa.array([], pa.string()) for name in kept}), np.zeros(0, np.int64), 1.0
         return
-    total = max(1, path.stat().st_size)
+    lines = _Lines(header.lines)
+    kinds: dict[str, pa.DataType] = {}
+    total = path.stat().st_size
     # Arrow reads ahead: in a thread that must not need Python, which may be ending.
-    with pa.OSFile(str(path)) as file, _reader(_unpacked(path, file), header, lines.malformed) as reader:
-        typed = None
+    with pa.OSFile(str(path)) as file, _reader(path, file, header, lines.malformed) as reader:
         for batch in reader:
-            if typed is None:
-                typed = _Types(batch.select(kept), how, left, header.delimiter)
-            places = lines.of(batch, left)
-            full, places = _not_empty(batch, places, left)
-            part, places = typed.table(full.select(kept), places, left)
+            kinds = kinds or {
+                name: _kind(name, batch.column(name), how, left, header.delimiter) for name in kept
+            }
+            table, places = _typed(batch, kinds, how.decimal, lines.of(batch, left), left)
             share = min(1.0, file.tell() / total)
-            for start in range(0, max(1, part.num_rows), rows):
-                yield part.slice(start, rows), places[start : start + rows], share
-        lines.rest(left)
+            for start in range(0, len(table), rows):
+                yield table.slice(start, rows), places[start : start + rows].tolist(), share
+        lines.of(pa.record_batch({}), left)
 
 
 def _header(path: Path, how: TableOptions) -> _Header:
     """Names and delimiter; refused where the file seems to have another one."""
     with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-        first, skipped = file.readline(), 0
-        told = _SEP.fullmatch(first)
-        if told is not None:
-            first, skipped = file.readline(), 1
-        while first and not first.strip("\r\n"):
-            first, skipped = file.readline(), skipped + 1
-        if not first:
+        declared = None
+        for skipped, first in enumerate(file):
+            found = None if skipped else _SEP.fullmatch(first)
+            declared = declared or found
+            if first.strip("\r\n") and not found:
+                break
+        else:
             raise ConfigError("empty; a header and rows expected")
         usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-        delimiter = how.delimiter or (told[1] if told else usual)
+        delimiter = how.delimiter or (declared[1] if declared else usual)
         try:
             reader = csv.reader(itertools.chain([first], file), delimiter=delimiter)
             names = next(reader)
         except (csv.Error, TypeError) as error:
             raise ConfigError(f"line {skipped + 1}: a header expected: {error}") from None
-        if how.delimiter is None and told is None:
+        if how.delimiter is None and declared is None:
             _check_delimiter(first, delimiter, len(names))
-        rest = itertools.dropwhile(str.isspace, file)
-        return _Header(names, delimiter, skipped + reader.line_num, any(True for _ in rest))
+        return _Header(names, delimiter, skipped + reader.line_num, not all(map(str.isspace, file)))
 
 
 def _check_delimiter(line: str, delimiter: str, columns: int) -> None:
@@ -105,18 +98,12 @@ def _check_delimiter(line: str, delimiter: str, columns: int) -> None:
             )
 
 
-def _unpacked(path: Path, file: Any) -> Any:
-    return pa.CompressedInputStream(file, "gzip") if path.suffix.lower() == ".gz" else file
-
-
-def _reader(source: Any, header: _Header, malformed: Any) -> Any:
+def _reader(path: Path, file: Any, header: _Header, malformed: Any) -> Any:
     return pa.csv.open_csv(
-        source,
-        read_options=pa.csv.ReadOptions(
-            use_threads=False, column_names=_distinct(header.names), skip_rows=header.lines
-        ),
+        pa.CompressedInputStream(file, "gzip") if path.suffix.lower() == ".gz" else file,
+        read_options=pa.csv.ReadOptions(use_threads=False, column_names=header.names, skip_rows=header.lines),
         convert_options=pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(_distinct(header.names), pa.string()),
+            column_types=dict.fromkeys(header.names, pa.string()),
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -130,11 +117,6 @@ def _reader(source: Any, header: _Header, malformed: Any) -> Any:
     )
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names as they are; the nameless first one may be that of no other column."""
-    return [name if name.strip() else "\0" for name in names]
-
-
 class _Lines:
     """Physical lines of rows, which may span several and have malformed ones between them."""
 
@@ -144,187 +126,131 @@ class _Lines:
         """Rows so far, malformed ones too."""
         self._line = header + 1
         """Line of the next row."""
-        self._malformed: list[tuple[int, str, int]] = []
-        """Number among the rows from 0, reason, and lines in excess of one; in their order."""
+        self._malformed: list[tuple[int, int, str]] = []
+        """Number among the rows from 0, line breaks inside, and reason; in their order."""
 
     def malformed(self, row: Any) -> str:
         why = f"{row.expected_columns} values expected, got {row.actual_columns}"
-        self._malformed.append((row.number - self._header - 1, why, row.text.count("\n")))
+        self._malformed.append((row.number - self._header - 1, row.text.count("\n"), why))
         return "skip"
 
     def of(self, batch: pa.RecordBatch, left: LeftOut) -> Lines:
-        """Lines of a batch's rows; the malformed rows among them are named."""
-        breaks = _breaks(batch)
-        places = np.zeros(batch.num_rows, np.int64)
-        start = 0
-        while start < batch.num_rows:
-            ahead = self._malformed[0][0] - self._row if self._malformed else batch.num_rows - start
-            stop = min(batch.num_rows, start + ahead)
-            before = np.concatenate([[0], np.cumsum(1 + breaks[start:stop])])
-            places[start:stop] = self._line + before[:-1]
-            self._line += int(before[-1])
-            self._row += stop - start
-            start = stop
-            if self._malformed and self._malformed[0][0] <= self._row:
-                self._name(left)
-        return places
-
-    def rest(self, left: LeftOut) -> None:
-        """Malformed rows at the end of the file."""
-        while self._malformed:
-            self._name(left)
-
-    def _name(self, left: LeftOut) -> None:
-        _, why, excess = self._malformed.pop(0)
-        left.row(self._line, why)
-        self._line += 1 + excess
-        self._row += 1
+        """Lines of a batch's rows; the malformed rows among them and behind them are named."""
+        breaks = np.zeros(batch.num_rows, np.int64)
+        for column in batch.columns:
+            if re.search(b"\n", column.buffers()[2] or b""):
+                breaks += pc.fill_null(pc.count_substring(column, "\n"), 0).to_numpy()
+        # Arrow reads ahead: only these have no more good rows in front of them than the batch has.
+        skipped = [
+            (number - self._row, inside, why)
+            for at, (number, inside, why) in enumerate(self._malformed)
+            if number - self._row - at <= batch.num_rows
+        ]
+        del self._malformed[: len(skipped)]
+        numbers = np.array([number for number, _, _ in skipped], np.int64)
+        breaks = np.insert(breaks, numbers - np.arange(len(skipped)), [inside for _, inside, _ in skipped])
+        lines = self._line + np.concatenate([[0], np.cumsum(1 + breaks)])
+        for number, _, why in skipped:
+            left.row(int(lines[number]), why)
+        self._row += len(breaks)
+        self._line = int(lines[-1])
+        return np.delete(lines[:-1], numbers)
 
 
-def _breaks(batch: pa.RecordBatch) -> Lines:
-    """Line breaks inside the values of each row."""
-    total = np.zeros(batch.num_rows, np.int64)
+def _typed(
+    batch: pa.RecordBatch, kinds: dict[str, pa.DataType], decimal: str, places: Lines, left: LeftOut
+) -> tuple[pa.Table, Lines]:
+    """Texts in the types of their columns; rows with a value that has none are left out."""
+    good = np.zeros(batch.num_rows, np.bool_)
     for column in batch.columns:
-        if (values := column.buffers()[2]) is None or re.search(b"\n", values) is None:
-            continue
-        counts = pc.fill_null(pc.count_substring(column, "\n"), 0)
-        total += counts.to_numpy(zero_copy_only=False)
-    return total
-
-
-def _not_empty(batch: pa.RecordBatch, places: Lines, left: LeftOut) -> tuple[pa.RecordBatch, Lines]:
-    known = np.zeros(batch.num_rows, np.bool_)
-    for column in batch.columns:
-        known |= column.is_valid().to_numpy(zero_copy_only=False)
-    if known.all():
-        return batch, places
-    left.note(f"empty rows are left out, the first in line {places[~known][0]}")
-    return batch.filter(pa.array(known)), places[known]
-
-
-class _Types:
-    """Types of columns by the first rows of a file, of which a few may be odd."""
-
-    def __init__(self, first: pa.RecordBatch, how: TableOptions, left: LeftOut, delimiter: str) -> None:
-        self._decimal = how.decimal
-        self._delimiter = delimiter
-        self._left = left
-        self._kinds = {
-            name: pa.string() if name in how.text else self._kind(name, first.column(name), how)
-            for name in first.schema.names
-        }
-
-    def table(self, part: pa.RecordBatch, places: Lines, left: LeftOut) -> tuple[pa.Table, Lines]:
-        """Texts in the types of their columns; rows with a value that has none are left out."""
-        columns: dict[str, pa.Array] = {}
-        good = np.ones(part.num_rows, np.bool_)
-        for name, kind in self._kinds.items():
-            texts = part.column(name)
-            columns[name], odd = self._cast(texts, kind)
+        good |= _mask(column.is_valid())
+    if not good.all():
+        left.note(f"empty rows are left out, the first in line {places[~good][0]}")
+    columns: dict[str, pa.Array] = {}
+    for name, kind in kinds.items():
+        texts = batch.column(name)
+        columns[name] = texts
+        if not pa.types.is_string(kind):
+            given = _given(texts, decimal)
+            columns[name] = _cast(given, kind)
+            odd = _mask(given.is_valid()) & ~_mask(columns[name].is_valid())
             for row in np.flatnonzero(odd & good):
                 left.row(int(places[row]), f"{name}: {kind} expected, got {texts[row].as_py()!r:.80}")
             good &= ~odd
-        table = pa.table(columns)
-        return (table, places) if good.all() else (table.filter(pa.array(good)), places[good])
+    table = pa.table(columns)
+    return (table, places) if good.all() else (table.filter(pa.array(good)), places[good])
 
-    def _kind(self, name: str, column: pa.Array, how: TableOptions) -> pa.DataType:
-        texts = self._plain(column.filter(_is_given(column))).drop_null()
-        count = len(texts)
-        if not count:
-            return pa.string()
-        if _share(pc.is_in(pc.utf8_lower(texts), pa.array(["true", "false"]))) >= MOST:
-            return pa.bool_()
-        is_number = pc.match_substring_regex(texts, _NUMBER)
-        if _share(is_number) < MOST:
-            self._check_comma(name, texts)
-            return _time_kind(texts) if how.times else pa.string()
-        whole = texts.filter(pc.match_substring_regex(texts, _WHOLE))
-        if len(whole) < pc.sum(is_number).as_py():
-            return pa.float64()
-        try:
-            _signed(whole).cast(pa.int64())
-        except pa.ArrowException:
-            return pa.string()  # ids beyond 2^63
-        return pa.int64()
 
-    def _check_comma(self, name: str, texts: pa.Array) -> None:
-        number = pc.or_(pc.match_substring_regex(texts, _COMMA), pc.match_substring_regex(texts, _WHOLE))
-        if (
-            self._decimal != "."
-            or _share(number) < MOST
-            or not pc.any(pc.match_substring(texts, ",")).as_py()
-        ):
-            return
-        seems = f"column {name!r}: numbers with a decimal comma, such as {texts[0].as_py()!r}?"
-        if self._delimiter == ",":
-            self._left.note(f"{seems} It is read as text; --decimal ',' reads numbers")
-            return
+def _kind(name: str, column: pa.Array, how: TableOptions, left: LeftOut, delimiter: str) -> pa.DataType:
+    """Type of a column by the first rows of a file, of which a few may be odd."""
+    texts = _given(column, how.decimal).drop_null()
+    if name in how.text or not len(texts):
+        return pa.string()
+    if _share(pc.is_in(pc.utf8_lower(texts), pa.array(["true", "false"]))) >= MOST:
+        return pa.bool_()
+    is_number = pc.match_substring_regex(texts, _NUMBER)
+    if _share(is_number) < MOST:
+        if how.decimal == ".":
+            _check_comma(name, texts, left, delimiter)
+        return next((k for k in _TIMES if how.times and _cast_all(texts, k) is not None), pa.string())
+    whole = texts.filter(pc.match_substring_regex(texts, _WHOLE))
+    if len(whole) < pc.sum(is_number).as_py():
+        return pa.float64()
+    is_id = _cast_all(_unsigned(whole), pa.int64()) is None  # beyond 2^63
+    return pa.string() if is_id else pa.int64()
+
+
+def _check_comma(name: str, texts: pa.Array, left: LeftOut, delimiter: str) -> None:
+    number = pc.or_(pc.match_substring_regex(texts, _COMMA), pc.match_substring_regex(texts, _WHOLE))
+    if _share(number) < MOST or not pc.any(pc.match_substring(texts, ",")).as_py():
+        return
+    seems = f"column {name!r}: numbers with a decimal comma, such as {texts[0].as_py()!r}?"
+    if delimiter != ",":
         raise ConfigError(f"{seems} Read them with --decimal ',', or as texts with --text {name}")
-
-    def _plain(self, texts: pa.Array) -> pa.Array:
-        trimmed = pc.utf8_trim_whitespace(texts)
-        if self._decimal == ".":
-            return trimmed
-        is_number = pc.match_substring_regex(trimmed, _COMMA)
-        points = pc.replace_substring(pc.replace_substring(trimmed, ".", ""), self._decimal, ".")
-        return pc.if_else(is_number, points, trimmed)
-
-    def _cast(self, texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """Column in its type, and the rows that have no value of it; integers may become floats."""
-        if pa.types.is_string(kind):
-            return texts, np.zeros(len(texts), np.bool_)
-        given = pc.if_else(_is_given(texts), self._plain(texts), None)
-        if pa.types.is_boolean(kind):
-            lower = pc.utf8_lower(given)
-            known = pc.is_in(lower, pa.array(["true", "false", "0", "1"]))
-            value = pc.if_else(given.is_valid(), pc.is_in(lower, pa.array(["true", "1"])), None)
-            return value, _false(pc.or_(known, pc.invert(given.is_valid())))
-        if pa.types.is_temporal(kind):
-            return _times(given, kind)
-        for target in (kind, pa.float64()):
-            try:
-                return given.cast(target), np.zeros(len(texts), np.bool_)
-            except pa.ArrowException:
-                continue
-        is_number = pc.fill_null(pc.match_substring_regex(given, _NUMBER), True)
-        return _signed(pc.if_else(is_number, given, None)).cast(pa.float64()), _false(is_number)
+    left.note(f"{seems} It is read as text; --decimal ',' reads numbers")
 
 
-def _is_given(texts: pa.Array) -> pa.Array:
-    return pc.invert(pc.is_in(texts, pa.array(_MISSING)))
+def _given(texts: pa.Array, decimal: str) -> pa.Array:
+    """Trimmed texts, missing ones null, numbers with a point."""
+    trimmed = pc.utf8_trim_whitespace(pc.if_else(pc.is_in(texts, pa.array(_MISSING)), None, texts))
+    if decimal == ".":
+        return trimmed
+    points = pc.replace_substring(pc.replace_substring(trimmed, ".", ""), decimal, ".")
+    return pc.if_else(pc.match_substring_regex(trimmed, _COMMA), points, trimmed)
 
 
-def _false(mask: pa.Array) -> NDArray[np.bool_]:
-    return ~np.asarray(mask.to_numpy(zero_copy_only=False), np.bool_)
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Column in its type, null for what has no value of it; integers may become floats."""
+    if pa.types.is_boolean(kind):
+        lower = pc.utf8_lower(texts)
+        is_true, is_false = (pc.is_in(lower, pa.array(w)) for w in (["true", "1"], ["false", "0"]))
+        return pc.if_else(pc.or_(is_true, is_false), is_true, None)
+    found = _cast_all(texts, kind)
+    if found is not None:
+        return found
+    if pa.types.is_temporal(kind):
+        import pandas as pd
+
+        times = pd.to_datetime(texts.to_pandas(), format="ISO8601", utc=True, errors="coerce")
+        return pa.array(times).cast(_TIMES[1], safe=False).cast(kind)
+    numbers = _unsigned(pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None))
+    return numbers.cast(pa.float64())
+
+
+def _cast_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    try:
+        return texts.cast(kind)
+    except pa.ArrowException:
+        return None
+
+
+def _unsigned(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, r"^\+", "")
+
+
+def _mask(bools: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(bools.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _share(mask: pa.Array) -> float:
     return float(pc.mean(mask).as_py() or 0.0)
-
-
-def _signed(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, r"^\+", "")
-
-
-def _time_kind(texts: pa.Array) -> pa.DataType:
-    for kind in _TIMES:
-        try:
-            texts.cast(kind)
-        except pa.ArrowException:
-            continue
-        return kind
-    return pa.string()
-
-
-def _times(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
-    odd = np.zeros(len(texts), np.bool_)
-    try:
-        return texts.cast(kind), odd
-    except pa.ArrowException:
-        pass
-    for row in range(len(texts)):
-        try:
-            texts.slice(row, 1).cast(kind)
-        except pa.ArrowException:
-            odd[row] = True
-    return pc.if_else(pa.array(~odd), texts, None).cast(kind), odd

@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,13 @@ from outrider.assertions.columns import as_type, from_values, wider_type
 from outrider.errors import ConfigError
 
 from .left_out import LeftOut
-from .opening import ending_of, kept_columns, opened
+from .opening import ending_of, opened
 
 JSON_BYTES = 1_000_000_000
 """A file that is one JSON value is read whole."""
 ROWS = 4096
-Items = Iterator[tuple[int, Any, float]]
-"""Line (element of an array), value, and how much of the file is behind it."""
-_MIXED = "its values have no common type"
+_ONE_VALUE = (".json", ".json.gz")
+_NO_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 LABEL_TASK = (
     "an export of Label Studio, whose annotations are labels and no inputs; send a line "
     '{"id": "id of the record", "label": {"label": "its choice"}} for each task, by outrider replay or '
@@ -33,8 +33,8 @@ LABEL_TASK = (
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def read_json_values(path: Path, left: LeftOut) -> Items:
-    """Values of a file.
+def read_json_values(path: Path, left: LeftOut) -> Iterator[tuple[int, Any, float]]:
+    """Values of a file as :func:`read_json_texts` has them.
 
     A line that is no JSON is left out and named.
 
@@ -43,10 +43,10 @@ def read_json_values(path: Path, left: LeftOut) -> Items:
     ConfigError
         If the file as a whole cannot be read.
     """
-    for place, text, share in _texts(path):
+    for place, text, share in read_json_texts(path):
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except _NO_JSON as error:
             left.row(place, json_reason(text, error))
             continue
         if is_label_task(value):
@@ -69,9 +69,9 @@ def json_list(path: Path) -> list[Any]:
         raise ConfigError(f"{path}, line {line}: {why}")
 
     values = [value for _, value, _ in read_json_values(path, LeftOut(refuse))]
-    if len(values) == 1 and ending_of(path) in (".json", ".json.gz"):
+    if len(values) == 1 and ending_of(path) in _ONE_VALUE:
         with opened(path) as file:
-            if not file.read().removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+            if not _body(file.read()).startswith(b"["):
                 raise ConfigError(f"{path}: a list expected, got {type(values[0]).__name__}")
     return values
 
@@ -84,24 +84,46 @@ def is_label_task(value: Any) -> bool:
     return is_task or {"annotation_id", "annotator", "lead_time"} <= value.keys()
 
 
-def read_json_texts(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Place and text of each JSON value of a file, unparsed.
+def read_json_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
+    """Place and text of each JSON value, and share read.
 
-    Lines of JSON lines, else the elements of an array, or the one value.
+    Values are the lines of JSON lines, else the elements of an array, or the one value.
 
     Raises
     ------
     ConfigError
         If the file as a whole cannot be read.
     """
-    yield from ((place, text) for place, text, _ in _texts(path))
-
-
-def _texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
     try:
-        yield from _opened_texts(path)
+        with opened(path) as file:
+            if ending_of(path) not in _ONE_VALUE:
+                is_packed = path.suffix.lower() == ".gz"
+                yield from _lines(file, float("inf") if is_packed else path.stat().st_size)
+            else:
+                yield from _elements(path, _body(file.read(JSON_BYTES + 1)))
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _body(content: bytes) -> bytes:
+    return content.removeprefix(codecs.BOM_UTF8).strip()
+
+
+def _elements(path: Path, body: bytes) -> Iterator[tuple[int, bytes, float]]:
+    if len(body) > JSON_BYTES:
+        raise ConfigError(f"{path}: one JSON value of more than {JSON_BYTES} bytes; use JSON lines")
+    is_array = body.startswith(b"[")
+    try:
+        decoded: Any = msgspec.json.decode(body, type=list[msgspec.Raw] if is_array else msgspec.Raw)
+        values = decoded if is_array else [decoded]
+    except _NO_JSON as error:
+        if not (is_array and (values := _apart(body))):
+            lines = body.split(b"\n")
+            if len(lines) < 2 or not lines[0].rstrip().endswith((b"}", b"]")):
+                raise ConfigError(f"{path}: {json_reason(body, error)}") from None
+            yield from _lines(lines, len(body))  # JSON lines under another name
+            return
+    yield from ((at, bytes(each), at / len(values)) for at, each in enumerate(values, 1))
 
 
 def _apart(body: bytes) -> list[bytes]:
@@ -112,38 +134,12 @@ def _apart(body: bytes) -> list[bytes]:
         return []
 
 
-def _opened_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
-    size = path.stat().st_size if path.suffix.lower() != ".gz" else 0
-    with opened(path) as file:
-        if ending_of(path) not in (".json", ".json.gz"):
-            yield from _lines(file, size)
-            return
-        body = file.read(JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
-    if len(body) > JSON_BYTES:
-        raise ConfigError(f"{path}: one JSON value of more than {JSON_BYTES} bytes; use JSON lines")
-    many = body.lstrip()[:1] == b"["
-    try:
-        value = msgspec.json.decode(body, type=list[msgspec.Raw] if many else msgspec.Raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if many and (elements := _apart(body)):
-            yield from ((at, each, at / len(elements)) for at, each in enumerate(elements, 1))
-            return
-        lines = body.strip().split(b"\n")
-        if len(lines) < 2 or not lines[0].rstrip().endswith((b"}", b"]")):
-            raise ConfigError(f"{path}: {json_reason(body, error)}") from None
-        yield from _lines(lines, len(body))  # JSON lines under another name
-        return
-    values = value if isinstance(value, list) else [value]
-    yield from ((at, bytes(each), at / len(values)) for at, each in enumerate(values, 1))
-
-
-def _lines(lines: Iterable[bytes], size: int) -> Iterator[tuple[int, bytes, float]]:
+def _lines(lines: Iterable[bytes], size: float) -> Iterator[tuple[int, bytes, float]]:
     behind = 0
     for at, line in enumerate(lines, 1):
         behind += len(line)
-        text = (line.removeprefix(codecs.BOM_UTF8) if at == 1 else line).strip()
-        if text:
-            yield at, text, min(1.0, behind / size) if size else 0.0
+        if text := _body(line):
+            yield at, text, min(1.0, behind / size)
 
 
 def json_reason(text: bytes, error: Exception, *, expected: str = "JSON") -> str:
@@ -160,25 +156,24 @@ def json_reason(text: bytes, error: Exception, *, expected: str = "JSON") -> str
         return f"UTF-8 expected, got byte 0x{found.object[found.start]:02x}"
     except (ValueError, RecursionError):
         return f"{expected} expected: {error}"
-    if half := _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        said = f"\\u{ord(half[0]):04x}"
-        why = "is half a character (a surrogate without its other half): cut the text elsewhere"
-        return f"{_place_of_half(value)}{said} {why}"
+    for place, text_ in _texts_of(value, ""):
+        if half := _SURROGATE.search(text_):
+            what = f"\\u{ord(half[0]):04x} is half a character (a surrogate without its other half)"
+            return f"{place}{': ' if place else ''}{what}: cut the text elsewhere"
     return f"{expected} expected: {error}"
 
 
-def _place_of_half(value: Any, place: str = "") -> str:
-    """Field of the first text with an unpaired surrogate, to stand before a reason."""
+def _texts_of(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of a value, each with its place."""
     if isinstance(value, str):
-        return f"{place}: " if place and _SURROGATE.search(value) else ""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, each in inner:
-        if isinstance(name, str) and _SURROGATE.search(name):
-            return f"the name {name!a}: "
-        below = f"{place}[{name}]" if isinstance(name, int) else f"{place}.{name}" if place else name
-        if found := _place_of_half(each, below):
-            return found
-    return ""
+        yield place, value
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from _texts_of(each, f"{place}[{at}]")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield f"the name {name!a}", name
+            yield from _texts_of(each, f"{place}.{name}" if place else name)
 
 
 def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
@@ -187,22 +182,28 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
     Fields of ``inputs``, ``outputs``, ``attrs`` and ``label`` are columns under full names, other nested
     objects structs. A column whose values have no common type is left out.
     """
-    items = read_json_values(path, left)
+    values = read_json_values(path, left)
     places: list[int] = []
-    chunks: list[tuple[int, dict[str, pa.Array]]] = []
-    for first in items:
+    chunks: list[tuple[int, dict[str, pa.Array | None]]] = []
+    for first in values:
         rows = []
-        for place, value, _ in chain([first], islice(items, ROWS - 1)):
+        for place, value, _ in chain([first], islice(values, ROWS - 1)):
             if isinstance(value, Mapping):
                 rows.append(_flat(value))
                 places.append(place)
             else:
                 left.row(place, f"a JSON object expected, got {type(value).__name__}")
-        chunks.append((len(rows), _columns(rows, left)))
-    names = list(dict.fromkeys(name for _, columns in chunks for name in columns))
-    found = {name: _joined(name, chunks, left) for name in names}
-    table = pa.table({name: column for name, column in found.items() if column is not None})
-    return table.select(kept_columns(names, left, named=names)) if names else table, places
+        names = dict.fromkeys(name for row in rows for name in row)
+        chunks.append((len(rows), {name: _column([row.get(name) for row in rows]) for name in names}))
+    found = {}
+    for name in dict.fromkeys(name for _, columns in chunks for name in columns):
+        parts = [columns.get(name, pa.nulls(rows)) for rows, columns in chunks]
+        kind = reduce(_common_type, parts, pa.null())
+        if kind is None:
+            left.column(name, "its values have no common type")
+        else:
+            found[name] = pa.chunked_array([as_type(part, kind) for part in parts], kind)
+    return pa.table(found), places
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,33 +216,12 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _columns(rows: list[dict[str, Any]], left: LeftOut) -> dict[str, pa.Array | None]:
-    return {
-        name: _column(name, [row.get(name) for row in rows], left)
-        for name in dict.fromkeys(name for row in rows for name in row)
-    }
-
-
-def _column(name: str, values: list[Any], left: LeftOut) -> pa.Array | None:
+def _column(values: list[Any]) -> pa.Array | None:
     try:
         return from_values(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        left.column(name, _MIXED)
         return None
 
 
-def _joined(
-    name: str, chunks: list[tuple[int, dict[str, pa.Array | None]]], left: LeftOut
-) -> pa.ChunkedArray | None:
-    """Column over all chunks in their common type, None where there is none."""
-    kind: pa.DataType | None = pa.null()
-    for _, columns in chunks:
-        column = columns.get(name, pa.nulls(0))
-        if column is None:
-            return None
-        kind = wider_type(kind, column.type)
-        if kind is None:
-            left.column(name, _MIXED)
-            return None
-    parts = [as_type(columns.get(name, pa.nulls(rows)), kind) for rows, columns in chunks]
-    return pa.chunked_array(parts, kind)
+def _common_type(kind: pa.DataType | None, column: pa.Array | None) -> pa.DataType | None:
+    return None if kind is None or column is None else wider_type(kind, column.type)

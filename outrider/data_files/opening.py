@@ -1,10 +1,13 @@
-"""Endings of files, their bytes, and the names of their columns."""
+"""Options, endings, bytes and column names of files."""
 
 import gzip
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from outrider.errors import ConfigError
 
@@ -14,13 +17,39 @@ TABLES = (".parquet", ".arrow", ".feather", ".ipc", ".npz")
 CSV = (".csv", ".tsv")
 JSON = (".jsonl", ".ndjson", ".json")
 ENDINGS = (*TABLES, *CSV, *JSON, *(f"{ending}.gz" for ending in (*CSV, *JSON)))
+Parts = Iterator[tuple[pa.Table, Sequence[int], float]]
 _INDEX = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """Options of reading a table.
+
+    Attributes
+    ----------
+    delimiter
+        Of CSV files; None: the one that a line ``sep=;`` names, a tab in ``.tsv``, else a comma.
+    decimal
+        Decimal mark of numbers in CSV files.
+    text
+        Columns of CSV files that are texts, whatever they look like.
+    named
+        Columns that the caller asks for: never taken for an index.
+    times
+        Whether texts that are all times become times; JSON has none, and so neither have records.
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    text: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+    times: bool = False
 
 
 def ending_of(path: Path) -> str | None:
     """Known ending of a file, in lower case."""
     name = path.name.lower()
-    return next((ending for ending in sorted(ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
+    return next((ending for ending in ENDINGS if name.endswith(ending)), None)
 
 
 def known_ending(path: Path) -> str:
@@ -29,6 +58,11 @@ def known_ending(path: Path) -> str:
     if ending is None:
         raise ConfigError(f"{path}: a file in {', '.join(ENDINGS)} expected, by its ending")
     return ending
+
+
+def is_json(path: Path) -> bool:
+    """Tell files of JSON from tables, by their known ending."""
+    return known_ending(path).removesuffix(".gz") in JSON
 
 
 def opened(path: Path) -> Any:

@@ -3,8 +3,6 @@
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,33 +14,16 @@ from .arrow_files import table_parts
 from .csv_rows import csv_parts
 from .json_values import json_table
 from .left_out import LeftOut
-from .opening import CSV, TABLES, known_ending
-from .table_options import TableOptions
+from .opening import CSV, TABLES, Parts, TableOptions, known_ending
 
 ROWS = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class TablePart:
-    """Rows of a file in plain types.
-
-    Attributes
-    ----------
-    places
-        Line of each row in a text file, row in others, from 1.
-    share
-        How much of the file is read, in 0 to 1.
-    """
-
-    table: pa.Table
-    places: Sequence[int]
-    share: float
-
-
-def read_parts(path: Path, how: TableOptions, left: LeftOut, *, rows: int = ROWS) -> Iterator[TablePart]:
+def read_parts(path: Path, how: TableOptions, left: LeftOut, *, rows: int = ROWS) -> Parts:
     """Parts of a table file, each of at most ``rows`` rows.
 
-    A file without a row has one part without one.
+    A part is a table in plain types, the line of each row in a text file (the row in others, from 1), and how
+    much of the file is read, in 0 to 1.
 
     Raises
     ------
@@ -66,17 +47,13 @@ def _not_utf8(begin: bytes) -> str:
     return f"UTF-8 expected, got {what}; write the file as UTF-8 (spreadsheets say: CSV UTF-8)"
 
 
-def _parts(path: Path, ending: str, how: TableOptions, left: LeftOut, rows: int) -> Iterator[TablePart]:
+def _parts(path: Path, ending: str, how: TableOptions, left: LeftOut, rows: int) -> Parts:
     if ending in TABLES:
-        done = 0
-        for table, share in table_parts(path, ending, how, left, rows=rows):
-            yield TablePart(table, range(done + 1, done + len(table) + 1), share)
-            done += len(table)
+        yield from table_parts(path, ending, how, left, rows=rows)
     elif ending.removesuffix(".gz") in CSV:
-        for table, places, share in csv_parts(path, how, left, rows=rows):
-            yield TablePart(table, places.tolist(), share)
+        yield from csv_parts(path, how, left, rows=rows)
     else:
-        yield TablePart(*json_table(path, left), 1.0)
+        yield *json_table(path, left), 1.0
 
 
 def read_table(path: Path, how: TableOptions, left: LeftOut) -> pa.Table:
@@ -91,16 +68,10 @@ def read_table(path: Path, how: TableOptions, left: LeftOut) -> pa.Table:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file")
-    parts = [part.table for part in read_parts(path, how, left)]
-    full = [part for part in parts if len(part)]
-    table = pa.concat_tables(full or parts[:1] or [pa.table({})], promote_options="permissive")
-    if not len(table):
+    parts = [table for table, _, _ in read_parts(path, how, left) if len(table)]
+    if not parts:
         raise NothingToRead(f"{path}: no row")
-    return _of_parts(table)
-
-
-def _of_parts(table: pa.Table) -> pa.Table:
-    """Structs named ``inputs``, ``outputs``, ``attrs`` and ``label`` as columns of their fields."""
+    table = pa.concat_tables(parts, promote_options="permissive")
     columns: dict[str, pa.ChunkedArray] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -112,7 +83,7 @@ def _of_parts(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def one_table(path: Path, how: TableOptions = TableOptions()) -> pa.Table:  # noqa: B008 - frozen
+def one_table(path: Path) -> pa.Table:
     """Whole table of a file.
 
     No row may be left out; a column that is gives a warning.
@@ -127,7 +98,7 @@ def one_table(path: Path, how: TableOptions = TableOptions()) -> pa.Table:  # no
         raise ConfigError(f"line {line}: {why}")
 
     left = LeftOut(refuse)
-    found = read_table(path, how, left)
+    found = read_table(path, TableOptions(), left)
     for sentence in left.sentences(path):
         warnings.warn(sentence, stacklevel=2)
     return found

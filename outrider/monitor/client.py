@@ -276,8 +276,10 @@ class Client:
         self._disabled = os.environ.get("OUTRIDER_DISABLED", "") not in ("", "0")
         self._reset()
         if not self._disabled:
-            # Now, while the service starts: with the first request these would cost it 20 ms.
-            import http.client  # noqa: F401
+            # Now, while the service starts: with the first request these would cost it 20 ms, and a process
+            # forked while the sender imports one can never import it.
+            for name in ("encodings.idna", "http.client", "tomllib", "zlib"):
+                __import__(name)
 
             if rate < 1.0:
                 from hashlib import blake2b

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
-from outrider.data_files import LeftOut
+from outrider.data_files import LeftOut, TableOptions
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.files.blocks import ARROW, FileBlock, Sent
 from outrider.monitor.files.captures import CaptureNames
@@ -29,8 +29,10 @@ from tests.soak import promised
 NAMES = Names(outputs=("score",), labels=("truth",), system={"id": "key", "ts": "at"})
 
 
-def how(names: Names | None = None, *, rows: int = 1000, **captures: Any) -> ReadOptions:
-    return ReadOptions(names or Names(), CaptureNames(**captures), rows)
+def how(
+    names: Names | None = None, *, rows: int = 1000, text: tuple[str, ...] = (), **captures: Any
+) -> ReadOptions:
+    return ReadOptions(names or Names(), CaptureNames(**captures), rows, TableOptions(text=text))
 
 
 def rows_of(
@@ -181,7 +183,7 @@ def test_a_csv_row_or_value_that_does_not_fit_is_told(tmp_path: Path) -> None:
         "age: double expected, got 'x'",
         "ok: bool expected, got 'perhaps'",
     ]
-    texts, _ = rows_of(path, how(Names(text=("age",))))
+    texts, _ = rows_of(path, how(text=("age",)))
     assert {row["inputs.age"] for row in texts} == {"1", "x", "6.5"}
 
 

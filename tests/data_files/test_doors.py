@@ -263,6 +263,15 @@ def test_column_without_a_form_is_left_out_and_named_alone(
     assert replayed(path) == {"x": [1], "key": ["18446744073709551615"], "n": [7]}
 
 
+def test_column_of_json_without_a_common_type_is_left_out_and_named_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1, "mixed": "a", "y": 2}\n{"x": 2, "mixed": [1], "y": 3.5}\n')
+    assert tabled(path) == {"x": [1, 2], "y": [2.0, 3.5]}
+    assert "column 'mixed' is left out: its values have no common type" in capsys.readouterr().err
+
+
 def test_replay_reads_chats_with_tools_in_the_columns_of_mirrored_chats() -> None:
     found = replayed(PUBLIC / "chats_with_tools.jsonl")
     assert found["prompt"] == ["Weather?"] * 5

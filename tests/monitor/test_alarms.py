@@ -92,7 +92,7 @@ def test_a_quiet_stream_says_what_would_be_found_and_few_records_that_nothing_wo
     assert north["before"]["share"] == pytest.approx(0.05)
     assert south["status"] == "too_few"
     assert south["smallest_share"] is None
-    assert south["text"].startswith("too few: 1 entities")
+    assert south["text"].startswith("too few: 1 entity in an hour")
     assert report["standing"] == 0
     assert "had too few records" in report["sentence"]
     alphas = [row["alpha"] for row in report["streams"] if row["alpha"] is not None]

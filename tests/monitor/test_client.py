@@ -406,7 +406,7 @@ def work(client):
     while not stopped.is_set():
         client.capture({"who": "parent", "data": b"x"}, {})
 
-threads = [threading.Thread(target=work, args=(client,)) for client in clients]
+threads = [threading.Thread(target=work, args=(client,), daemon=True) for client in clients]
 for thread in threads: thread.start()
 for number in range(10):  # locks are held, segments half written
     pid = os.fork()
@@ -431,6 +431,17 @@ def test_forks_in_the_middle_of_captures_leave_working_children(receiver: Receiv
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, receiver.url], check=True)
     children = [r["inputs"]["who"] for r in receiver.records if r["inputs"]["who"] != "parent"]
     assert sorted(children) == sorted(f"child {number}" for number in range(10) for _ in range(5))
+
+
+def test_the_sender_imports_nothing(receiver: Receiver) -> None:
+    """A process that is forked in the middle of an import can never finish it, so it could not send."""
+    code = (
+        "import sys; from outrider.monitor.client import Client\n"
+        "c = Client(sys.argv[1], 'k', model='m'); before = set(sys.modules)\n"
+        "c.capture({'x': 1, 'image': b'x'}, {}); c.flush(60); print(sorted(set(sys.modules) - before))"
+    )
+    run = [sys.executable, "-c", code, receiver.url]
+    assert subprocess.run(run, check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_the_client_imports_only_the_standard_library() -> None:

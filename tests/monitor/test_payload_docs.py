@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli import _load
-from outrider.data_files import ENDINGS
+from outrider.data_files.opening import ENDINGS
 from outrider.dataops.payloads.images import FORMATS
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.payloads import open_payloads, payload_rules

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import complete
 from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.ledger.stated_values import COUNTERS, OTHERS, PLACES
+from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
+from outrider.monitor.web.routes import web_routes
+from outrider.monitor.web.series_chart import MOST_LINES
+from tests.monitor.test_routes_data import Client
 from tests.scan import needles, places
 from tests.soak import rounds
 
@@ -201,3 +206,25 @@ def test_erasure_takes_a_person_out_of_the_book(tmp_path: Path, comes_first: boo
     with workbench(project(tmp_path)) as made:
         made.feed(sent(1, flood(1)))
         made.work()
+
+
+def test_pages_show_the_heaviest_versions_and_the_others_under_a_flood(tmp_path: Path) -> None:
+    with workbench(project(tmp_path)) as made:
+        for block in range(3):
+            feed(made, block, after_s=0)
+        made.work()
+        made.feed([], after_s=90)
+        page = Client(
+            build_app(fault=lambda: None, routers=[web_routes(made.engine, made.journal, models=("toy",))])
+        )
+        overview, groups = (page.get(f"/m/toy{path}?range=90d").text for path in ("", "/fairness"))
+        chart = overview.partition("<figcaption>Records</figcaption>")[2].partition("</figure>")[0]
+        assert chart.count("<li ") == MOST_LINES
+        assert "version honest" in chart
+        assert "other versions" in chart
+        assert f"with the most records, 7 of {PLACES + 1}" in overview
+        table = overview.partition("Accuracy on labelled records")[2].partition("</table>")[0]
+        assert re.findall(r"<th>([^<]*)</th>", table)[:3] == ["Slice", "version honest", "other versions"]
+        assert table.count("<tr>") <= 22
+        assert OTHERS not in re.sub(r'value="[^"]*"', "", overview)
+        assert "records of version honest" in groups

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
+from outrider.assertions.performance import number_text
 from outrider.assertions.profiling import RANKS, ColumnSummary, summaries
 from outrider.dataops.ledger.stored_profiles import ProfileRange, read_profile
 from outrider.dataops.state.tables import Incident, table_of
@@ -225,7 +226,7 @@ class DriftIncidents:
             found.append({} if stored is None else {one.name: one for one in summaries(stored.profile)})
         both = {name: [_median(side.get(name)) for side in found] for name in wanted}
         return {
-            name: f"median {one:.4g} → {two:.4g}"
+            name: f"median {number_text(one, digits=4)} → {number_text(two, digits=4)}"
             for name, (one, two) in both.items()
             if one < two or one > two
         }

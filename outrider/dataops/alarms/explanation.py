@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.first_seen import STATED
-from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.stated_values import OTHERS, slice_words, version_words
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .minute_counts import ALL, CHAMPION
@@ -121,10 +121,11 @@ def sentence(details: dict[str, Any]) -> str:
     """One line of an explanation, for notes and tables."""
     first = details["explained_by"][0]
     version, part = first.get("version", ""), first["slice"]
-    where = f"slice {part}" if part else "" if version else "all records"
+    where = "" if version else "all records"
+    if part:
+        where = slice_words(part) if part == OTHERS else f"slice {part}"
     if version:
-        own = "other versions" if version == OTHERS else f"version {version}"
-        where = f"{own} in {where}" if where else own
+        where = f"{version_words(version)} in {where}" if where else version_words(version)
     before, now = details["before"]["share"], details["now"]["share"]
     return (
         f"{first['assertion']} on {where}: {before:.1%} of entities before, {now:.1%} since "

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.assertions.times import utc_text
+from outrider.dataops.ledger.stated_values import slice_words
 
 from .stored_incidents import IncidentRow
 
@@ -82,9 +83,11 @@ def since(row: IncidentRow) -> str:
 def for_whom(row: IncidentRow) -> str:
     """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
-    named = list(dict.fromkeys(cause.get("slice") or "" for cause in causes if not cause.get("version")))
+    named = list(
+        dict.fromkeys(slice_words(cause.get("slice") or "") for cause in causes if not cause.get("version"))
+    )
     if row.slice or not all(named):  # a cause without a slice is all records
-        return row.slice
+        return slice_words(row.slice)
     return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
 
 

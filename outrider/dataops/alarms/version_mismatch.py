@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
-from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.stated_values import version_words
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.tables import VersionCount, table_of
@@ -64,10 +64,7 @@ class StatedVersions:
     def sentence(self) -> str:
         """Versions with their shares, the most stated ones."""
         others = [(name, n) for name, n in Tally(self.by_version).most_common() if name != self.champion]
-        told = [
-            f"{n / self.records:.1%} {'other versions' if name == OTHERS else f'version {name}'}"
-            for name, n in others[:MOST_TOLD]
-        ]
+        told = [f"{n / self.records:.1%} {version_words(name)}" for name, n in others[:MOST_TOLD]]
         if rest := sum(n for _, n in others[MOST_TOLD:]):
             told.append(f"{rest / self.records:.1%} {len(others) - MOST_TOLD} further versions")
         words = ", ".join(told)

@@ -31,6 +31,7 @@ from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
@@ -107,7 +108,7 @@ class LabelledRecord:
     """The prediction is not the label."""
     slice: str | None
     version: str | None
-    """Judged: production's, else the champion's of that time; None where there was none."""
+    """Judged one as counted: production's, else the champion's of that time; None where there was none."""
     seq: int
     ts_us: int
     received_us: int
@@ -170,7 +171,9 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
             _RECORD.c.id,
             _RECORD.c.slice,
             # A version that production claims and did not answer as is not what was right or wrong.
-            case((_RECORD.c.by_replica, None), else_=_RECORD.c.version).label("version"),
+            case((_RECORD.c.by_replica, None), (_RECORD.c.is_unnamed, OTHERS), else_=_RECORD.c.version).label(
+                "version"
+            ),
             _RECORD.c.seq,
             _RECORD.c.ts_us,
             latest.c.received_us,

@@ -329,6 +329,22 @@ class StatedValues:
             book.changed.clear()
 
 
+def version_words(version: str) -> str:
+    """Name of a counted version for people.
+
+    Examples
+    --------
+    >>> version_words("3"), version_words(OTHERS), version_words("")
+    ('version 3', 'other versions', 'version not known')
+    """
+    return "other versions" if version == OTHERS else f"version {version or 'not known'}"
+
+
+def slice_words(part: str) -> str:
+    """Name of a counted slice for people."""
+    return "other slices" if part == OTHERS else part
+
+
 def folded_shares(connection: Connection, model: str) -> dict[str, float]:
     """Share of a model's records counted under ``OTHERS``, by dimension.
 

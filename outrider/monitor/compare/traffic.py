@@ -14,12 +14,12 @@ import msgspec
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.data_files import LeftOut, read_json_texts
+from outrider.data_files import LeftOut, is_json, read_json_texts
 from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.errors import ConfigError, SchemaMismatch
 from outrider.monitor.files.captures import CaptureNames, Unreadable, kserve_event
 from outrider.monitor.files.columns import Names
-from outrider.monitor.files.readers import ReadOptions, find_files, is_table, read_blocks
+from outrider.monitor.files.readers import ReadOptions, find_files, read_blocks
 from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
 
 from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
@@ -77,7 +77,7 @@ class Traffic:
         self._start()
         for path, name in self._files:
             self._file = name
-            for batch in self._of_table(path, name) if is_table(path) else self._of_texts(path, name):
+            for batch in self._of_texts(path, name) if is_json(path) else self._of_table(path, name):
                 yield self._redacted_batch(batch)
 
     def funnel(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Traffic:
     # ---- texts ---------------------------------------------------------------------------------------------
 
     def _of_texts(self, path: Path, name: str) -> Iterator[Batch]:
-        questions = self._questions(read_json_texts(path))
+        questions = self._questions((place, text) for place, text, _ in read_json_texts(path))
         yield from self._batches(chain(questions, self._unanswered()), name)
 
     def _unanswered(self) -> Iterator[tuple[int, RecordedQuestion]]:

@@ -38,8 +38,6 @@ class Names:
     """System column (``id``, ``entity``, …) to its name in the file."""
     mapped: Mapping[str, str] = field(default_factory=dict)
     """Full name (``inputs.age``) to the name in the file."""
-    text: tuple[str, ...] = ()
-    """Columns of CSV files that are texts, whatever they look like."""
 
     @property
     def named(self) -> dict[str, str]:

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.data_files import (
-    TABLES,
     LeftOut,
     TableOptions,
-    TablePart,
     ending_of,
+    is_json,
     known_ending,
     read_json_values,
     read_parts,
@@ -97,25 +96,23 @@ def read_blocks(
     ConfigError
         If the file as a whole cannot be read.
     """
-    if is_table(path):
-        named = frozenset(how.names.named)
-        options = replace(how.table, named=named, text=how.names.text, times=False)
-        for part in read_parts(path, options, left, rows=how.rows):
-            yield from _table_blocks(part, name, how, left, sent)
+    if is_json(path):
+        yield from _json_blocks(read_json_values(path, left), name, how, left, sent)
         return
-    yield from _json_blocks(read_json_values(path, left), name, how, left, sent)
-
-
-def is_table(path: Path) -> bool:
-    """Tell table files from JSON files."""
-    ending = ending_of(path) or ""
-    return ending in TABLES or ending.startswith((".csv", ".tsv"))
+    options = replace(how.table, named=frozenset(how.names.named), times=False)
+    for table, places, share in read_parts(path, options, left, rows=how.rows):
+        yield from _table_blocks(table, places, share, name, how, left, sent)
 
 
 def _table_blocks(
-    part: TablePart, name: str, how: ReadOptions, left: LeftOut, sent: Sent
+    table: pa.Table,
+    places: Sequence[int],
+    share: float,
+    name: str,
+    how: ReadOptions,
+    left: LeftOut,
+    sent: Sent,
 ) -> Iterator[FileBlock]:
-    table, places = part.table, part.places
     if sent.done:
         kept = np.array([place not in sent for place in places], np.bool_)
         table, places = table.filter(pa.array(kept)), np.asarray(places)[kept].tolist()
@@ -124,9 +121,9 @@ def _table_blocks(
     if {"req_type", "bytes", "id"} <= set(table.column_names):
         items = zip(places, table.to_pylist(), strict=True)
         found = [one for at, item in items for one in _routed(item, name, at, how)]
-        yield from _grouped(found, places[-1], part.share)
+        yield from _grouped(found, places[-1], share)
     else:
-        yield from _blocks_of(table, name, how, places, left, part.share)
+        yield from _blocks_of(table, name, how, places, left, share)
 
 
 def _blocks_of(

@@ -266,7 +266,8 @@ def _flag_streams(found: _Looks) -> Iterator[WatchedStream]:
 def _too_few(look: StreamLook) -> str:
     if not look.now.seen:
         return "too few: no records in the last hour"
-    return f"too few: {look.now.seen:,} entities in an hour prove nothing, even if all were flagged"
+    entities = "1 entity" if look.now.seen == 1 else f"{look.now.seen:,} entities"
+    return f"too few: {entities} in an hour prove nothing, even if all were flagged"
 
 
 def _live_stream(name: str, level: str, view: LiveRateView | None) -> WatchedStream:

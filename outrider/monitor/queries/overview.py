@@ -1,5 +1,6 @@
 """Counters, rates, precision, accuracy, series and health of a model."""
 
+from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from outrider.dataops.labels.estimates import NUMERIC_TARGET
 from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.ledger.minutes import DAY_US
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
@@ -29,6 +31,7 @@ from .profiles import ColumnsView, read_columns
 from .queries import assertion
 from .series.counts import last_minute
 
+MOST_SLICES = 50
 DEFAULT_RULE = SuspensionRule()
 
 counter = table_of(Counter)
@@ -111,7 +114,9 @@ class Overview:
     live_tests: tuple[LiveTestView, ...]
     versions: tuple[VersionView, ...]
     accuracy: Mapping[str, Mapping[str, Rate]]
-    """Slice to production version to accuracy on labelled records; slice '' is all of them."""
+    """Slice to judged version to accuracy on labelled records; slice '' is all of them.
+
+    Slices with the most come first, of versions the one with the newest."""
     accuracy_of_all: Rate
     no_accuracy: str
     """Why there are labels and no accuracy; empty otherwise."""
@@ -132,7 +137,7 @@ class Overview:
         The champion's own where it has labels, else that of the last version that has any.
         """
         by_version = self.accuracy.get("", {})
-        named = champion if champion in by_version else next(reversed([*by_version]), None)
+        named = champion if champion in by_version else next(iter(by_version), None)
         return named, Rate(0, 0) if named is None else by_version[named]
 
     @property
@@ -316,9 +321,16 @@ def _accuracy(labelled: Sequence[LabelledRecord]) -> dict[str, dict[str, Rate]]:
     for one in labelled:
         for part in dict.fromkeys(("", one.slice or "")):
             groups.setdefault(part, {}).setdefault(one.version or "", []).append(one)
+    sizes = Tally(one.slice or "" for one in labelled)
+    newest: dict[str, int] = {}
+    for one in labelled:
+        newest[one.version or ""] = max(one.seq, newest.get(one.version or "", one.seq))
     return {
-        part: {name: _right(found) for name, found in sorted(by_version.items())}
-        for part, by_version in sorted(groups.items())
+        part: {
+            name: _right(groups[part][name])
+            for name in sorted(groups[part], key=lambda name: (name == OTHERS, -newest[name], name))
+        }
+        for part in sorted(groups, key=lambda part: (part != "", -sizes[part], part))
     }
 
 
@@ -327,11 +339,13 @@ def _right(labelled: Sequence[LabelledRecord]) -> Rate:
 
 
 def _slices(connection: Connection, model: str) -> tuple[str, ...]:
-    """Slices that counts of the newest day name."""
+    """Largest slices of the newest day, by name."""
     own = record_count.c.model == model
     since_us = (connection.scalar(select(func.max(record_count.c.minute_us)).where(own)) or 0) - DAY_US
     named = own, record_count.c.slice != "", record_count.c.minute_us >= since_us
-    return tuple(connection.scalars(select(record_count.c.slice).where(*named).distinct().order_by("slice")))
+    query = select(record_count.c.slice).where(*named).group_by(record_count.c.slice)
+    most = query.order_by(func.sum(record_count.c.records).desc(), record_count.c.slice).limit(MOST_SLICES)
+    return tuple(sorted(connection.scalars(most)))
 
 
 def _dead_letters(connection: Connection, model: str) -> tuple[DeadLetterView, ...]:

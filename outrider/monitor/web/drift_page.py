@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from outrider.assertions.performance import number_text
+
 from .rendering import Pages
 
 WIDTH, HEIGHT = 300.0, 84.0
@@ -62,13 +64,9 @@ def distribution_chart(found: Mapping[str, Any] | None) -> DistributionChart | N
             for at, (name, one, two) in enumerate(zip(found["names"], before, after, strict=True))
         )
         return DistributionChart("", "", ("", ""), rows, _ROW * len(rows))
-    ends = _end(found["edges"][0]), _end(found["edges"][-1])
+    ends = number_text(found["edges"][0]), number_text(found["edges"][-1])
     area = f"0,{HEIGHT} {_steps(after, most)} {WIDTH:.0f},{HEIGHT}"
     return DistributionChart(_steps(before, most), area, ends, (), HEIGHT)
-
-
-def _end(value: float) -> str:
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.3g}"
 
 
 def _steps(shares: Sequence[float], most: float) -> str:

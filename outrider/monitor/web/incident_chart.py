@@ -5,7 +5,7 @@ from dataclasses import replace
 from outrider.assertions.times import utc_text
 from outrider.monitor.queries.incident_page import IncidentView
 
-from .series_chart import MOST_LINES, WIDTH, SeriesChart, place_in, series_charts
+from .series_chart import WIDTH, SeriesChart, place_in, series_charts, version_shades
 
 _TITLES = {
     ("records", "count"): "Records",
@@ -25,8 +25,6 @@ def incident_charts(view: IncidentView) -> list[SeriesChart]:
     report = view.chart
     if report is None:
         return []
-    versions = dict.fromkeys(row["version"] for row in report["series"])
-    shades = {version: at % MOST_LINES + 1 for at, version in enumerate(versions)}
     marks = [(view.row.opened_us, "incident opened")]
     if view.row.resolved_us is not None:
         marks.append((view.row.resolved_us, "incident resolved"))
@@ -34,7 +32,7 @@ def incident_charts(view: IncidentView) -> list[SeriesChart]:
     shaded = _shaded(view)
     return [
         replace(chart, marks=(*chart.marks, *own), shaded=shaded)
-        for chart in series_charts(report, _TITLES, shades)
+        for chart in series_charts(report, _TITLES, version_shades([report]))
     ]
 
 

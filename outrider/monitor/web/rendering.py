@@ -10,9 +10,11 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from outrider.assertions.performance import number_text
 from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
 from outrider.dataops.datasets.leak_moves import report_words
+from outrider.dataops.ledger.stated_values import slice_words, version_words
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.fleet import NEXT_STEPS
 from outrider.monitor.queries.payload_views import flatten
@@ -58,12 +60,15 @@ class Pages:
             "flat": lambda value: list(flatten(value)),
             "iso": iso,
             "lasting": lasting,
+            "number": number_text,
             "next_step": lambda action: NEXT_STEPS.get(action, action),
             "path": segment,
             "second": second,
             "percent": percent,
             "segment": segment,
+            "slice_words": slice_words,
             "span": span,
+            "version_words": version_words,
         }
 
     def render(

@@ -136,6 +136,8 @@ class WebPage:
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
         version, accuracy = view.accuracy_beside(champion.version if champion else None)
+        known = view.accuracy.get("", {})
+        shown = sorted(known, key=lambda one: (one != version, -known[one].trials))[:4]
         trends = read_series_view(self._engine, model, request.query_params, now_us=view.now_us)
         context = {
             "o": view,
@@ -149,9 +151,10 @@ class WebPage:
             "last_record_us": view.last_record_us,
             "ranges": RANGES,
             "compared": COMPARED,
-            "slices": [part for part in view.accuracy if part] or list(view.slices),
+            "slices": view.slices,
             "incidents": current,
-            "accuracy_versions": list(view.accuracy.get("", {}))[-4:],
+            "accuracy_versions": shown,
+            "accuracy": {part: by for part, by in view.accuracy.items() if not by.keys().isdisjoint(shown)},
             "health": self._health(),
             "rejected": self._rejected(model),
             "most": max([row.per_1000.get("champion", 0.0) for row in view.assertions], default=0.0) or 1.0,

@@ -1,12 +1,13 @@
 """Charts of series as small SVGs, a line per version or group."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from outrider.assertions.performance import figure_text
-from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.stated_values import version_words
 from outrider.monitor.queries.series.answer import FigureColumns, SeriesFacts, SeriesReport
 
 WIDTH, HEIGHT = 320.0, 84.0
@@ -66,27 +67,37 @@ class SeriesChart:
     shaded: tuple[float, float, str] | None = None
 
 
+def version_shades(reports: Iterable[SeriesReport]) -> dict[str, int]:
+    """Colours of the versions with lines.
+
+    Those with the most records of the newest step, then of all.
+    """
+    records: dict[str, tuple[int, int]] = {}
+    for row in chain.from_iterable(report["series"] for report in reports):
+        own = row["records"][-1], row["whole"]["records"]
+        records[row["version"]] = max(own, records.get(row["version"], own))
+    most = sorted(records, key=lambda version: records[version])[-MOST_LINES:]
+    return {version: at + 1 for at, version in enumerate(one for one in records if one in most)}
+
+
 def series_charts(
     report: SeriesReport, titles: Mapping[tuple[str, str], str], shades: Mapping[str, int]
 ) -> list[SeriesChart]:
     """Charts of the series that have a title, one per name.
 
-    Parameters
-    ----------
-    shades
-        Number of each version's colour.
+    Versions of ``shades`` have lines.
     """
     groups: dict[tuple[str, str, str], list[SeriesFacts]] = {}
     for row in report["series"]:
-        if (row["measure"], row["statistic"]) in titles:
+        if (row["measure"], row["statistic"]) in titles and row["version"] in shades:
             groups.setdefault((row["measure"], row["statistic"], row["name"]), []).append(row)
     marks = tuple(_marks(report))
     found = [
         _chart(
             titles[measure, statistic] + (f" {name}" if name else ""),
-            {_version_name(row): row for row in rows},
+            {version_words(row["version"]): row for row in rows},
             marks,
-            [shades.get(row["version"], 0) for row in rows],
+            [shades[row["version"]] for row in rows],
         )
         for (measure, statistic, name), rows in groups.items()
     ]
@@ -108,12 +119,6 @@ def group_charts(report: SeriesReport, version: str, titles: Mapping[str, str]) 
         named = {name: own[name] for name in most if name in own} or own
         found.append(_chart(title, named, marks, range(1, len(named) + 1)))
     return [chart for chart in found if chart is not None]
-
-
-def _version_name(row: SeriesFacts) -> str:
-    if row["version"] == OTHERS:
-        return "other versions"
-    return f"version {row['version']}" if row["version"] else "version not known"
 
 
 def _chart(

@@ -11,7 +11,7 @@ from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.queries.series.measures import KINDS
 from outrider.monitor.queries.series.span import Versus
 
-from .series_chart import MOST_LINES, SeriesChart, series_charts
+from .series_chart import SeriesChart, series_charts, version_shades
 
 HOUR_US = 3_600_000_000
 RANGES: Mapping[str, tuple[str, int]] = {
@@ -57,6 +57,8 @@ class SeriesView:
     """Step of performance and calls."""
     charts: tuple[SeriesChart, ...]
     chosen: Mapping[str, str]
+    versions: int
+    """Judged ones, of which some have lines."""
     fault: str
     """Sentence on an address that asks for what cannot be; empty where it can."""
 
@@ -71,10 +73,10 @@ def read_series_view(engine: Engine, model: str, asked: Mapping[str, str], *, no
     except ValueError as error:
         fault = str(error).partition(": ")[2]
         reports = _reports(engine, cut, replace(request, versus=None))
-    versions = dict.fromkeys(row["version"] for report in reports for row in report["series"])
-    shades = {version: at % MOST_LINES + 1 for at, version in enumerate(versions)}
+    shades = version_shades(reports)
     charts = [chart for report in reports for chart in series_charts(report, _TITLES, shades)]
-    return SeriesView(reports[0], reports[-1]["step_s"], tuple(charts), chosen, fault)
+    versions = {row["version"] for report in reports for row in report["series"]}
+    return SeriesView(reports[0], reports[-1]["step_s"], tuple(charts), chosen, len(versions), fault)
 
 
 def chosen_range(asked: Mapping[str, str], *, now_us: int) -> tuple[SeriesRequest, dict[str, str], str]:

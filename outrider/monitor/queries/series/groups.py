@@ -22,6 +22,7 @@ from outrider.dataops.ledger.class_words import class_word
 from outrider.dataops.ledger.group_columns import columns_of
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.series_tables import GroupCount
 from outrider.dataops.state.tables import table_of
 
@@ -132,7 +133,7 @@ def read_groups(
             positive,
         )
         found += _series(own, version, attribute, span)
-        last = int(own.steps.max()), float(own.cells.records.sum())
+        last = version != OTHERS, int(own.steps.max()), float(own.cells.records.sum())
         if newest is None or last > newest[0]:
             newest = last, version, own
     if newest is None:

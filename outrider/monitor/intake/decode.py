@@ -4,11 +4,12 @@ Good records are kept, bad ones named with their reason.
 """
 
 import json
+import math
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from operator import attrgetter
+from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -295,8 +296,8 @@ class Decoder:
         if form == "lines" and body.count(b"\n") >= self._max_records * 2:
             self._too_many(body.count(b"\n"))
         try:  # the fast path: everything is as it should be
-            found = _LINES[kind](body) if form == "lines" else _BODIES[kind](body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = _read_whole(body, kind, form)
+        except _UNREADABLE:
             items, indices = self._one_by_one(body, kind, form, rejected)
         else:
             items = found if isinstance(found, list) else [found]
@@ -313,39 +314,79 @@ class Decoder:
     def _one_by_one(
         self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
     ) -> tuple[list[Any], list[int]]:
-        """Records, and what is no object; all behind one that the fast parser cannot read is read slowly."""
+        """Records, and what is no object; what the fast parser cannot read is read slowly."""
         raws: Sequence[bytes | msgspec.Raw]
-        raws = [line for line in body.split(b"\n") if line.strip()] if form == "lines" else _elements(body)
+        raws = list(filter(bytes.strip, body.split(b"\n"))) if form == "lines" else _elements(body)
         self._too_many(len(raws))
+        if not raws:  # or the fast parser cannot tell the elements apart
+            parsed = [] if form == "lines" else self._array(body)
+            return _converted(parsed, list(range(len(parsed))), kind, rejected)
         decode = _ELEMENT[kind]
         items: list[Any] = []
         indices: list[int] = []
-        rest = 0
-        for raw in raws:
+        odd: list[int] = []
+        faults: list[str] = []
+        slow: list[int] = []
+        run = 0
+        for at, raw in enumerate(raws):
+            if run == _RUN:
+                slow += range(at, len(raws))
+                break
             try:
                 items.append(decode(raw))
-                indices.append(rest)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                if not isinstance(error, msgspec.ValidationError) or str(error).startswith(_BEYOND_FLOATS):
-                    break
-                rejected.add_explained(rest, _field_of(error), partial(self._explained, raw, kind, rejected))
-            rest += 1
-        if raws and rest == len(raws):
+                indices.append(at)
+                run = 0
+            except _UNREADABLE as error:
+                fault = str(error)
+                if isinstance(error, msgspec.ValidationError) and not fault.startswith(_BEYOND_FLOATS):
+                    odd.append(at)
+                    faults.append(fault)
+                else:
+                    slow.append(at)
+                    run += 1
+        rejected.add_explained(
+            odd, _fields_of(faults), lambda row: self._explained(raws[odd[row]], kind, rejected)
+        )
+        if not slow:
             return items, indices
-        parsed: list[Any] = []
-        places: list[int] = []
-        if form == "lines":
-            for index, raw in enumerate(raws[rest:], rest):
-                try:
-                    parsed.append(_parse_slowly(bytes(raw), self._max_depth))
-                    places.append(index)
-                except ProblemError as fault:
-                    rejected.add(index, "", fault.problem.detail)
-        else:
-            parsed = self._array(body)[rest:]
-            places = list(range(rest, rest + len(parsed)))
-        more, places = _converted(parsed, places, kind, rejected)
-        return [*items, *more], [*indices, *places]
+        parsed, slow = self._slow_ones(raws, slow, body, form, rejected)
+        more, slow = _converted(parsed, slow, kind, rejected)
+        if not items:
+            return more, slow
+        whole = sorted(zip([*indices, *slow], [*items, *more], strict=True), key=itemgetter(0))
+        return [item for _, item in whole], [index for index, _ in whole]
+
+    def _slow_ones(
+        self,
+        raws: Sequence[bytes | msgspec.Raw],
+        places: list[int],
+        body: bytes,
+        form: Form,
+        rejected: Rejections,
+    ) -> tuple[list[Any], list[int]]:
+        """Values that the fast parser cannot read, and their places; all at once where that goes."""
+        parsed = _at_once([raws[at] for at in places])
+        if parsed is not None:
+            return parsed, places
+        if form != "lines":
+            whole = self._array(body)  # or the place of the fault in all of it
+            return [whole[at] for at in places], places
+        bad = [at for at in places if _is_malformed(bytes(raws[at]))]
+        rejected.add_explained(
+            bad, [""] * len(bad), lambda row: self._explained(raws[bad[row]], "records", rejected)
+        )
+        places = sorted(set(places).difference(bad))
+        parsed = _at_once([raws[at] for at in places])
+        if parsed is not None:
+            return parsed, places
+        parsed, stay = [], []
+        for at in places:
+            try:
+                parsed.append(_parse_slowly(bytes(raws[at]), self._max_depth))
+                stay.append(at)
+            except ProblemError as fault:
+                rejected.add(at, "", fault.problem.detail)
+        return parsed, stay
 
     def _explained(
         self, raw: bytes | msgspec.Raw, kind: RecordKind, rejected: Rejections
@@ -459,26 +500,95 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
         raise ProblemError(problem(400, f"malformed JSON: {error}")) from None
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Faults that the fast parser finds."""
 _BEYOND_FLOATS = "Number out of range"
 """Of a number such as ``1e999``, which the slower parser reads as infinity."""
+_RUN = 16
+"""After so many in a row that the fast parser cannot read it is not tried on the others."""
 _READ = json.JSONDecoder().raw_decode
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ANY = msgspec.json.Decoder().decode
 _Scalar: TypeAlias = str | int | float | bool | None
 _Odd: TypeAlias = _Scalar | list[Any]
 """What is no object: taken for no error of the parser, which would cost more than a record does."""
 _LISTS: dict[RecordKind, Any] = {"records": list[RecordEnvelope | _Odd], "labels": list[LabelEnvelope | _Odd]}
 _ITEMS: dict[RecordKind, Any] = {kind: get_args(type_)[0] for kind, type_ in _LISTS.items()}
+_BODIES: dict[RecordKind, Any] = {
+    "records": list[RecordEnvelope | _Odd] | RecordEnvelope | _Scalar,
+    "labels": list[LabelEnvelope | _Odd] | LabelEnvelope | _Scalar,
+}
 _ELEMENT: dict[RecordKind, Callable[[bytes | msgspec.Raw], Any]] = {
     kind: msgspec.json.Decoder(type_).decode for kind, type_ in _ITEMS.items()
 }
 _LINES_HINT = "; JSON lines need the header content-type: application/x-ndjson (curl: and --data-binary)"
-_BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
-    "records": msgspec.json.Decoder(list[RecordEnvelope | _Odd] | RecordEnvelope | _Scalar).decode,
-    "labels": msgspec.json.Decoder(list[LabelEnvelope | _Odd] | LabelEnvelope | _Scalar).decode,
-}
-_LINES: dict[RecordKind, Callable[[bytes], Any]] = {
-    kind: msgspec.json.Decoder(type_).decode_lines for kind, type_ in _ITEMS.items()
-}
+
+
+_WHOLE: dict[tuple[Form, RecordKind], Callable[[bytes], Any]] = {
+    ("json", kind): msgspec.json.Decoder(type_).decode for kind, type_ in _BODIES.items()
+} | {("lines", kind): msgspec.json.Decoder(type_).decode_lines for kind, type_ in _ITEMS.items()}
+_ODD_FLOATS = {b"NaN": b"9e99991", b"Infinity": b"9e99992"}
+"""No JSON, and numbers that the fast parser takes in their place."""
+_PASSING = {rb"\ud": rb"\u0", rb"\uD": rb"\u0", b"-Infinity": b"[]", b"Infinity": b"[]", b"NaN": b"[]"}
+_MEANT = {"9e99991": math.nan, "9e99992": math.inf, "-9e99992": -math.inf}
+
+
+def _read_whole(body: bytes, kind: RecordKind, form: Form) -> Any:
+    """All records by the fast parser."""
+    try:
+        return _WHOLE[form, kind](body)
+    except msgspec.DecodeError:
+        odd = sum(map(body.count, _ODD_FLOATS))
+        if not odd or b"9e9999" in body:
+            raise
+        for word, number in _ODD_FLOATS.items():
+            body = body.replace(word, number)
+        floats = _Floats()
+        if form == "lines":
+            found = msgspec.json.Decoder(_ITEMS[kind], float_hook=floats).decode_lines(body)
+        else:
+            found = msgspec.json.Decoder(_BODIES[kind], float_hook=floats).decode(body)
+        if floats.odd < odd:  # one is part of a text
+            raise
+        return found
+
+
+class _Floats:
+    """Numbers of a body as floats, and how many stand for what is no JSON."""
+
+    def __init__(self) -> None:
+        self.odd = 0
+
+    def __call__(self, number: str) -> float:
+        meant = _MEANT.get(number)
+        if meant is None:
+            return float(number)
+        self.odd += 1
+        return meant
+
+
+def _at_once(raws: Sequence[bytes | msgspec.Raw]) -> list[Any] | None:
+    """Values read slowly as one array, a mark between them that none can hold; None where one is none."""
+    mark = secrets.token_hex(8)
+    try:
+        parsed = json.loads((b"[" + f',"{mark}",'.encode().join(raws) + b"]").decode())
+    except (ValueError, RecursionError):
+        return None
+    is_apart = len(parsed) == 2 * len(raws) - 1 and parsed[1::2] == [mark] * (len(raws) - 1)
+    return parsed[::2] if is_apart else None
+
+
+def _is_malformed(raw: bytes) -> bool:
+    """True for no JSON, also where NaN, infinity and unpaired surrogates are let through."""
+    for word, other in _PASSING.items():
+        raw = raw.replace(word, other)
+    try:
+        _ANY(raw)
+    except (msgspec.ValidationError, RecursionError):  # numbers and depths that the slow parser may take
+        return False
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return False
 
 
 def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], depth: int) -> dict[str, Any]:
@@ -507,22 +617,32 @@ def _converted(
         pass
     fitting: list[Any] = []
     places: list[int] = []
-    for index, item in zip(indices, items, strict=True):
+    odd: list[int] = []
+    faults: list[str] = []
+    for at, item in enumerate(items):
         try:
             fitting.append(msgspec.convert(item, _ITEMS[kind]))
-            places.append(index)
+            places.append(indices[at])
         except msgspec.ValidationError as error:
-            rejected.add_explained(index, _field_of(error), partial(_fault, item, kind, rejected))
+            odd.append(at)
+            faults.append(str(error))
+    rejected.add_explained(
+        [indices[at] for at in odd], _fields_of(faults), lambda row: _fault(items[odd[row]], kind, rejected)
+    )
     return fitting, places
 
 
-def _field_of(error: msgspec.ValidationError) -> str:
-    """Field that a record was refused for, told by the message alone."""
-    message = str(error)
+def _fields_of(faults: list[str]) -> list[str]:
+    """Fields that records were refused for, told by the messages alone."""
+    fields = {fault: _field_of(fault) for fault in set(faults)}
+    return [fields[fault] for fault in faults]
+
+
+def _field_of(fault: str) -> str:
     for start in ("Object contains unknown field `", "Object missing required field `"):
-        if message.startswith(start):
-            return message[len(start) : -1][:256]
-    return message.rpartition(" - at `$.")[2][:-1] if message.endswith("`") else ""
+        if fault.startswith(start):
+            return fault[len(start) : -1][:256]
+    return fault.rpartition(" - at `$.")[2][:-1] if fault.endswith("`") else ""
 
 
 def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str, str | None]:
@@ -538,7 +658,7 @@ def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str,
     try:
         msgspec.convert(item, type_)
     except msgspec.ValidationError as error:
-        name = _field_of(error)
+        name = _field_of(str(error))
         message = str(error).partition(" - at ")[0]
         came = f"; got {item[name]!r:.80}" if name in item else ""
         return name, message[:1].lower() + message[1:] + came, id_
@@ -565,20 +685,36 @@ def _refuse(
 
 
 def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) -> RequestPart:
-    names = ("id", "ts", "version", "entity", "seq", "weight", "partial")
-    fields = {name: _members(name, records) for name in ("inputs", "outputs", "attrs")}
-    return RequestPart(model, indices, {name: _members(name, records) for name in names}, fields)
+    system: dict[str, list[Any]] = {
+        "id": _texts([record.id for record in records]),
+        "ts": [record.ts for record in records],
+        "version": _texts([record.version for record in records]),
+        "entity": _texts([record.entity for record in records]),
+        "seq": [record.seq for record in records],
+        "weight": [record.weight for record in records],
+        "partial": [record.partial for record in records],
+    }
+    fields = {
+        "inputs": [record.inputs for record in records],
+        "outputs": [record.outputs for record in records],
+        "attrs": [record.attrs for record in records],
+    }
+    return RequestPart(model, indices, system, fields)
 
 
 def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> RequestPart:
-    names = ("id", "ts", "source", "key", "entity")
-    fields = {"label": _members("label", labels)}
-    return RequestPart(model, indices, {name: _members(name, labels) for name in names}, fields)
+    system: dict[str, list[Any]] = {
+        "id": _texts([label.id for label in labels]),
+        "ts": [label.ts for label in labels],
+        "source": [label.source for label in labels],
+        "key": [label.key for label in labels],
+        "entity": _texts([label.entity for label in labels]),
+    }
+    return RequestPart(model, indices, system, {"label": [label.label for label in labels]})
 
 
-def _members(name: str, records: Sequence[Envelope]) -> list[Any]:
-    """One member of every record; names that came as numbers are texts."""
-    values = list(map(attrgetter(name), records))
-    if name in ("id", "version", "entity") and int in set(map(type, values)):
+def _texts(values: list[Any]) -> list[Any]:
+    """Names that came as numbers, as texts."""
+    if int in set(map(type, values)):
         return [str(value) if type(value) is int else value for value in values]
     return values

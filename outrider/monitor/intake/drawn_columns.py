@@ -93,6 +93,8 @@ class DrawnColumns:
         """
         part = self._part
         arrays, faults = system_columns(part, self._kind, received_us)
+        if faults.is_bad.all():
+            return arrays, faults
         disagreeing = RowFaults(len(part.indices))
         for name, values in self._cells(faults, cells):
             new = name not in self._known

@@ -10,7 +10,7 @@ from outrider.dataops.journal.journal import Kind
 from outrider.dataops.state.stored_texts import NUL, rows_with_nul
 from outrider.monitor.stream.event_time import outside, time_fault
 
-from .column_types import convert, nulls
+from .column_types import Values, convert, nulls
 from .rejections import NO_ROWS, RowFaults, Rows
 from .request_parts import RequestPart
 from .uuid7 import uuid7s
@@ -66,7 +66,7 @@ def _given_columns(
     arrays: dict[str, pa.Array] = {}
     for name, type_ in system.items():
         values = part.system.get(name)
-        if values is None or name == "received":
+        if values is None or name == "received" or _is_void(values):
             arrays[name] = nulls(rows, type_)
             continue
         if name in _SHORT and isinstance(values, pa.Array) and pa.types.is_integer(values.type):
@@ -82,6 +82,10 @@ def _given_columns(
         if name == "ts":
             faults.add(outside(array), name, lambda row, array=array: time_fault(array, row))  # type: ignore[misc]  # bound now
     return arrays
+
+
+def _is_void(values: Values) -> bool:
+    return isinstance(values, list) and values[0] is None and values.count(None) == len(values)
 
 
 def _with_ids(ids: pa.Array, is_bad: NDArray[np.bool_]) -> pa.Array:

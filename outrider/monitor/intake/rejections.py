@@ -155,7 +155,7 @@ class Rejections:
         fields: Sequence[str],
         explain: Callable[[int], tuple[str, str, str | None]],
     ) -> None:
-        """Refuse records in ascending order, explained by row where an answer lists them."""
+        """Refuse records in ascending order, explained where an answer lists them."""
         for row, index in enumerate(indices[:LISTED]):
             field, id_ = fields[row], None
             if index < self._last:

@@ -17,9 +17,9 @@ def settle_garbage() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collection while a body is parsed: what it makes by the hundred thousand is all in use.
+    """Let no collection run while a body is parsed.
 
-    Of several threads the one that paused ends the pause, for all of them: none is endless.
+    All of the many values that a parser makes are in use. The thread that began a pause ends it for all.
     """
     if not gc.isenabled():
         yield

@@ -1038,7 +1038,7 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(cont
         look()
 
 
-def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_directory(
+def test_tests_of_an_uploaded_champion_ask_an_engine_without_secrets_in_an_empty_working_directory(
     context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "7")
@@ -1048,9 +1048,10 @@ def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_d
     }  # fmt: skip
     with write(context.engine) as connection:
         connection.execute(insert(tables.table_of(improvement_tables.VersionUpload)).values(row))
-    suite = context.settings.path("suite.py")
+    suite, code = context.settings.path("suite.py"), context.settings.path("model.py")
+    suite.write_text("import os\nassert os.environ['SHOP_TOKEN'] == '7'\n" + suite.read_text())
     guard = "import os\nassert 'SHOP_TOKEN' not in os.environ\nassert not os.listdir()\n"
-    suite.write_text(guard + suite.read_text())
+    code.write_text(guard + code.read_text())
     champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
     deadline = time.monotonic() + PATIENCE_S

@@ -11,5 +11,6 @@ LoRA or prefix adapters mixed in one batch (`adapters`). `device` is the seam to
 pinned double buffers, captured graphs, duty). `client`, in the worker, has the deadlines: `work_board` says
 whose work was under way when an engine hung or ended, and that version is asked again alone, so that the
 culprit is known. `launch` starts an engine and speaks with it, `memory_bound` holds it to its memory,
-and `groups` keeps uploaded challengers apart until they have answered.
+and `groups` keeps uploaded challengers apart until they have answered. `single_version` is one version whose
+answers are waited for: an upload at the gate, a model of `outrider compare`.
 """

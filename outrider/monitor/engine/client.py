@@ -100,7 +100,7 @@ class EngineClient:
         self.restarts: dict[str, int] = {"deadline": 0, "died": 0, "memory": 0}
         self.stats: dict[str, float] = {}
         """What all its processes did, by name; those of memory are of the present one."""
-        self._launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
+        self.launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
         self._bound, self._parts = bound, parts
         self._peak = 0
         self._starved_s = 0.0
@@ -217,7 +217,7 @@ class EngineClient:
         """Have a process where one is needed."""
         if self._process is not None or not self._makings or self._clock() < self._due:
             return
-        self._process = StartedEngine(self._launch, self._wake, self._clock, self._bound)
+        self._process = StartedEngine(self.launch, self._wake, self._clock, self._bound)
         self._heard_at = self._load_at = self._step_at = self._time()
         self._steps, self._at_work = 0, ()
         self._loading = None

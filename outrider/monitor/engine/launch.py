@@ -17,16 +17,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from outrider.dataops.confinement import clean_command
+from outrider.dataops.confinement import clean_command, clean_environment, without_secrets
+from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.starved_time import StarvedTime
+from outrider.monitor.settings.config import Settings
 
+from .device_options import DeviceOptions
 from .frames import AnswerReader, AnswerWriter, Header
 from .memory_bound import EngineMemory
 from .work_board import WorkBoard
 
+DRIVER = Path("/dev/nvidiactl")
+"""Where there is one, a process opens devices that no list of files names."""
 KILLED_S = 2.0
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
 """What passes need they need again: giving it back each time cost a CNN 40 % of its time in page faults."""
@@ -131,6 +136,50 @@ class Launch:
     """All that it may open beside the libraries, where the kernel can hold it to that; None for any file."""
     board: WorkBoard | None = None
     """Set for each process."""
+
+
+def launch_of(
+    settings: Settings,
+    model: str,
+    source: Source,
+    weights: Path | None,
+    *,
+    opens_upload: bool,
+    start: StartEngine = ChildProcess,
+) -> Launch:
+    """Launch of a version's engine, which confines one that opens an upload."""
+    worker, own = settings.worker, settings.models.get(model)
+    known = DeviceOptions.__dataclass_fields__.keys()
+    options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
+    is_confined = opens_upload and source.kind in ("hf", "onnx") and not DRIVER.exists()
+    return Launch(
+        settings.base.resolve(), options.to_json(), worker.threads,
+        None if own is None else own.shadow.batch_rows, start=start,
+        environment=_environment(source, opens_upload=opens_upload),
+        readable=files_of(settings, source, weights) if is_confined else None,
+    )  # fmt: skip
+
+
+def _environment(source: Source, *, opens_upload: bool) -> Mapping[str, str] | None:
+    """Variables of a process that may open a stranger's file; None for the owner's code alone."""
+    if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
+        return without_secrets(os.environ)
+    if opens_upload:
+        own = source.key_env if source.kind == "endpoint" else None
+        return clean_environment(os.environ, kept=() if own is None else (own,))
+    return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
+
+
+def files_of(settings: Settings, source: Source, weights: Path | None) -> tuple[Path, ...]:
+    """Files of an opened version that brings no code, links followed."""
+    found = [] if weights is None else [weights]
+    for folder in (source.reference, source.adapter) if source.kind == "hf" else ():
+        if folder is not None and settings.path(folder).exists():
+            found += [
+                settings.path(folder),
+                *(one for one in settings.path(folder).iterdir() if one.is_symlink()),
+            ]
+    return tuple(one.resolve() for one in found if one.exists())
 
 
 LEVELS = ("bytes", "bytes_alone")

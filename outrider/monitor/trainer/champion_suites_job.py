@@ -11,7 +11,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.behavioral_tests import Suite
-from outrider.dataops.confinement import without_secrets
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import suite_outcomes
@@ -29,11 +27,10 @@ from outrider.dataops.state.database import now_us, open_database, write
 from outrider.errors import OutriderError
 from outrider.monitor.process.child import CONTROL_FD, die_with_parent
 from outrider.monitor.process.logs import set_up
-from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.config import Settings, load_settings
 
 from .context import JobContext
-from .job_processes import kept_secrets
 from .suites import model_suites, on_held_out, without_rows
 
 log = logging.getLogger(__name__)
@@ -67,7 +64,7 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
         cases = None
         if dataset is not None and any(test.cases is None for test in tests):
             cases = datasets.read(connection, objects, dataset)
-    predictor = predictor_factory(settings, engine, objects)(model, champion.version)
+        (predictor,) = version_predictors(settings, connection, model, champion.version)
     if "torch" in sys.modules:
         from .retraining import set_threads
 
@@ -107,7 +104,6 @@ class ChampionSuites:
         self._seen: dict[str, str] = {}
         self._next = time.monotonic() + look_s  # the worker loads its models first
         self._running: subprocess.Popen[bytes] | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def look(self) -> None:
         """Start the process for a champion without a run."""
@@ -131,19 +127,10 @@ class ChampionSuites:
 
     def _start(self, model: str) -> None:
         command = [sys.executable, "-m", "outrider.monitor.trainer.champion_suites_job", "--model", model]
-        command += ["--config", str(self._config.absolute()), "--parent", str(os.getpid())]
-        kept = kept_secrets(self._context, model, is_of_champion=True)
-        if kept is not None and self._scratch is None:  # it may open an upload
-            self._scratch = tempfile.TemporaryDirectory(prefix="outrider-job-", ignore_cleanup_errors=True)
+        command += ["--config", str(self._config), "--parent", str(os.getpid())]
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         try:
-            self._running = subprocess.Popen(
-                command,
-                pass_fds=inherited,
-                stdin=subprocess.DEVNULL,
-                env=None if kept is None else without_secrets(os.environ, kept=kept),
-                cwd=None if kept is None or self._scratch is None else self._scratch.name,
-            )
+            self._running = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL)
         except OSError as error:
             log.error("%s: its behavioral tests cannot be run: %s", model, error)
 
@@ -152,8 +139,6 @@ class ChampionSuites:
         if self._running is not None:
             self._running.kill()
             self._running.wait()
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
 
 def main() -> int:

@@ -3,7 +3,15 @@
 Endings, column names, types, and the account of columns and rows left out.
 """
 
-from .json_values import LABEL_TASK, is_label_task, json_list, json_reason, read_json_texts, read_json_values
+from .json_values import (
+    LABEL_TASK,
+    flat_parts,
+    is_label_task,
+    json_list,
+    json_reason,
+    read_json_texts,
+    read_json_values,
+)
 from .left_out import LeftOut
 from .opening import TableOptions, ending_of, is_json, known_ending
 from .reading import one_table, read_parts, read_table
@@ -13,6 +21,7 @@ __all__ = [
     "LeftOut",
     "TableOptions",
     "ending_of",
+    "flat_parts",
     "is_json",
     "is_label_task",
     "json_list",

@@ -189,7 +189,7 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
         rows = []
         for place, value, _ in chain([first], islice(values, ROWS - 1)):
             if isinstance(value, Mapping):
-                rows.append(_flat(value))
+                rows.append(flat_parts(value))
                 places.append(place)
             else:
                 left.row(place, f"a JSON object expected, got {type(value).__name__}")
@@ -206,7 +206,8 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
     return pa.table(found), places
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def flat_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Object whose parts (``inputs``, …) are fields under full names."""
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if name in PARTS and isinstance(value, Mapping):

@@ -4,6 +4,7 @@ Which is the id, which are inputs, in which types they go.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,13 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.assertions.times import utc
-from outrider.data_files import LeftOut
+from outrider.data_files import LeftOut, flat_parts
 from outrider.errors import ConfigError
 
 SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
 PARTS = ("inputs", "outputs", "attrs", "label")
+TEXTS = ("id", "entity", "version", "model", "source", "key")
 TIME = pa.timestamp("us", tz="UTC")
-_FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}")
+_FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}", re.DOTALL)
+_OF_LABELS = {"source": "source", "key": "key", "label": "label.label"}
+"""Columns that have a meaning where rows are labels and nothing else."""
 _UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_000_000, "*"))
 """Least size of a number of nano-, micro-, milliseconds or seconds since 1970, and its way to µs."""
 
@@ -61,18 +65,28 @@ class Names:
         named = self.named
         if missing := [name for name in named if name not in columns]:
             raise ConfigError(f"no column {missing[0]!r}; there are {', '.join(columns[:50])}")
-        found: dict[str, str] = {}
-        for name in columns:
-            full = named.get(name) or (name if _FULL.fullmatch(name) else None)
-            if full is None and not self.inputs and not any(f.startswith("inputs.") for f in self.mapped):
-                full = f"inputs.{name}"
-            if full is not None:
-                found[name] = full
-        doubles = [full for full in found.values() if list(found.values()).count(full) > 1]
-        if doubles:
+        known = {name: named.get(name) or (name if _FULL.fullmatch(name) else "") for name in columns}
+        if _are_labels(known):
+            known |= {name: _OF_LABELS[name] for name, full in known.items() if not full}
+        elif not self.inputs and not any(full.startswith("inputs.") for full in self.mapped):
+            known |= {name: f"inputs.{name}" for name, full in known.items() if not full}
+        found = {name: full for name, full in known.items() if full}
+        if doubles := [full for full, times in Counter(found.values()).items() if times > 1]:
             both = ", ".join(name for name, full in found.items() if full == doubles[0])
             raise ConfigError(f"{doubles[0]} would be {both}: map or leave out one of them")
         return found
+
+
+def _are_labels(known: Mapping[str, str]) -> bool:
+    """Test for columns that are labels of records or entities, and of nothing else."""
+    others = {name for name, full in known.items() if not full}
+    fulls = known.values()
+    return (
+        ("id" in fulls or "entity" in fulls)
+        and others <= _OF_LABELS.keys()
+        and ("label" in others or any(full.startswith("label.") for full in fulls))
+        and not any(full.startswith(("inputs.", "outputs.")) for full in fulls)
+    )
 
 
 def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
@@ -98,7 +112,8 @@ def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Flat object of JSON as a record, nested objects unchanged."""
+    """Object of JSON as a record, nested objects besides its parts unchanged."""
+    item = flat_parts(item)
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:
@@ -182,7 +197,7 @@ def _flat(table: pa.Table) -> pa.Table:
 def _sendable(column: pa.Array, target: str) -> pa.Array:
     """Column in a type that the intake takes; what has no such type stays and is refused there."""
     kind = column.type
-    if target in ("id", "entity", "version", "model") and not pa.types.is_string(kind):
+    if target in TEXTS and not pa.types.is_string(kind):
         return column.cast(pa.string())
     if pa.types.is_date(kind):
         return column.cast(pa.string())

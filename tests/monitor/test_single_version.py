@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
+from outrider.dataops.confinement import clean_environment, landlock_version
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.engine.asks import Outputs
@@ -27,6 +28,12 @@ def predict(batch):
     if (x == -1).any():
         raise ValueError("no number below zero")
     return {"value": 2.0 * x, "pid": [os.getpid()] * batch.rows}
+
+
+def thief(batch):
+    assert os.environ.get("SHOP_TOKEN") is None and not os.listdir()
+    with open(__file__.replace("code.py", "key")) as key:
+        return {"value": [key.read()] * batch.rows}
 """
 
 
@@ -83,6 +90,20 @@ def test_single_version_answers_again_where_its_process_was_ended(version: Singl
     pid = int(version(numbers(1.0))["pid"][0])
     os.kill(pid, signal.SIGKILL)
     assert int(version(numbers(1.0))["pid"][0]) != pid
+
+
+@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+def test_single_version_that_is_confined_reads_its_files_and_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "7")
+    (tmp_path / "key").write_text("or_SECRET")
+    (tmp_path / "code.py").write_text(CODE)
+    held = Launch(tmp_path, environment=clean_environment(os.environ), readable=(tmp_path / "code.py",))
+    source = Source("function", "code.py:thief", inputs=("x",), task="other")
+    made = SingleVersion(("m", "2"), Making(source), held, deadline_s=60.0).loaded()
+    with pytest.raises(ServerError, match="PermissionError"):
+        made(numbers(1.0))
 
 
 def test_single_version_that_cannot_be_loaded_raises_and_leaves_no_process(tmp_path: Path) -> None:

@@ -286,12 +286,9 @@ class EngineGroups:
     def _open(self, key: Name, name: Name, making: Making) -> EngineClient:
         with self._engine.connect() as connection:
             opens_upload = name in opening_uploads(connection)
-        launch = launch_of(
-            self._settings, key[0], making.source, making.weights, opens_upload=opens_upload,
-            start=self._start,
-        )  # fmt: skip
-        if launch.readable is not None:
-            launch = replace(launch, readable=launch.readable + self._files_on(key))
+        launch = launch_of(self._settings, key[0], making.source, making.weights, opens_upload=opens_upload)
+        readable = None if launch.readable is None else launch.readable + self._files_on(key)
+        launch = replace(launch, readable=readable, start=self._start)
         return EngineClient(
             "@".join(key), launch, deadline_s=self._deadline_s, wake=self._wake.set,
             bound=lambda: self._bound(key), parts=True,

@@ -9,7 +9,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.monitor.settings.config import Settings
 
 from .device_options import DeviceOptions
-from .launch import ChildProcess, Launch, StartEngine
+from .launch import Launch
 
 DRIVER = Path("/dev/nvidiactl")
 """Where there is one, a process opens devices that no list of files names."""
@@ -22,7 +22,6 @@ def launch_of(
     weights: Path | None,
     *,
     opens_upload: bool,
-    start: StartEngine = ChildProcess,
 ) -> Launch:
     """Launch of a version's engine, which confines one that opens an upload."""
     worker, own = settings.worker, settings.models.get(model)
@@ -31,7 +30,7 @@ def launch_of(
     is_confined = opens_upload and source.kind in ("hf", "onnx") and not DRIVER.exists()
     return Launch(
         settings.base.resolve(), options.to_json(), worker.threads,
-        None if own is None else own.shadow.batch_rows, start=start,
+        None if own is None else own.shadow.batch_rows,
         environment=_environment(source, opens_upload=opens_upload),
         readable=files_of(settings, source, weights) if is_confined else None,
     )  # fmt: skip

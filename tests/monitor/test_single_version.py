@@ -27,6 +27,8 @@ def predict(batch):
     x = batch.column("inputs.x")
     if (x == -1).any():
         raise ValueError("no number below zero")
+    if (x == -2).any():
+        os._exit(3)
     return {"value": 2.0 * x, "pid": [os.getpid()] * batch.rows}
 
 
@@ -90,6 +92,16 @@ def test_single_version_answers_again_where_its_process_was_ended(version: Singl
     pid = int(version(numbers(1.0))["pid"][0])
     os.kill(pid, signal.SIGKILL)
     assert int(version(numbers(1.0))["pid"][0]) != pid
+
+
+def test_single_version_that_ends_its_process_twice_is_asked_no_more(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(CODE)
+    made = opened(tmp_path)
+    assert made(numbers(1.0))["value"].tolist() == [2.0]
+    with pytest.raises(ServerError, match="its process ended: exit code 3"):
+        made(numbers(-2.0))
+    with pytest.raises(ServerError, match="m@2 is asked no more: its process ended: exit code 3"):
+        made(numbers(1.0))
 
 
 @pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")

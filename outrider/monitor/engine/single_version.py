@@ -15,7 +15,7 @@ from outrider.monitor.process.memory import own_bytes
 
 from .asks import Ask, AskAnswer, Name, Outputs
 from .client import EngineClient, Making
-from .events import VersionLoad
+from .events import Ended, VersionLoad
 from .launch import Launch
 
 ROWS, AHEAD = 256, 8
@@ -50,6 +50,7 @@ class SingleVersion:
         self._numbers = itertools.count(1)
         self._answers: dict[int, AskAnswer] = {}
         self._load: VersionLoad | None = None
+        self._ended = ""
         self.seconds = 0.0
         """Time of its engine for all answers, without encoding and the way there."""
         self._client = EngineClient(
@@ -80,8 +81,10 @@ class SingleVersion:
         Raises
         ------
         ServerError
-            If it does not answer one.
+            If it does not answer one, or has ended or held up its process twice.
         """
+        if self._ended:
+            raise ServerError(f"{'@'.join(self._name)} is asked no more: {self._ended}")
         parts, asked = [], deque[int]()
         for start in range(0, max(batch.rows, 1), ROWS):
             asked.append(self.send(batch.slice(start, min(ROWS, batch.rows - start))))
@@ -135,6 +138,8 @@ class SingleVersion:
         for event in found:
             if isinstance(event, VersionLoad):
                 self._load = event
+            elif isinstance(event, Ended) and event.is_alone:
+                self._ended = event.reason
             elif isinstance(event, AskAnswer):
                 self._answers[event.number] = event
         return bool(found)

@@ -134,7 +134,8 @@ def _blocks_of(
     table: pa.Table, name: str, how: ReadOptions, places: Sequence[int], left: LeftOut, share: float
 ) -> Iterator[FileBlock]:
     """Records of a table and the labels beside them, or labels alone."""
-    rows, done = record_table(table, how.names, left), places[-1]
+    done = places[-1]
+    rows, places = record_table(table, how.names, places, left)
     labels = [column for column in rows.column_names if column.startswith("label.")]
     is_labels = not any(column.startswith(("inputs.", "outputs.")) for column in rows.column_names)
     if is_labels and not labels:

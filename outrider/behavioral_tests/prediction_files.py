@@ -225,10 +225,14 @@ def _sure(label: NDArray[Any]) -> Columns:
 
 
 def _of_records(values: Mapping[int, Any]) -> Columns:
+    rows = []
     for number, value in values.items():
         if not isinstance(value, dict):
             raise ValueError(f'line {number}: an object such as {{"label": 1}} expected, got {value!r:.80}')
-    rows = [flat_parts(value) for value in values.values()]
+        try:
+            rows.append(flat_parts(value))
+        except ConfigError as error:
+            raise ValueError(f"line {number}: {error}") from None
     names = dict.fromkeys(name for row in rows for name in row)
     for number, row in zip(values, rows, strict=True):
         missing = [name for name in names if name not in row and not name.startswith("inputs.")]

@@ -198,11 +198,11 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
     for first in values:
         rows = []
         for place, value, _ in chain([first], islice(values, ROWS - 1)):
-            if isinstance(value, Mapping):
-                rows.append(flat_parts(value))
+            try:
+                rows.append(_object(value))
                 places.append(place)
-            else:
-                left.row(place, f"a JSON object expected, got {type(value).__name__}")
+            except ConfigError as error:
+                left.row(place, str(error))
         names = dict.fromkeys(name for row in rows for name in row)
         chunks.append((len(rows), {name: _column([row.get(name) for row in rows]) for name in names}))
     found = {}
@@ -218,14 +218,29 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
 
 
 def flat_parts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Object whose parts (``inputs``, …) are fields under full names."""
+    """Object whose parts (``inputs``, …) are fields under full names.
+
+    Raises
+    ------
+    ConfigError
+        If two fields have one name.
+    """
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        if name in PARTS and isinstance(value, Mapping):
-            flat |= {f"{name}.{field}": inner for field, inner in value.items()}
-        else:
-            flat[name] = value
+        is_part = name in PARTS and isinstance(value, Mapping)
+        fields = {f"{name}.{field}": inner for field, inner in value.items()} if is_part else {name: value}
+        if twice := flat.keys() & fields.keys():
+            raise ConfigError(
+                f"field {min(twice)!r} stands twice, inside {min(twice).split('.')[0]!r} and beside it"
+            )
+        flat |= fields
     return flat
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"a JSON object expected, got {type(value).__name__}")
+    return flat_parts(value)
 
 
 def _column(values: list[Any]) -> pa.Array | None:

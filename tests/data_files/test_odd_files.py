@@ -261,6 +261,21 @@ def test_quote_that_opens_a_row_of_a_mebibyte_is_named_with_its_line(tmp_path: P
         tabled(path)
 
 
+@pytest.mark.parametrize("door", ["replay", "predictions", "tables"])
+def test_field_that_stands_inside_a_part_and_beside_it_is_named(
+    tmp_path: Path, door: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1}\n{"inputs.x": 1, "inputs": {"x": 2}}\n')
+    words = "line 2.*'inputs.x' stands twice, inside 'inputs' and beside it"
+    if door == "tables":
+        assert tabled(path) == {"x": [1]}
+        assert re.search(words, capsys.readouterr().err)
+        return
+    with pytest.raises(ConfigError, match=words):
+        DOORS[door](path)
+
+
 @pytest.mark.parametrize("door", ["cases", "predictions"])
 @pytest.mark.parametrize(("second", "found"), [("5", "int|5"), ("null", "None")])
 def test_door_names_line_of_another_kind_of_value(tmp_path: Path, door: str, second: str, found: str) -> None:

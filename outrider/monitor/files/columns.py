@@ -141,8 +141,8 @@ def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:
             continue
-        part, _, rest = target.partition(".")
-        if rest:
+        part, dot, rest = target.partition(".")
+        if dot:
             record.setdefault(part, {})[rest] = item[name]
         else:
             record[target] = time_text(item[name]) if target == "ts" else item[name]

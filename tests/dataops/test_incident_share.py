@@ -1,6 +1,7 @@
 """An incident says the share now, of whom it is, and whose the next step is."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
+from outrider.assertions.times import utc_text
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_share import ENOUGH, MOST_MINUTES, RECENT_MINUTES, _since
 from outrider.dataops.flags.registered_assertions import columns_of_sender, note_reads
@@ -91,7 +93,7 @@ def test_share_of_a_resolved_incident_stays_when_its_counts_are_gone(traffic: Tr
 
 def test_no_record_for_a_while_is_said_and_is_no_zero(traffic: Traffic) -> None:
     rising(traffic, 100, 100, 100)
-    last = stored_incidents.utc_text(traffic.now_us + MINUTE_US)[11:16]
+    last = utc_text(traffic.now_us + MINUTE_US)[11:16]
     with traffic.engine.connect() as connection:
         now_us = traffic.now_us + 40 * MINUTE_US
         (found,) = stored_incidents.list_incidents(connection, now_us=now_us)
@@ -141,6 +143,12 @@ def test_critical_incident_counts_its_records_and_says_the_share(traffic: Traffi
     found = one(traffic)
     assert found.sentence.startswith("x has flagged 100 records of a since 2026-")
     assert "; 50.0 % of the entities of a in the last " in found.sentence
+    with write(traffic.engine) as connection:
+        stored_incidents.resolve(connection, found.id, now_us=traffic.now_us, why="mended")
+    assert re.search(
+        r"since [^;]+; [\d.]+ % of the entities of a from [^;]+ to [^;]+, [\d.]+ % at its highest$",
+        one(traffic).sentence,
+    )
 
 
 @given(

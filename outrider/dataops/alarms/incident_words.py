@@ -67,7 +67,7 @@ def incident_sentence(row: "IncidentRow") -> str:
     if row.level == "critical" or not _is_share(row.details.get("before")):
         whom, share = for_whom(row), row.share
         records = f"{row.flags:,} records of {whom}" if whom else f"{row.flags:,} records"
-        shared = "" if share is None else f"; {_percent(share.share)} of {_entities(share)} {_when(share)}"
+        shared = "" if share is None else f"; {_shared(row, share)}"
         return f"{row.assertion} has flagged {records} since {since(row)}{shared}"
     return f"{row.assertion} {_flagging(row)}; {_percent(row.details['before']['share'])} before"
 
@@ -131,24 +131,21 @@ def _flagging(row: "IncidentRow") -> str:
         whom, told = for_whom(row), row.details["now"]
         entities = f"the entities of {whom}" if whom else "all entities"
         return f"flagged {_percent(told['share'])} of {entities} when it opened, since {since(row)}"
-    shared = f"{_percent(share.share)} of {_entities(share)}"
+    if row.resolved_us is not None:
+        return f"flagged {_shared(row, share)}"
+    return f"{'flags' if share.is_now else 'flagged'} {_shared(row, share)}, since {since(row)}"
+
+
+def _shared(row: "IncidentRow", share: IncidentShare) -> str:
+    """Share with its entities and its time."""
+    told = f"{_percent(share.share)} of {share.of if share.of.startswith('all ') else f'the {share.of}'}"
     if row.resolved_us is not None:
         highest = "" if share.highest is None else f", {_percent(share.highest)} at its highest"
-        return f"flagged {shared} from {_minute(share.since)} to {_minute(share.until)}{highest}"
-    if not share.is_now:
-        return f"flagged {shared} {_when(share)}, since {since(row)}"
-    return f"flags {shared} {_when(share)}, since {since(row)}"
-
-
-def _when(share: IncidentShare) -> str:
+        return f"{told} from {_minute(share.since)} to {_minute(share.until)}{highest}"
     minutes = "minute" if share.minutes == 1 else f"{share.minutes} minutes"
     if share.is_now:
-        return f"in the last {minutes}"
-    return f"in the {minutes} before {_minute(share.until)}, and no record was judged after that"
-
-
-def _entities(share: IncidentShare) -> str:
-    return share.of if share.of.startswith("all ") else f"the {share.of}"
+        return f"{told} in the last {minutes}"
+    return f"{told} in the {minutes} before {_minute(share.until)}, and no record was judged after that"
 
 
 def _of_opening(row: "IncidentRow") -> str:

@@ -71,7 +71,8 @@ class IncidentWriter:
         details: Mapping[str, Any] | None = None,
     ) -> IncidentRow:
         """Incident that begins now, for :meth:`open`."""
-        version = next(iter((details or {}).get("explained_by") or ()), {}).get("version", "")
+        first: Mapping[str, Any] = next(iter((details or {}).get("explained_by") or ()), {})
+        version = first.get("version", "")
         text = "\0".join((self.model, assertion, part, str(now_us), kind, note, version))
         identity = f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}"
         return IncidentRow(

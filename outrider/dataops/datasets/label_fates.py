@@ -24,7 +24,7 @@ from .quarantine import refused
 
 Rows = Literal["flagged", "labelled"]
 """Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
-about, or all. What assertions of inputs alone flag is the sender's to mend: it is learned where a person labels it."""
+about, or all. What assertions of inputs alone flag is learned where a person labels it."""
 NOBODY = "api"
 """Source of labels that name none."""
 COLLECTED = ("new", "corrected", "removed")

@@ -10,7 +10,7 @@ Times are integer microseconds since the epoch, UTC: their column names end in `
 
 from functools import cache
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, PrimaryKeyConstraint, Table, false, text
+from sqlalchemy import JSON, Column, Index, LargeBinary, PrimaryKeyConstraint, Table, text
 from sqlmodel import Field, SQLModel
 
 
@@ -206,7 +206,7 @@ class AssertionRow(SQLModel, table=True):
     """When it last gave verdicts on production's answers, to the minute; 0 for never."""
     reads: str = Field(default="[]", sa_column_kwargs={"server_default": text("'[]'")})
     """JSON of the columns that it was seen to read."""
-    of_sender: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    of_sender: bool = Field(default=False, sa_column_kwargs={"server_default": text("0")})
     """It reads inputs and attributes alone: what it flags is the sender's, whatever the model answers."""
 
 

@@ -91,6 +91,7 @@ class AssertionFigures(TypedDict):
     owner: str
     revision: str
     flags: int
+    reads: tuple[str, ...]
     reviewed: int
     fire_rate: RateFigures
     precision: RateFigures
@@ -266,6 +267,7 @@ def quality_json(found: AssertionQuality) -> AssertionFigures:
         "owner": found.owner,
         "revision": found.revision,
         "flags": found.flags,
+        "reads": found.reads,
         "reviewed": found.reviewed,
         "fire_rate": rate_json(found.fire_rate),
         "precision": rate_json(found.precision),

@@ -13,8 +13,8 @@ def upgrade() -> None:
     op.add_column(
         "assertion", sa.Column("reads", sa.String(), nullable=False, server_default=sa.text("'[]'"))
     )
-    of_sender = sa.Column("of_sender", sa.Boolean(), nullable=False, server_default=sa.false())
-    op.add_column("assertion", of_sender)
+    zero = sa.text("0")
+    op.add_column("assertion", sa.Column("of_sender", sa.Boolean(), nullable=False, server_default=zero))
 
 
 def downgrade() -> None:

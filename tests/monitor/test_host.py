@@ -195,6 +195,16 @@ def test_the_manifest_says_what_the_files_offer(host: HostClient) -> None:
     assert host.errors == {"m": []}
 
 
+def test_columns_that_an_assertion_reads_are_told_once_and_again_by_a_new_process(host: HostClient) -> None:
+    host.stop()
+    names = ["high", "excess"]
+    expected = {"high": ["inputs.x"], "excess": ["inputs.*"]}
+    assert judged(host, names).reads == expected
+    assert judged(host, names).reads == {}
+    host.stop()
+    assert judged(host, [*names, "rising"]).reads == expected | {"rising": ["inputs.x"]}
+
+
 def test_verdicts_of_well_behaved_assertions(host: HostClient) -> None:
     found = judged(host, GOOD)
     assert plain(found.found) == EXPECTED

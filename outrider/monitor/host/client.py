@@ -89,6 +89,8 @@ class HostVerdicts:
     found: dict[str, Findings] = field(default_factory=dict)
     """By assertion; rows are those of its view, or of the block where it has none."""
     seconds: dict[str, float] = field(default_factory=dict)
+    reads: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that an assertion reads, where it was not seen to read them all before."""
     questions: dict[str, PerturbedCopies] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -264,7 +266,9 @@ class HostClient:
                 asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
                 verdicts.questions[name] = PerturbedCopies(rows, asked)
             else:
-                verdicts.found[name] = unpack(parts)
+                verdicts.found[name], reads = unpack(parts)
+                if reads:
+                    verdicts.reads[name] = reads
 
         live_left = set(live)
         tasks = [*assertions, *live]

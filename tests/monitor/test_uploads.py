@@ -521,6 +521,7 @@ def test_an_adapter_is_kept_in_pieces_and_answers_over_its_base(world: World) ->
         (lora(alpha_pattern={"(.*)*X": 1}), "adapter_config.json: alpha_pattern: '(.*)*X' is a regular"),
         (lora() | {"adapter_config.json": b"{}"}, "peft_type expected"),
         (lora() | {"adapter_config.json": b"[" * 10_000}, "adapter_config.json"),
+        (lora(lora_alpha="8"), "adapter_config.json: lora_alpha: a finite number expected, got str"),
     ],
 )
 def test_an_adapter_that_fits_no_layer_is_refused(world: World, files: dict[str, bytes], why: str) -> None:

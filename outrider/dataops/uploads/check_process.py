@@ -79,6 +79,17 @@ def check_folder(folder: Path, source: Source) -> None:
     _asked("hf", folder, source)
 
 
+def check_adapter(folder: Path, source: Source) -> None:
+    """Refuse an adapter that cannot be read.
+
+    Raises
+    ------
+    WrongUpload
+        With the field or tensor, what was expected and what came.
+    """
+    _asked("adapter", folder, source)
+
+
 def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     """True for forms of one type whose declared dimensions do not differ."""
     (kind, dims), (own_kind, own) = expected, got
@@ -131,7 +142,7 @@ def main() -> None:
     confine([path, *also], [Path(request["scratch"])])
     source = Source.from_json(request["source"])
     try:
-        answer = _onnx(path, source, also) if request["kind"] == "onnx" else _folder(path, source)
+        answer = _OPENED[request["kind"]](path, source, also)
     except WrongUpload as error:
         answer = {"problem": str(error), "facts": error.facts, "reason": repr(error.__cause__ or error)}
     except ConfigError as error:
@@ -215,7 +226,7 @@ def _form(kind: Any) -> tuple[str, list[Any] | None]:
     return name, [dim.dim_value if dim.HasField("dim_value") else "any" for dim in told.shape.dim]
 
 
-def _folder(path: Path, source: Source) -> dict[str, Any]:
+def _folder(path: Path, source: Source, _also: Sequence[Path]) -> dict[str, Any]:
     from outrider.dataops.model_kinds.hf import declared_weights
 
     found = declared_weights(source, path)
@@ -234,6 +245,16 @@ def _folder(path: Path, source: Source) -> dict[str, Any]:
             f"config.json asks for {found.other_bytes} bytes beyond the weights, at most {_BUFFERS} expected"
         )
     return {}
+
+
+def _adapter(path: Path, _source: Source, _also: Sequence[Path]) -> dict[str, Any]:
+    from outrider.dataops.model_kinds.adapter import read_adapter
+
+    read_adapter(path)
+    return {}
+
+
+_OPENED = {"onnx": _onnx, "hf": _folder, "adapter": _adapter}
 
 
 def _problem(error: ConfigError, path: Path) -> str:

@@ -376,8 +376,6 @@ class EngineClient:
         assert process is not None
         self._sum_up(process)
         is_shot = why == "died" and process.is_gone and process.child.is_shot()
-        if is_shot and process.memory is not None and (beyond := process.memory.ended_by_bound()):
-            why, reason, is_shot = "memory", beyond, False
         names = process.board.names
         process.kill()
         self._peak, self._starved_s = self.peak_bytes, self._clock() - self._time()

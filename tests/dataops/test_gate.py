@@ -200,7 +200,9 @@ def test_a_refusal_names_capability_test_both_rates_with_intervals_and_three_exa
 @pytest.mark.parametrize("who", ["champion", "candidate"])
 def test_suite_that_a_model_gave_no_answer_to_is_open_and_no_refusal(who: str) -> None:
     late = FailureRate(0, 0, error="ServerError: http://far gave no answer within 2 s")
-    check = judge_suite(dataclasses.replace(suite(0, 40), **{who: late}))
+    asked, other = suite(0, 40), FailureRate(400, 40)
+    pair = (late, other) if who == "champion" else (other, late)
+    check = judge_suite(dataclasses.replace(asked, champion=pair[0], candidate=pair[1]))
     assert check.outcome == "undecided"
     assert f"not run, the {who} gave no answer: ServerError: http://far" in check.reason
 

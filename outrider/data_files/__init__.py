@@ -3,12 +3,13 @@
 Endings, column names, types, and the account of columns and rows left out.
 """
 
+from .arrow_texts import NOT_UTF8, readable_column
 from .json_values import (
     LABEL_TASK,
     flat_parts,
     is_label_task,
-    json_list,
     json_reason,
+    json_rows,
     read_json_texts,
     read_json_values,
 )
@@ -18,18 +19,20 @@ from .reading import one_table, read_parts, read_table
 
 __all__ = [
     "LABEL_TASK",
+    "NOT_UTF8",
     "LeftOut",
     "TableOptions",
     "ending_of",
     "flat_parts",
     "is_json",
     "is_label_task",
-    "json_list",
     "json_reason",
+    "json_rows",
     "known_ending",
     "one_table",
     "read_json_texts",
     "read_json_values",
     "read_parts",
     "read_table",
+    "readable_column",
 ]

@@ -4,6 +4,7 @@ import base64
 import csv
 import gzip
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -249,6 +250,20 @@ def test_folders_are_searched_by_name_and_named_in_ids(tmp_path: Path) -> None:
         find_files([tmp_path / "notes.txt"])
     with pytest.raises(ConfigError, match="does not exist"):
         find_files([tmp_path / "gone.csv"])
+
+
+def test_files_whose_names_make_no_ids_are_refused(tmp_path: Path) -> None:
+    for name in (b"\xff.csv", b"a\nb.jsonl"):
+        path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        path.write_text("x\n1\n")
+        for each in (path, tmp_path):
+            with pytest.raises(ConfigError, match="a name of letters in UTF-8 expected") as refused:
+                find_files([each])
+            assert str(refused.value).isascii()
+        path.unlink()
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ConfigError, match=r"pipe\.csv is no file"):
+        find_files([tmp_path / "pipe.csv"])
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.errors import ConfigError
+from outrider.monitor.engine.asks import LATE
 from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.device_options import DeviceOptions
 from outrider.monitor.engine.launch import Launch
@@ -221,7 +222,7 @@ def fate_of(failure: str) -> Fate:
     >>> fate_of("no answer within 30 s"), fate_of("its process ended: signal 9")
     ('late', 'failed')
     """
-    return "late" if "no answer within" in failure else "failed"
+    return "late" if LATE in failure else "failed"
 
 
 def with_fields(batch: Batch) -> Batch:

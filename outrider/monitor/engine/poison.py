@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.columns import from_values
+from outrider.errors import ServerError
 
 from .asks import Outputs, Poison
 
@@ -53,6 +54,8 @@ def around_poison(
         start, stop = pending.pop()
         try:
             parts.append((start, stop, call(start, stop)))
+        except ServerError as error:  # a server that does not answer has refused no record
+            return [], [Poison(start, detail_of(error))]
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the record keeps the reason
             first = first or detail_of(error)
             if stop - start == 1:

@@ -5,13 +5,16 @@ Which is the id, which are inputs, in which types they go.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from outrider.assertions.times import utc
 from outrider.data_files import LeftOut, flat_parts
@@ -89,26 +92,46 @@ def _are_labels(known: Mapping[str, str]) -> bool:
     )
 
 
-def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
-    """Columns of records under full names, in types that travel.
+def record_table(
+    table: pa.Table, names: Names, places: Sequence[int], left: LeftOut
+) -> tuple[pa.Table, Sequence[int]]:
+    """Columns of records under full names in types that travel; their places.
 
-    A column without a value in any row is left out.
+    A column without a value in any row is left out, and so is a row whose time is none.
 
     Raises
     ------
     ConfigError
-        If a named column is missing, or a time cannot be one.
+        If a named column is missing, or one of times has another type.
     """
     table = _flat(table)
     full = names.full_names(table.column_names)
     columns: dict[str, Any] = {}
+    odd = np.zeros(len(table), np.bool_)
     for name, target in full.items():
         column = table.column(name).combine_chunks()
         if pa.types.is_null(column.type):
             left.column(name, "it has no value")
             continue
-        columns[target] = _time_column(column, name) if target == "ts" else _sendable(column, target)
-    return pa.table(columns) if columns else pa.table({"id": pa.nulls(len(table), pa.string())})
+        if target != "ts":
+            columns[target] = _sendable(column, target)
+            continue
+        columns[target] = _time_column(column, name)
+        odd = ~_mask(column.is_null(nan_is_null=True)) & ~_mask(columns[target].is_valid())
+        for row in np.flatnonzero(odd):
+            left.row(places[int(row)], f"{name}: a time expected, got {column[row].as_py()!r:.80}")
+    if not columns:
+        columns["id"] = pa.nulls(len(table), pa.string())
+    found = pa.table(columns)
+    return (
+        (found, places)
+        if not odd.any()
+        else (found.filter(pa.array(~odd)), np.asarray(places)[~odd].tolist())
+    )
+
+
+def _mask(bools: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(bools.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
@@ -118,8 +141,8 @@ def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:
             continue
-        part, _, rest = target.partition(".")
-        if rest:
+        part, dot, rest = target.partition(".")
+        if dot:
             record.setdefault(part, {})[rest] = item[name]
         else:
             record[target] = time_text(item[name]) if target == "ts" else item[name]
@@ -136,14 +159,18 @@ def time_text(value: Any) -> str:
     >>> time_text(1609459200), time_text("2021-01-01 00:00:00")
     ('2021-01-01T00:00:00+00:00', '2021-01-01T00:00:00+00:00')
     """
+    at = _time_of(value)
+    return str(value) if at is None else at.isoformat()  # the service says what is wrong with it
+
+
+def _time_of(value: Any) -> datetime | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        at = utc(_micros(value))
-        return str(value) if at is None else at.isoformat()
+        return utc(_micros(value)) if isfinite(value) else None
     try:
         at = datetime.fromisoformat(str(value).strip())
     except ValueError:
-        return str(value)  # the service says what is wrong with it
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _micros(value: float) -> int:
@@ -154,26 +181,16 @@ def _micros(value: float) -> int:
 
 
 def _time_column(column: pa.Array, name: str) -> pa.Array:
+    """Times of a column, null for what is none."""
     kind = column.type
-    try:
-        if pa.types.is_timestamp(kind):
-            at = column if kind.tz else pc.assume_timezone(column, "UTC")
-            return at.cast(TIME, safe=False)
-        if pa.types.is_date(kind):
-            return column.cast(pa.timestamp("us")).cast(TIME)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            values = [None if v is None else _micros(v) for v in column.to_pylist()]
-            return pa.array(values, pa.int64()).cast(TIME)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return pa.array([None if v is None else _parsed(v) for v in column.to_pylist()], TIME)
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise ConfigError(f"column {name!r}: times expected: {error}") from None
-    raise ConfigError(f"column {name!r}: times expected, got {kind}")
-
-
-def _parsed(text: str) -> datetime:
-    at = datetime.fromisoformat(text.strip())
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    if pa.types.is_timestamp(kind):
+        at = column if kind.tz else pc.assume_timezone(column, "UTC")
+        return at.cast(TIME, safe=False)
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("us")).cast(TIME)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind)):
+        raise ConfigError(f"column {name!r}: times expected, got {kind}")
+    return pa.array([None if value is None else _time_of(value) for value in column.to_pylist()], TIME)
 
 
 def _flat(table: pa.Table) -> pa.Table:
@@ -198,7 +215,10 @@ def _sendable(column: pa.Array, target: str) -> pa.Array:
     """Column in a type that the intake takes; what has no such type stays and is refused there."""
     kind = column.type
     if target in TEXTS and not pa.types.is_string(kind):
-        return column.cast(pa.string())
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowException:
+            raise ConfigError(f"column of {target}: texts or whole numbers expected, got {kind}") from None
     if pa.types.is_date(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):

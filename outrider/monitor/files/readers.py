@@ -56,15 +56,15 @@ def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Raises
     ------
     ConfigError
-        If one is not there, or has an ending that says nothing.
+        If one is not there, or has an ending that says nothing or a name that is no text.
     """
     found: list[tuple[Path, str]] = []
     for path in paths:
         if path.is_dir():
             inner = sorted(p for p in path.rglob("*") if p.is_file() and ending_of(p))
             found += [(p, p.relative_to(path).as_posix()) for p in inner if not p.name.startswith((".", "_"))]
-        elif not path.exists():
-            raise ConfigError(f"{path} does not exist")
+        elif not path.is_file():
+            raise ConfigError(f"{path} {'is no file' if path.exists() else 'does not exist'}")
         else:
             known_ending(path)
             found.append((path, path.name))
@@ -73,6 +73,11 @@ def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
 
 def _told_apart(found: Sequence[tuple[Path, str]]) -> list[tuple[Path, str]]:
     """Files with names of their own: those of one name have the folders in which they differ in it."""
+    for path, name in found:
+        if not name.isprintable():
+            raise ConfigError(
+                f"{str(path)!a}: a name of letters in UTF-8 expected, from which ids are made; rename it"
+            )
     places: dict[str, set[Path]] = {}
     for path, name in found:
         places.setdefault(name, set()).add(path.resolve())
@@ -134,7 +139,8 @@ def _blocks_of(
     table: pa.Table, name: str, how: ReadOptions, places: Sequence[int], left: LeftOut, share: float
 ) -> Iterator[FileBlock]:
     """Records of a table and the labels beside them, or labels alone."""
-    rows, done = record_table(table, how.names, left), places[-1]
+    done = places[-1]
+    rows, places = record_table(table, how.names, places, left)
     labels = [column for column in rows.column_names if column.startswith("label.")]
     is_labels = not any(column.startswith(("inputs.", "outputs.")) for column in rows.column_names)
     if is_labels and not labels:

@@ -6,13 +6,13 @@ Whole, bounded, and checked before any value is touched.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.assertions.batch import SYSTEM
+from outrider.data_files import NOT_UTF8, readable_column
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
 from outrider.monitor.http.problem import ProblemError, problem
@@ -21,12 +21,11 @@ from .arrow_messages import bad, check_decoded, check_messages, check_schema
 from .block_builder import MAX_CELLS
 from .fast_arrow import known_columns
 from .pending_blocks import PendingBlock
-from .rejections import NO_ROWS, Rejections, RowFaults, Rows, close_names
+from .rejections import Rejections, RowFaults, Rows, close_names
 from .request_parts import RequestPart, short_id
 from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_NO_TEXT = "is no UTF-8: text expected; an unpaired surrogate is none"
 _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
 
 
@@ -167,8 +166,8 @@ def _with_texts(
         return batch, places
     faults = RowFaults(batch.num_rows)
     for at, field in enumerate(batch.schema):
-        column, bad = _readable(batch.column(at))
-        faults.add(bad, field.name[:256], _NO_TEXT)
+        column, bad = readable_column(batch.column(at))
+        faults.add(bad, field.name[:256], NOT_UTF8)
         batch = batch.set_column(at, field, column)
     batch.validate(full=True)
     ids = batch.column("id") if "id" in batch.schema.names else None
@@ -179,60 +178,6 @@ def _with_texts(
         )  # fmt: skip
     stay = np.flatnonzero(~faults.is_bad)
     return batch.take(pa.array(stay)), places[stay]
-
-
-def _readable(column: pa.Array) -> tuple[pa.Array, Rows]:
-    """Column with nulls for values whose texts are none, and their rows."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        words, bad = _readable(column.dictionary)
-        is_bad = pc.is_in(column.indices.cast(pa.int64()), pa.array(bad))
-        found = pa.DictionaryArray.from_arrays(column.indices, words, ordered=kind.ordered)
-        return found, np.flatnonzero(is_bad.to_numpy(zero_copy_only=False))
-    if (raw_kind := _as_bytes(kind)) == kind:
-        return column, NO_ROWS
-    raw = column.view(raw_kind)
-    raw.validate(full=True)  # its offsets, before anything is read by them
-    is_bad = np.array([not _is_utf8(value, kind) for value in raw.to_pylist()], np.bool_)
-    return raw.take(pa.array(np.arange(len(raw)), mask=is_bad)).view(kind), np.flatnonzero(is_bad)
-
-
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Type whose texts are bytes, also inside lists, maps and structs."""
-    types = pa.types
-    if types.is_string(kind):
-        return pa.binary()
-    if types.is_large_string(kind):
-        return pa.large_binary()
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type), kind.keys_sorted)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_as_bytes(kind.value_type), kind.list_size)
-    if types.is_list(kind):
-        return pa.list_(_as_bytes(kind.value_type))
-    return pa.large_list(_as_bytes(kind.value_type)) if types.is_large_list(kind) else kind
-
-
-def _is_utf8(value: Any, kind: pa.DataType) -> bool:
-    """Test the bytes where a type has texts."""
-    types = pa.types
-    if value is None:
-        return True
-    if types.is_struct(kind):
-        return all(_is_utf8(value[field.name], field.type) for field in kind)
-    if types.is_map(kind):
-        return all(_is_utf8(one, kind.key_type) and _is_utf8(two, kind.item_type) for one, two in value)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return all(_is_utf8(each, kind.value_type) for each in value)
-    if not (types.is_string(kind) or types.is_large_string(kind)):
-        return True
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _parts(

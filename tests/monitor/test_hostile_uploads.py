@@ -20,7 +20,6 @@ from outrider.assertions import Batch
 from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process, checks
-from outrider.errors import ServerError
 from outrider.monitor.api.outside import version_uploads
 from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.model_sections import ShadowSettings
@@ -259,7 +258,7 @@ def test_upload_that_waits_for_a_row_of_the_gate_fails_there_alone(
     with world.engine.connect() as connection:
         champion, upload = version_predictors(settings, connection, "m", "1", sent.json()["version"])
     waited_for = Batch.from_columns({"inputs.a": np.array([number]), "inputs.b": np.zeros(1)}, model="m")
-    with pytest.raises(ServerError, match=why):
+    with pytest.raises(RuntimeError, match=why):
         upload(waited_for)
     assert len(champion(waited_for)["label"]) == 1
 

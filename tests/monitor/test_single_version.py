@@ -22,11 +22,15 @@ from outrider.monitor.trainer.limit_evidence import times_in_turn
 CODE = """
 import os
 
+from outrider.errors import ServerError
+
 
 def predict(batch):
     x = batch.column("inputs.x")
     if (x == -1).any():
         raise ValueError("no number below zero")
+    if (x == -3).any():
+        raise ServerError("http://far gave no answer")
     if (x == -2).any():
         os._exit(3)
     return {"value": 2.0 * x, "pid": [os.getpid()] * batch.rows}
@@ -83,8 +87,10 @@ def test_versions_in_engines_are_timed_by_their_engines_clocks(version: SingleVe
 
 
 def test_single_version_raises_with_the_reason_of_a_record(version: SingleVersion) -> None:
-    with pytest.raises(ServerError, match="no number below zero"):
+    with pytest.raises(RuntimeError, match="no number below zero"):
         version(numbers(1.0, -1.0))
+    with pytest.raises(ServerError, match=r"^m@2: http://far gave no answer$"):
+        version(numbers(-3.0))
     assert version(numbers(4.0))["value"].tolist() == [8.0]
 
 
@@ -98,9 +104,9 @@ def test_single_version_that_ends_its_process_twice_is_asked_no_more(tmp_path: P
     (tmp_path / "code.py").write_text(CODE)
     made = opened(tmp_path)
     assert made(numbers(1.0))["value"].tolist() == [2.0]
-    with pytest.raises(ServerError, match="its process ended: exit code 3"):
+    with pytest.raises(RuntimeError, match="its process ended: exit code 3"):
         made(numbers(-2.0))
-    with pytest.raises(ServerError, match="m@2 is asked no more: its process ended: exit code 3"):
+    with pytest.raises(RuntimeError, match="m@2 is asked no more: its process ended: exit code 3"):
         made(numbers(1.0))
 
 
@@ -114,7 +120,7 @@ def test_single_version_that_is_confined_reads_its_files_and_no_key(
     held = Launch(tmp_path, environment=clean_environment(os.environ), readable=(tmp_path / "code.py",))
     source = Source("function", "code.py:thief", inputs=("x",), task="other")
     made = SingleVersion(("m", "2"), Making(source), held, deadline_s=60.0).loaded()
-    with pytest.raises(ServerError, match="PermissionError"):
+    with pytest.raises(RuntimeError, match="PermissionError"):
         made(numbers(1.0))
 
 

@@ -21,6 +21,8 @@ from .launch import Launch
 ROWS, AHEAD = 256, 8
 """Records of an ask, which is a step of work for some kinds, and asks under way."""
 WAIT_S = 1.0
+NO_ANSWER = f"{ServerError.__name__}: "
+"""How the reason begins for a version that asks elsewhere, in vain."""
 
 
 class SingleVersion:
@@ -80,11 +82,13 @@ class SingleVersion:
 
         Raises
         ------
+        RuntimeError
+            If it fails, or has ended or held up its process twice.
         ServerError
-            If it does not answer one, or has ended or held up its process twice.
+            If what it asks elsewhere gives no answer.
         """
         if self._ended:
-            raise ServerError(f"{'@'.join(self._name)} is asked no more: {self._ended}")
+            raise RuntimeError(f"{'@'.join(self._name)} is asked no more: {self._ended}")
         parts, asked = [], deque[int]()
         for start in range(0, max(batch.rows, 1), ROWS):
             asked.append(self.send(batch.slice(start, min(ROWS, batch.rows - start))))
@@ -92,7 +96,7 @@ class SingleVersion:
                 parts.append(self._outputs(asked.popleft()))
         parts += [self._outputs(number) for number in asked]
         if any(part.keys() != parts[0].keys() for part in parts):
-            raise ServerError(f"{'@'.join(self._name)} answers with other outputs from block to block")
+            raise RuntimeError(f"{'@'.join(self._name)} answers with other outputs from block to block")
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def send(self, batch: Batch) -> int:
@@ -124,7 +128,8 @@ class SingleVersion:
         answer = self.take(number)
         failure = answer.poison[0].detail if answer.poison else answer.failure
         if failure or answer.outputs is None:
-            raise ServerError(f"{'@'.join(self._name)}: {failure}")
+            kind = ServerError if failure.startswith(NO_ANSWER) else RuntimeError
+            raise kind(f"{'@'.join(self._name)}: {failure.removeprefix(NO_ANSWER)}")
         self.seconds += answer.seconds
         return answer.outputs
 

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from outrider.cli import app
 from outrider.data_files import LeftOut, TableOptions, read_table
 from outrider.errors import ConfigError, NothingToRead
 from outrider.monitor.compare.traffic import Traffic
@@ -231,6 +233,16 @@ def test_file_that_is_read_in_part_says_which(tmp_path: Path, name: str) -> None
     left = LeftOut()
     assert len(read_table(tmp_path / name, TableOptions(), left)) > 0
     assert re.search(words, "".join(left.notes))
+
+
+def test_profile_names_column_that_it_cannot_show(tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(
+        arrow({"x": GOOD, "m": MAPS, "raw": [b"a", b"b"], "none": pa.nulls(2)})
+    )
+    found = CliRunner().invoke(app, ["profile", "--json", "--file", str(tmp_path / "x.arrow")])
+    named = re.findall(r"column 'inputs\.(\w+)' is not shown: values of type", found.stderr)
+    assert sorted(named) == ["m", "none", "raw"]
+    assert [one["name"] for one in json.loads(found.stdout)["columns"]] == ["inputs.x"]
 
 
 def test_array_without_a_form_in_an_archive_is_left_out_alone(tmp_path: Path) -> None:

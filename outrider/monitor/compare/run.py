@@ -91,7 +91,7 @@ class ComparisonRun:
         return all(standing.is_silent for standing in self.standings)
 
     def check_production(self) -> None:
-        """Raise where production was asked, and answered nothing: that says nothing of a candidate."""
+        """Raise ServerError where production was asked and answered nothing."""
         side = self.production
         if self._production is not None and self.asked and not side.fates["answered"]:
             raise ServerError(f"{side.name} answered none of {self.asked:,} questions: {side.most_often}")

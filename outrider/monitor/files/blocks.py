@@ -58,7 +58,7 @@ class FileBlock:
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
-        return FileBlock(self.route, rows, self.places[start:stop], self.done, self.share)
+        return replace(self, rows=rows, places=self.places[start:stop])
 
     def body(self) -> tuple[bytes, str]:
         """Bytes of a request and their media type."""
@@ -100,7 +100,7 @@ class FileBlock:
             rows: Any = self.rows.drop_columns(["ts"]) if "ts" in self.rows.column_names else self.rows
         else:
             rows = [{k: v for k, v in row.items() if k not in ("ts", "time")} for row in self.rows]
-        return FileBlock(self.route, rows, self.places, self.done, self.share)
+        return replace(self, rows=rows)
 
 
 def _key(file: str, place: int, label: Mapping[str, Any]) -> str:

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outrider.assertions.batch_schema import PARTS
 from outrider.assertions.times import utc
 from outrider.data_files import LeftOut, flat_parts
 from outrider.errors import ConfigError
 
 SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
-PARTS = ("inputs", "outputs", "attrs", "label")
 TEXTS = ("id", "entity", "version", "model", "source", "key")
 TIME = pa.timestamp("us", tz="UTC")
 _FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}", re.DOTALL)
@@ -49,8 +49,10 @@ class Names:
     @property
     def named(self) -> dict[str, str]:
         """Name in the file to full name, of everything that was named."""
-        parts = zip(PARTS, (self.inputs, self.outputs, self.attrs, self.labels), strict=True)
-        found = {name: f"{part}.{name}" for part, names in parts for name in names}
+        parts = {
+            "inputs": self.inputs, "outputs": self.outputs, "attrs": self.attrs, "label": self.labels
+        }  # fmt: skip
+        found = {name: f"{part}.{name}" for part, names in parts.items() for name in names}
         found |= {name: full for full, name in self.system.items()}
         return found | {name: full for full, name in self.mapped.items()}
 

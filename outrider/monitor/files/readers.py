@@ -1,9 +1,10 @@
 """Blocks of the records in files of tables, JSON and JSON lines."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outrider.assertions.batch_schema import PARTS
 from outrider.data_files import (
     LeftOut,
     TableOptions,
@@ -26,7 +28,7 @@ from outrider.errors import ConfigError
 from .blocks import NOT_DONE, FileBlock, Route, Sent
 from .captures import CaptureNames, Unreadable, is_sagemaker, kserve_event, sagemaker
 from .chats import chat_record
-from .columns import PARTS, SYSTEM, TEXTS, Names, record_of, record_table, time_text
+from .columns import SYSTEM, TEXTS, Names, record_of, record_table, time_text
 
 ENVELOPE = {*SYSTEM, *PARTS}
 LABEL = {"id", "label", "model", "ts", "source", "entity", "key"}
@@ -128,9 +130,8 @@ def _table_blocks(
     if not len(table):
         return
     if {"req_type", "bytes", "id"} <= set(table.column_names):
-        items = zip(places, table.to_pylist(), strict=True)
-        found = [one for at, item in items for one in _routed(item, name, at, how, left)]
-        yield from _grouped(found, places[-1], share)
+        items = zip(places, table.to_pylist(), repeat(share), strict=False)
+        yield from _json_blocks(items, name, how, left, Sent())
     else:
         yield from _blocks_of(table, name, how, places, left, share)
 
@@ -196,10 +197,10 @@ class _Routed:
 
 
 def _json_blocks(
-    items: Iterator[tuple[int, Any, float]], name: str, how: ReadOptions, left: LeftOut, sent: Sent
+    items: Iterable[tuple[int, Any, float]], name: str, how: ReadOptions, left: LeftOut, sent: Sent
 ) -> Iterator[FileBlock]:
     routed: list[_Routed] = []
-    size = at = 0
+    size, at, share = 0, 0, 1.0
     for at, item, share in items:
         if at in sent:
             continue
@@ -213,7 +214,7 @@ def _json_blocks(
         if sum(len(r.rows) for r in routed) >= how.rows or size >= BLOCK_BYTES:
             yield from _grouped(routed, at, share)
             routed, size = [], 0
-    yield from _grouped(routed, at, 1.0)
+    yield from _grouped(routed, at, share)
 
 
 def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[FileBlock]:

@@ -10,9 +10,9 @@ MOST_NAMED = 20
 
 
 def columns_read(names: Iterable[str]) -> list[str]:
-    """Sorted columns of inputs, outputs, labels and attributes among those that were read.
+    """Sorted columns of records among all names that were read.
 
-    ``inputs.*`` stands for more than can be named, ``*`` for whole records.
+    System columns are left out. ``inputs.*`` stands for more than can be named, ``*`` for whole records.
 
     Examples
     --------
@@ -35,9 +35,9 @@ def columns_read(names: Iterable[str]) -> list[str]:
 
 
 def is_of_sender(columns: Iterable[str]) -> bool:
-    """True where columns are inputs and attributes alone: what the model answered plays no part.
+    """True where all columns are inputs or attributes.
 
-    False where none is known.
+    The model's answers play no part. False where no column is known.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Share that an incident is about: now, or over the time of one that is resolved.
+"""Share of an incident at present, or over its whole time.
 
 Counted as its alarm counts it: entities with a flag among all entities, each once a minute of receipt; a
 record without an entity is its own.
@@ -29,7 +29,7 @@ _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 class StoredIncident(Protocol):
-    """What the share of an incident depends on."""
+    """Columns of an incident on which its share depends."""
 
     @property
     def model(self) -> str: ...  # noqa: D102 - columns of the table
@@ -42,8 +42,6 @@ class StoredIncident(Protocol):
     @property
     def level(self) -> str: ...  # noqa: D102
     @property
-    def status(self) -> str: ...  # noqa: D102
-    @property
     def opened_us(self) -> int: ...  # noqa: D102
     @property
     def resolved_us(self) -> int | None: ...  # noqa: D102
@@ -53,7 +51,9 @@ class StoredIncident(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IncidentShare:
-    """Share of entities with a flag, each once a minute, with its 95 % interval.
+    """Share of flagged entities with its 95 % interval.
+
+    An entity counts once a minute.
 
     Attributes
     ----------
@@ -104,7 +104,10 @@ class _Stream:
 
 
 def read_share(connection: Connection, row: StoredIncident, *, now_us: int) -> IncidentShare | None:
-    """Share of an incident of flags; None of other kinds, and where nothing was counted since the onset."""
+    """Share of an incident of flags.
+
+    None of other kinds, and where nothing was counted since the onset.
+    """
     if row.kind not in _KINDS:
         return None
     if row.resolved_us is not None and "share" in row.details:

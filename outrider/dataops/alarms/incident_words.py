@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import slice_words
 
-from .incident_share import IncidentShare
-
-if TYPE_CHECKING:
-    from .stored_incidents import IncidentRow
+from .incident_share import IncidentShare, StoredIncident
 
 MOST_NAMED = 3
 NEXT_STEPS: Mapping[str, str] = {
@@ -38,8 +35,23 @@ _SURE: Mapping[str, str] = {
 }
 
 
-def incident_sentence(row: "IncidentRow") -> str:
-    """Share now, onset and slices of an incident in one sentence; figures of the opening say so.
+class IncidentWithShare(StoredIncident, Protocol):
+    """Incident with all that its sentence depends on."""
+
+    @property
+    def status(self) -> str: ...  # noqa: D102 - columns of the table
+    @property
+    def flags(self) -> int: ...  # noqa: D102
+    @property
+    def note(self) -> str: ...  # noqa: D102
+    @property
+    def share(self) -> IncidentShare | None: ...  # noqa: D102
+
+
+def incident_sentence(row: IncidentWithShare) -> str:
+    """Share, onset and slices of an incident in one sentence.
+
+    Figures of the opening say so.
 
     Examples
     --------
@@ -72,8 +84,8 @@ def incident_sentence(row: "IncidentRow") -> str:
     return f"{row.assertion} {_flagging(row)}; {_percent(row.details['before']['share'])} before"
 
 
-def next_step(row: "IncidentRow") -> str:
-    """Proposed step in words; empty without any, and where it is resolved."""
+def next_step(row: IncidentWithShare) -> str:
+    """Proposed step in words; empty for none and when resolved."""
     action, columns = row.details.get("action"), row.details.get("reads")
     if action is None or row.status == "resolved":
         return ""
@@ -88,7 +100,7 @@ def next_step(row: "IncidentRow") -> str:
     return NEXT_STEPS.get(str(action), "")
 
 
-def guarantee_words(row: "IncidentRow") -> str:
+def guarantee_words(row: IncidentWithShare) -> str:
     """Guarantee of an incident in words."""
     guarantee = row.details.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("words"):
@@ -106,14 +118,14 @@ def guarantee_words(row: "IncidentRow") -> str:
     return _SURE.get(row.kind, "No guarantee is stored with it.")
 
 
-def since(row: "IncidentRow") -> str:
+def since(row: IncidentWithShare) -> str:
     """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
     at = onset["likeliest"] if isinstance(onset, Mapping) and onset else utc_text(row.opened_us)
     return _minute(at)
 
 
-def for_whom(row: "IncidentRow") -> str:
+def for_whom(row: IncidentWithShare) -> str:
     """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
     named = list(
@@ -124,8 +136,8 @@ def for_whom(row: "IncidentRow") -> str:
     return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
 
 
-def _flagging(row: "IncidentRow") -> str:
-    """What share it flags, of whom, when and since."""
+def _flagging(row: IncidentWithShare) -> str:
+    """Verb, share, time and onset."""
     share = row.share
     if share is None:  # nothing has been counted since
         whom, told = for_whom(row), row.details["now"]
@@ -136,7 +148,7 @@ def _flagging(row: "IncidentRow") -> str:
     return f"{'flags' if share.is_now else 'flagged'} {_shared(row, share)}, since {since(row)}"
 
 
-def _shared(row: "IncidentRow", share: IncidentShare) -> str:
+def _shared(row: IncidentWithShare, share: IncidentShare) -> str:
     """Share with its entities and its time."""
     told = f"{_percent(share.share)} of {share.of if share.of.startswith('all ') else f'the {share.of}'}"
     if row.resolved_us is not None:
@@ -148,8 +160,8 @@ def _shared(row: "IncidentRow", share: IncidentShare) -> str:
     return f"{told} in the {minutes} before {_minute(share.until)}, and no record was judged after that"
 
 
-def _of_opening(row: "IncidentRow") -> str:
-    """That figures of a note are those of the opening, of the kinds whose notes have some."""
+def _of_opening(row: IncidentWithShare) -> str:
+    """Time of the figures in a note; empty where notes have none."""
     return f" (when it opened, {_minute(utc_text(row.opened_us))})" if row.kind in _OF_OPENING else ""
 
 

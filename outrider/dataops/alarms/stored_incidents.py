@@ -46,12 +46,12 @@ class IncidentRow:
 
     @property
     def sentence(self) -> str:
-        """What it is about, for whom, since when, with the share."""
+        """Share, onset and slices in one sentence."""
         return incident_sentence(self)
 
     @property
     def next_step(self) -> str:
-        """Proposed step in words; empty without any, and where it is resolved."""
+        """Proposed step in words; empty for none and when resolved."""
         return next_step(self)
 
     @property

@@ -138,7 +138,7 @@ def note_reads(connection: Connection, model: str, reads: Mapping[str, Sequence[
 
 
 def columns_of_sender(connection: Connection, model: str, names: Sequence[str]) -> list[str]:
-    """Columns that those assertions read which read inputs and attributes alone; none where none does."""
+    """Columns of assertions, among the named, that read inputs and attributes alone."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.of_sender
     query = select(_ASSERTION.c.reads).where(*own, _ASSERTION.c.name.in_(names))
     return columns_read(column for reads in connection.scalars(query) for column in json.loads(reads))

@@ -141,7 +141,7 @@ class Backfills:
         self._rest(model, answer)
 
     def wake(self, model: str, version: str) -> None:
-        """End the rest of an answering champion, unless it hung."""
+        """End the rest of an answering champion that did not hang."""
         rest = self._rests.get(model)
         if rest is not None and not (rest.is_late and rest.version == version):
             del self._rests[model]

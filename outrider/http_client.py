@@ -57,7 +57,7 @@ class HttpAnswer:
 
     @property
     def is_refusal(self) -> bool:
-        """True where what was asked was refused: 4xx, but for access and haste."""
+        """True for a refused request: 4xx, but for access and haste."""
         return 400 <= self.status < 500 and self.status not in (401, 403, 404, 408, 429)
 
     def beginning(self, size: int) -> str:

@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """Exit code: 0 nothing worse, 1 a regression, 4 a model gave no answer, 5 nothing comparable.
+        """Exit code: 0 nothing worse, 1 regression, 4 unanswered, 5 nothing comparable.
 
         Also 1 where a test can no longer be run on the challenger.
         """

@@ -134,7 +134,7 @@ class Outcome:
 
     @property
     def is_unanswered(self) -> bool:
-        """True where it was not run because the model gave no answer: nothing is known of it."""
+        """True for a test not run, because the model gave no answer."""
         return self.error.startswith(UNANSWERED)
 
     @property

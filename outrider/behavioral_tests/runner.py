@@ -74,7 +74,7 @@ def run_tests(
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Exit code: 0 all passed, 1 one failed, 4 not run without an answer, 5 nothing judged."""
+    """Exit code: 0 passed, 1 one failed, 4 unanswered, 5 nothing judged."""
     if any(o.status in ("failed", "error") and not o.is_unanswered for o in outcomes):
         return FAILED
     if any(outcome.is_unanswered for outcome in outcomes):

@@ -38,7 +38,7 @@ class DemoProcess:
 
     @property
     def cpu_s(self) -> float:
-        """Seconds of a processor that it had, to the hundredth; 0 where the system does not say."""
+        """Seconds of processor time; 0 where the system tells none."""
         try:
             fields = (
                 Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

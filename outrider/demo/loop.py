@@ -35,9 +35,10 @@ SECOND_LOOK = "second look"
 STALL_S = 600.0
 """Without any progress in what is waited for: a crowded machine takes its time, and is not given up."""
 POLL_S = 0.1
-LOOK_S = 0.4
+LOOK_S, MOST_LOOK_S = 0.4, 10.0
 LOOK_SHARE = 0.1
-"""Part of the time, at most, that goes into reading the counters: the cores are wanted by the service."""
+"""Part of the time that goes into reading the counters, which are read every ``MOST_LOOK_S`` at least: the
+cores are wanted by the service."""
 
 
 class NotClosed(OutriderError):  # noqa: N818 - reads as the state it is
@@ -260,7 +261,7 @@ class Loop:
         except (ServerError, OSError):
             return
         ended = time.monotonic()
-        self._next_look = ended + max(LOOK_S, (ended - began) / LOOK_SHARE)
+        self._next_look = ended + min(max(LOOK_S, (ended - began) / LOOK_SHARE), MOST_LOOK_S)
         self.state.judged, self.state.flagged = view["records"], view["flagged"]
         self.state.labels = view["labels"]
         if self.state.first_flag_s is None and view["flagged"]:

@@ -79,7 +79,7 @@ class FailureRate:
 
     @property
     def is_unanswered(self) -> bool:
-        """True where the model gave no answer: nothing is known of it."""
+        """True for a test not run, because the model gave no answer."""
         return self.error.startswith(UNANSWERED)
 
     @property

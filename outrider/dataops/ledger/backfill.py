@@ -1,4 +1,4 @@
-"""Ranges that the champion skipped in time or had no answers to, and their later judgement.
+"""Ranges that the champion skipped or owes answers to, judged later.
 
 A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
 verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
@@ -55,7 +55,7 @@ def skip(
 
 
 def extend(connection: Connection, gap: SkippedBlocks, *, until_seq: int, records: int) -> None:
-    """Add the blocks right behind an open range to it, in the cursor's transaction."""
+    """Extend an open range by the blocks behind, in the cursor's transaction."""
     values = {"until_seq": until_seq, "records": gap.records + records}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 

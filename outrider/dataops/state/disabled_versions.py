@@ -1,4 +1,4 @@
-"""Shadow versions that are disabled or owe answers, with reasons, as slot strikes until returned."""
+"""Shadow versions disabled or owing answers, with reasons."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args
@@ -16,7 +16,7 @@ _strike = table_of(Strike)
 def leave_out(
     connection: Connection, model: str, version: str, detail: str, *, now_us: int, why: Why = "left_out"
 ) -> None:
-    """A version of a model is not asked from now on, or has not answered."""
+    """Note a version that is not asked any more, or owes answers."""
     insert_rows(connection, Strike, [(model, "", now_us, 0, why, detail, version)])
 
 

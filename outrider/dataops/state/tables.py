@@ -45,7 +45,7 @@ class Cursor(SQLModel, table=True):
 
 
 class Backfill(SQLModel, table=True):
-    """Blocks that a slot skipped to stay within its objective, or had no answers to.
+    """Blocks that the champion skipped for its objective, or owes answers to.
 
     Judged later, from ``at_seq`` on.
     """

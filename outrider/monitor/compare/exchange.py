@@ -58,7 +58,7 @@ class AskedServer:
         """Questions that were asked a second time, because the server asked for that or was late."""
 
     def post(self, url: str, body: bytes, *, questions: int = 1) -> Exchange:
-        """Ask once, or twice: after 429 or 503 with Retry-After, and where no answer came in time."""
+        """Ask once; twice after 429 or 503 with Retry-After, or a timeout."""
         self._limit.wait(questions)
         began = time.monotonic()
         try:

@@ -94,7 +94,7 @@ class AskAnswer:
 
     @property
     def is_owed(self) -> bool:
-        """True where nothing was answered that speaks of the records: asked again, the version may answer."""
+        """True for a missing answer that says nothing of the records."""
         return self.outputs is None and self.failure.startswith((LATE, SHOT, SILENT))
 
 

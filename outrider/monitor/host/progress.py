@@ -81,7 +81,7 @@ class TaskProgress:
 
     @property
     def began_ns(self) -> int:
-        """When the latest task began, on the monotonic clock."""
+        """Begin of the latest task, on the monotonic clock."""
         return self._cells[1]
 
     @property

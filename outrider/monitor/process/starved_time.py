@@ -48,7 +48,7 @@ class StarvedTime:
 
 
 class Patience:
-    """Deadline for a process, without the time in which it is starved."""
+    """Deadline for a process; starved time does not count."""
 
     def __init__(self, pid: int, limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._starved, self._clock = StarvedTime(pid, clock), clock

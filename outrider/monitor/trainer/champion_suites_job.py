@@ -107,7 +107,7 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 
 
 class ChampionSuites:
-    """Starter of one process per new champion, once the worker has judged what waits.
+    """Starter of one process per new champion, behind the stream.
 
     Failures are logged and not retried, but where the champion gave no answer.
     """

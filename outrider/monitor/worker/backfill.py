@@ -122,7 +122,7 @@ class Backfills:
         return True
 
     def leave(self, unit: Unit, answer: AskAnswer) -> None:
-        """Move the champion's cursor over a unit that it has not answered, and ask about it later."""
+        """Move the champion's cursor over an unanswered unit, to ask again later."""
         model, now_us = unit.model, self._context.objectives.now_us()
         at, until = self._context.cursors[model, CHAMPION], unit.last_seq
         records = self._context.journal.count_records(at, until, model=model)
@@ -141,7 +141,7 @@ class Backfills:
         self._rest(model, answer)
 
     def wake(self, model: str, version: str) -> None:
-        """The champion answers: it is asked about what it owes, unless it held up its process with that."""
+        """End the rest of an answering champion that did not hang."""
         rest = self._rests.get(model)
         if rest is not None and not (rest.is_late and rest.version == version):
             del self._rests[model]

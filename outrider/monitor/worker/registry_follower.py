@@ -137,7 +137,7 @@ class RegistryFollower:
                         self._context.incidents[name].retired(connection, version, why, now_us=now_us())
 
     def note_disabled(self) -> None:
-        """Store the versions that are not asked any more, or owe answers, with reasons."""
+        """Store versions that are disabled or owe answers, with reasons."""
         for name, versions in self._context.versions.items():
             found: dict[Why, dict[str, str]] = {
                 "left_out": {**versions.failures},

@@ -84,6 +84,38 @@ def test_a_production_that_answers_nothing_ends_the_comparison_with_its_reason()
         compared(Sampled("twin"), production=Sampled("production", silent=1.0))
 
 
+def test_a_production_that_answers_nothing_ends_few_questions_with_its_reason_too() -> None:
+    with pytest.raises(ServerError, match=r"production answered none of 20 questions.*no answer within 1 s"):
+        compared(Sampled("twin"), production=Sampled("production", silent=1.0), until=Until(False, 20))
+    plan = ComparePlan()
+    run = ComparisonRun(Sampled("production", silent=1.0), [Sampled("twin")], plan)
+    run.look(next(iter(traffic(30, 30))))
+    run.close()
+    assert words_of(run) == ["undecided"]  # as a page shows it meanwhile
+    assert "production answered nothing" in run.standings[0].conclusion.sentence
+
+
+def test_a_candidate_that_fails_more_within_the_margin_is_close_and_never_worse_or_the_same() -> None:
+    plan = ComparePlan(margin=0.05, twice=0.25)
+    production = Sampled("production", seed=1)
+    _, report, _ = compared(Sampled("frail", silent=0.02, seed=2), production=production, plan=plan)
+    found = report.found["candidates"][0]
+    assert found["verdict"] == "close"
+    assert "no answer to" in found["sentence"]
+    assert found["outcomes"]["no answer"]["high"] < 0.05
+
+
+def test_equal_answers_are_not_the_same_while_more_failures_are_not_ruled_out() -> None:
+    plan = ComparePlan(margin=0.02, twice=1.0)
+    frail = Sampled("frail", silent=0.0143, seed=2)
+    run, report, _ = compared(
+        frail, production=Sampled("production", seed=1), plan=plan, until=Until(False, 700)
+    )
+    assert run.standings[0].verdict.word == "same"
+    assert words(report) == ["undecided"]
+    assert "what both answer is same, but no answer to" in report.text()
+
+
 def test_answers_of_a_cache_are_no_noise_floor() -> None:
     production = Sampled("production", noise=0.05, seed=1)
     production.is_cached = True

@@ -151,6 +151,20 @@ class ComparisonRun:
             look.result()
         return not self.is_left
 
+    def check_production(self) -> None:
+        """Raise where production was asked and answered nothing.
+
+        Raises
+        ------
+        ServerError
+            With the reason that it gave most often.
+        """
+        if self.asked and not self.production.fates["answered"]:
+            raise ServerError(
+                f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; most "
+                f"often: {self.production.most_often}"
+            )
+
     def label(self, candidate: str, question: str, right: Right) -> bool:
         """Label a pair, from any thread; False without such a pair."""
         with self._lock:
@@ -293,7 +307,26 @@ def drive(
     tell: Callable[[ComparisonRun], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """Run a comparison to its end, and say why."""
+    """Run a comparison to its end, and say why.
+
+    Raises
+    ------
+    ServerError
+        If production answered nothing.
+    """
+    ending = _driven(run, traffic, until, stop, tell, clock)
+    run.check_production()
+    return ending
+
+
+def _driven(
+    run: ComparisonRun,
+    traffic: Iterable[Batch],
+    until: Until,
+    stop: threading.Event,
+    tell: Callable[[ComparisonRun], None],
+    clock: Callable[[], float],
+) -> Ending:
     began = clock()
     blocks = _Cut(traffic)
     rows = LEAST_ROWS

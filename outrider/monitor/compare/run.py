@@ -87,7 +87,7 @@ class ComparisonRun:
 
     @property
     def is_over(self) -> bool:
-        """True where no candidate answers any more."""
+        """True where no candidate is asked any more."""
         return all(standing.is_silent for standing in self.standings)
 
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
@@ -161,8 +161,8 @@ class ComparisonRun:
         """
         if self.asked and not self.production.fates["answered"]:
             raise ServerError(
-                f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; most "
-                f"often: {self.production.most_often}"
+                f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; "
+                f"most often: {self.production.most_often}"
             )
 
     def label(self, candidate: str, question: str, right: Right) -> bool:
@@ -221,7 +221,8 @@ class ComparisonRun:
         self._ask_for_counts()
         for standing in standings:
             standing.settle()
-            standing.is_silent = standing.is_decided and standing.side.silent >= DEAD
+            is_final = standing.is_decided or standing.side.is_unasked
+            standing.is_silent = is_final and standing.side.silent >= DEAD
 
     def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
         """Count what two candidates answer alike in everything, until they do not."""

@@ -121,7 +121,14 @@ class Standing:
             self.side.add(candidate_again)
         entities = _conversations(questions)
         self._is_answered |= bool(production.is_answered.any())
-        self._count("no answer", questions, entities, ~production.is_answered, ~candidate.is_answered)
+        sent = np.flatnonzero(production.is_asked & candidate.is_asked)
+        self._count(
+            "no answer",
+            questions.take(sent),
+            [entities[row] for row in sent.tolist()] if entities else (),
+            ~production.is_answered[sent],
+            ~candidate.is_answered[sent],
+        )
         both = np.flatnonzero(production.is_answered & candidate.is_answered)
         if not len(both):
             return

@@ -13,6 +13,7 @@ from .agreement import PROPERTIES, Measure
 from .batch import Batch
 from .columns import is_tensor
 from .matching import matches
+from .words import words
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -175,7 +176,7 @@ def overlap(one: str, other: str) -> float:
     >>> overlap("the cat sat", "The cat  stood"), overlap("", "")
     (0.6666666666666666, 1.0)
     """
-    first, second = Counter(one.casefold().split()), Counter(other.casefold().split())
+    first, second = Counter(words(one)), Counter(words(other))
     total = first.total() + second.total()
     return 2 * (first & second).total() / total if total else 1.0
 

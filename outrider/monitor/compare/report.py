@@ -7,7 +7,8 @@ from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
 from outrider.assertions.slice_ranking import SliceDifference
-from outrider.assertions.verdict_sentence import percent, share_text
+from outrider.assertions.verdict import percent
+from outrider.assertions.verdict_sentence import share_text
 
 from .forecast import costs
 from .notes import notes

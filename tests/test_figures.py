@@ -235,6 +235,7 @@ DECLARED = {
         "99 %": "confidence", "95 %": "quantile", "2 %": "margin", "92 %": "a production in a story",
         "8 %": "the rest of it",
     },
+    "alarms.md": {"0 %": "example", "1.0 %": "example", "100.0 %": "example"},
     "agreement.md": {
         "95 %": "quantile",
         "10 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin", "99 %": "percentile",

@@ -239,7 +239,7 @@ def compare(
 
     with ExitStack() as stack:
         stack.callback(run.close)
-        stop = stack.enter_context(_until_stopped())
+        stop, ended = stack.enter_context(_until_stopped())
         questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed, stop))
         live = stack.enter_context(live_report(model, config, report))
         if page:
@@ -253,9 +253,12 @@ def compare(
             _end(_INTERRUPTED)
         found = report(ending)
         if page:
-            typer.echo("Labels are taken on the page until Ctrl-C.", err=True)
+            said = [*found.sentences(), "Labels are taken on the page until Ctrl-C."]
+            typer.echo("\n".join(said), err=True)
             stop.clear()
-            while not stop.is_set():  # waiting on it, its handler could find its lock taken
+            while not (
+                stop.is_set() or ended.is_set()
+            ):  # waiting on it, its handler could find its lock taken
                 time.sleep(_POLL_S)
             found = report(ending)
     _write(found, keep=keep, md=md, html=html, has_examples=examples)
@@ -470,20 +473,26 @@ def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
 
 
 @contextmanager
-def _until_stopped() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets, so that the report is kept; a second one ends at once."""
-    stop = threading.Event()
+def _until_stopped() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Events that the first Ctrl-C or SIGTERM sets, so that the report is kept, and SIGTERM alone.
 
-    def interrupt(*_: object) -> None:
+    A second signal ends at once.
+    """
+    stop, ended = threading.Event(), threading.Event()
+
+    def interrupt(number: int, _: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        if number == signal.SIGTERM:
+            ended.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield stop, ended
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextmanager

@@ -116,15 +116,20 @@ def test_intervals_hold_where_turns_of_a_conversation_are_alike() -> None:
         _ = found + found
 
 
-def test_outcomes_are_worse_better_or_neither_and_survive_json() -> None:
+def test_outcomes_are_worse_better_or_within_the_margin_and_survive_json() -> None:
     few, many = np.arange(1000) < 5, np.arange(1000) < 60
-    for production, candidate, direction in (
-        (few, many, "worse"),
-        (many, few, "better"),
-        (many, many, "no difference shown"),
+    for production, candidate, margin, word in (
+        (few, many, 0.02, "worse"),
+        (many, few, 0.02, "better"),
+        (few, many, 0.05, "undecided"),
+        (many, few, 0.05, "undecided"),
+        (few, many, 0.1, "close"),
+        (many, few, 0.1, "close"),
+        (many, many, 0.02, "same"),
+        (many[:100], many[:100], 0.02, "undecided"),
     ):
         found = DirectedOutcomes.of("no answer", production, candidate)
-        assert found.verdicts(kinds=3)["no answer"].direction == direction
+        assert found.verdicts(kinds=3, margin=margin)["no answer"].word == word
         assert DirectedOutcomes.from_dict(found.to_dict()).to_dict() == found.to_dict()
     twice = DirectedOutcomes.of("x", few, many, entities=["a"] * 1000, keys=list(range(1000)))
     assert twice.kinds["x"].rows == 1

@@ -33,6 +33,7 @@ from outrider.assertions.verdict import (
     CandidateVerdict,
     MeasureVerdict,
     confidence_in,
+    percent,
     verdict_of,
 )
 from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
@@ -81,6 +82,8 @@ class Standing:
         self._shown: set[str] = set()
         """Conversations with a pair that differs: each gives one."""
         self._forms = "", ""
+        self._is_answered = False
+        """True once production answered anything."""
         self._both_cached = 0
         self.borrowed = 0
         """Answers that are production's own, byte for byte with their ids."""
@@ -119,7 +122,15 @@ class Standing:
         if candidate_again is not None:
             self.side.add(candidate_again)
         entities = _conversations(questions)
-        self._count("no answer", questions, entities, ~production.is_answered, ~candidate.is_answered)
+        self._is_answered |= bool(production.is_answered.any())
+        sent = np.flatnonzero(production.is_asked & candidate.is_asked)
+        self._count(
+            "no answer",
+            questions.take(sent),
+            [entities[row] for row in sent.tolist()] if entities else (),
+            ~production.is_answered[sent],
+            ~candidate.is_answered[sent],
+        )
         both = np.flatnonzero(production.is_answered & candidate.is_answered)
         if not len(both):
             return
@@ -291,7 +302,8 @@ class Standing:
             candidates=self._candidates,
             beside=int(self._has_texts),
         )
-        self.unlabelled = self._by_outcomes() or self._by_answers()
+        outcomes = self.outcome_verdicts()
+        self.unlabelled = self._by_outcomes(outcomes) or self._bounded(self._by_answers(), outcomes)
         self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
         if not self._looks or self._looks[-1][0] < self.rows:
             self._looks.append((self.rows, self.verdict.measures))
@@ -317,25 +329,41 @@ class Standing:
 
     def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:
         """Verdicts on failures, by kind."""
-        return self.outcomes.verdicts(kinds=len(KINDS), candidates=self._candidates)
+        return self.outcomes.verdicts(kinds=len(KINDS), margin=self._plan.margin, candidates=self._candidates)
 
     def slices(self) -> Sequence[SliceDifference]:
         """Slices, the one that differs most beyond the rest first."""
         return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
-    def _by_outcomes(self) -> Conclusion | None:
-        """Conclusion by failures that one side has more of, beyond the margin."""
-        margin = self._plan.margin
-        for kind, found in self.outcome_verdicts().items():
-            if found.direction == "worse" and found.high > margin:
-                more = share_text(found.value, found.low, found.high)
-                said = f"{self.name} is worse: {kind} to {more} more of the questions"
+    def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
+        """Conclusion by failures that one side has more of, proven beyond the margin."""
+        margin, name = self._plan.margin, self.name
+        for kind, found in outcomes.items():
+            if found.word == "worse":
+                said = f"{name} is worse: {_more_failures(kind, found)}"
                 often = self.side.most_often if kind == KINDS[0] else ""
                 return Conclusion("worse", f"{said}; most often: {often}" if often else said)
-            if found.direction == "better" and found.low < -margin:
-                less = share_text(-found.value, -found.high, -found.low)
-                return Conclusion("better", f"{self.name} is better: {kind} to {less} fewer of the questions")
+        if outcomes and not self._is_answered:
+            return Conclusion("undecided", f"{name}: undecided: production answered nothing")
+        fewer = [kind for kind, found in outcomes.items() if found.word == "better"]
+        if fewer and all(found.high <= margin for found in outcomes.values()):
+            return Conclusion("better", f"{name} is better: {_more_failures(fewer[0], outcomes[fewer[0]])}")
         return None
+
+    def _bounded(self, answers: Conclusion, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion:
+        """Conclusion by what both answer, no better than what is known of failures."""
+        margin, name = percent(self._plan.margin), self.name
+        if answers.word not in ("same", "close"):
+            return answers
+        for kind, found in outcomes.items():
+            more = _more_failures(kind, found)
+            if found.word in ("undecided", "better"):
+                said = f"what both answer is {answers.word}, but {more}: up to {margin} is not proven"
+                return Conclusion("undecided", f"{name}: undecided: {said}")
+            if found.word == "close" and answers.word == "same":
+                said = f"what both answer is the same; {more}, below the margin of {margin}"
+                answers = Conclusion("close", f"{name} is close to production: {said}")
+        return answers
 
     def _by_answers(self) -> Conclusion:
         """Conclusion by what both answer."""
@@ -389,6 +417,13 @@ class Standing:
                 continue
             shown = _example(questions, both[row], pair, row, ruler)
             self.examples[place : place + 1] = [shown]
+
+
+def _more_failures(kind: str, found: OutcomeVerdict) -> str:
+    """How much more often a candidate fails in one kind, or less."""
+    if found.value >= 0.0:
+        return f"{kind} to {share_text(found.value, found.low, found.high)} more of the questions"
+    return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
 
 
 def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:

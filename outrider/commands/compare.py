@@ -253,8 +253,8 @@ def compare(
             _end(_INTERRUPTED)
         found = report(ending)
         if page:
-            said = [*found.sentences(), "Labels are taken on the page until Ctrl-C."]
-            typer.echo("\n".join(said), err=True)
+            lines = [*found.sentences(), "Labels are taken on the page until Ctrl-C."]
+            typer.echo("\n".join(lines), err=True)
             stop.clear()
             while not (
                 stop.is_set() or ended.is_set()

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,42 @@ def test_profile_names_column_that_it_cannot_show(tmp_path: Path) -> None:
     named = re.findall(r"column 'inputs\.(\w+)' is not shown: values of type", found.stderr)
     assert sorted(named) == ["m", "none", "raw"]
     assert [one["name"] for one in json.loads(found.stdout)["columns"]] == ["inputs.x"]
+
+
+def test_table_of_kserves_logger_names_row_that_is_no_call(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    kinds = ["org.kubeflow.serving.inference.request", "other", "org.kubeflow.serving.inference.response"]
+    columns = {"id": ["1"] * 3, "req_type": kinds, "bytes": [b"{}"] * 3, "content_type": [""] * 3}
+    columns["metadata"] = pa.array([[("a", ["b"])]] * 3, pa.map_(pa.string(), pa.list_(pa.string())))
+    path.write_bytes(parquet(columns))
+    left = LeftOut()
+    (block,) = read_blocks(path, path.name, ReadOptions(Names(), CaptureNames()), left)
+    assert (block.route, list(block.places)) == ("cloudevents", [1, 3])
+    assert left.rows == [(2, "a call of KServe's logger expected: req_type, id and content_type")]
+
+
+TIMES = pa.array([[0]], pa.list_(pa.timestamp("ns")))
+FORMS: list[tuple[pa.Array, list[Any] | None]] = [
+    (TIMES, None),
+    (pa.array([[{"at": 0}]], pa.list_(pa.struct({"at": pa.date32()}))), None),
+    (pa.array([[2**64 - 1]], pa.list_view(pa.uint64())), None),
+    (pa.array([[decimal.Decimal("0.1")]], pa.large_list(pa.decimal128(9, 1))), [[0.1]]),
+    (pa.array([[b"a", b"b"]], pa.list_(pa.binary_view(), 2)), [[b"a", b"b"]]),
+    (pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string_view())), [[("a", "b")]]),
+    (pa.array([[["a"]]], pa.list_(pa.list_view(pa.string()))), [[["a"]]]),
+    (pa.array([[1.5]], pa.list_(pa.float16())), [[1.5]]),
+]
+
+
+@pytest.mark.parametrize("door", ["replay", "tables", "cases"])
+@pytest.mark.parametrize(("column", "values"), FORMS, ids=[str(column.type) for column, _ in FORMS])
+def test_nested_column_has_plain_values_or_is_left_out(
+    tmp_path: Path, door: str, column: pa.Array, values: list[Any] | None
+) -> None:
+    (tmp_path / "x.arrow").write_bytes(arrow({"x": [1], "c": column}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert DOORS[door](tmp_path / "x.arrow").get("c") == values
 
 
 def test_array_without_a_form_in_an_archive_is_left_out_alone(tmp_path: Path) -> None:

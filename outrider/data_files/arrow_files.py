@@ -205,7 +205,7 @@ def _nested_type(kind: pa.DataType, of_decimals: pa.DataType, is_inner: bool) ->
     fields = [kind.field(at) for at in range(kind.num_fields)]
     inner = [_plain_type(field.type, of_decimals, is_inner=is_inner or not is_struct) for field in fields]
     if is_struct:
-        return pa.struct([field.with_type(plain) for field, plain in zip(fields, inner, strict=True)])
+        return pa.struct([(field.name, plain) for field, plain in zip(fields, inner, strict=True)])
     if types.is_map(kind):
         keys = _plain_type(kind.key_type, of_decimals, is_inner=True)
         return pa.map_(keys, _plain_type(kind.item_type, of_decimals, is_inner=True))

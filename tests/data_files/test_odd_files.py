@@ -1,5 +1,6 @@
 """Odd, broken and hostile files at every door: read right, or refused with file, place and reason."""
 
+import csv
 import decimal
 import gzip
 import io
@@ -454,3 +455,23 @@ def test_decimals_become_the_nearest_floats(values: list[decimal.Decimal]) -> No
     assert _plain(column).to_pylist() == [float(value) for value in values]
     assert _plain(pa.array([values])).to_pylist() == [[float(value) for value in values]]
     assert json.loads(json.dumps(_plain(column).to_pylist())) == [float(value) for value in values]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_texts_of_a_csv_file_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], end: str
+) -> None:
+    path = tmp_path_factory.mktemp("x") / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator=end).writerows([("one", "two"), *rows])
+    kept = [row for row in rows if row != ("one", "two")]
+    left = LeftOut()
+    try:
+        found = read_table(path, TableOptions(text=("one", "two")), left).to_pydict()
+    except NothingToRead:
+        found = {"one": [], "two": []}
+    assert [*zip(found["one"], found["two"], strict=True)] == kept
+    assert left.count == len(rows) - len(kept)

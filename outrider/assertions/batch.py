@@ -233,15 +233,21 @@ class Batch(RecordColumns):
 
     # ---- deriving --------------------------------------------------------------------------------------
 
-    def own(self) -> "Batch":
+    def own(self, *, reads: set[str] | None = None) -> "Batch":
         """Copy of the batch with a cache of its own.
 
         One reader's cached or changed values stay invisible to the others.
+
+        Parameters
+        ----------
+        reads
+            Takes the names of the columns that are read from the copy, and from what is derived from it.
         """
         derived = self._marked(Batch(self._table, model=self.model))
         derived._shared = self._shared
+        derived._reads = reads
         if self._answers:
-            derived._answers = {slot: answer.own() for slot, answer in self._answers.items()}
+            derived._answers = {slot: answer.own(reads=reads) for slot, answer in self._answers.items()}
         return derived
 
     def take(self, rows: ArrayLike) -> "Batch":
@@ -352,6 +358,7 @@ class Batch(RecordColumns):
     def _marked(self, derived: "Batch") -> "Batch":
         derived._is_new, derived._is_last = self._is_new, self._is_last
         derived._window, derived._runs = self._window, self._runs
+        derived._reads = self._reads
         return derived
 
     def _derive(self, cut: Any, cut_marks: Any) -> "Batch":
@@ -359,6 +366,8 @@ class Batch(RecordColumns):
         derived._answers = {
             slot: Batch(cut(other), model=self.model) for slot, other in self._answers.items()
         }
+        for each in (derived, *derived._answers.values()):
+            each._reads = self._reads
         derived._window = self._window
         for name in ("_is_new", "_is_last", "_runs"):
             marks = getattr(self, name)

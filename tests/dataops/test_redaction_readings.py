@@ -251,6 +251,29 @@ def test_redaction_finds_values_in_tabs_dots_and_named_entities(text: str) -> No
         assert not holds(redacted(f"call {written} now"), text), written
 
 
+@pytest.mark.parametrize("by", ["|", ",", ":", ";", ", ", " | "])
+def test_redaction_finds_cards_and_ibans_in_groups_apart_by_the_marks_of_tables(by: str) -> None:
+    for value in [
+        *(printed(card, by) for card in CARDS if len(card) in PRINTED),
+        *(by_fours(iban, by) for iban in IBANS),
+    ]:
+        for around in ("{}", "pay {} now", '{{"a": "{}"}}', "card: {};", "a\n{}\nb"):
+            assert not holds(redacted(around.format(value)), value), around.format(value)
+
+
+@pytest.mark.parametrize("by", ["|", ",", ":", ";", ", ", " | "])
+def test_redaction_leaves_rows_of_tables_as_they_are(by: str) -> None:
+    row = printed(CARD, by)
+    for text in (
+        f"1{by}{row}{by}2",
+        f"{row}{by}5105",
+        f"12{by}{row}",
+        row.replace("1111", "11.11"),
+        row.replace(by, "-", 1),
+    ):
+        assert redacted(text) == text
+
+
 @settings(max_examples=150)
 @given(VALUES, st.sampled_from(TEXT), st.sampled_from(TEXT_ENCODINGS), st.integers(0, 2))
 def test_redaction_leaves_no_value_in_a_text_that_is_no_json(

@@ -173,6 +173,20 @@ def redacted(text: str) -> str:
     return str(made[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "is_hint"),
+    [
+        ("a eyJa", True), ("a EYJa", False), ("xoxb", True), ("to SG.", True), ("ya29.", True),
+        ("whsec_a/b+", True), ("BEGIN PRIVATE KEY", True), ("Bearer abcdefghijklmnop", True),
+        ("basic questions of taste", False), ("api_KEY = x", True), ("the key is", False),
+        ("x: monkeys", False), ('\\"Secret\\" \\n : 1', True), ("passwd=1", True), ("y", False),
+        ("xo", False), ("K:", False), ("ey", False), ("J", False),
+    ],
+)  # fmt: skip
+def test_the_sieve_lets_names_of_secrets_pass_where_a_secret_may_follow(text: str, is_hint: bool) -> None:
+    assert rows_with_hints(pa.array([text]), ["token"]).tolist() == [is_hint]
+
+
 ROWS = st.lists(
     st.one_of(
         st.none(),

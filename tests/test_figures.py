@@ -231,6 +231,7 @@ LEVEL = re.compile(r"interval|confidence|Bonferroni|probability", re.IGNORECASE)
 DECLARED = {
     "README.md of benchmarks": {"5 %": "target", "99 %": "objective"},
     "adapters.md": {"0.1 %": "limit"},
+    "alarms.md": {"0 %": "example", "1.0 %": "example", "100.0 %": "example"},
     "compare.md": {"99 %": "confidence"},
     "agreement.md": {
         "10 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin", "99 %": "percentile",

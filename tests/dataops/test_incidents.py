@@ -92,7 +92,7 @@ class Traffic:
 
     def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
-            return list(reversed(stored_incidents.list_incidents(connection)))
+            return list(reversed(stored_incidents.list_incidents(connection, now_us=self.now_us)))
 
     def told(self) -> list[tuple[str, dict[str, Any]]]:
         with self.engine.connect() as connection:

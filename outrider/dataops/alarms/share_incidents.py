@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 
 from outrider.dataops.ledger.minutes import MINUTE_US
 
-from .explanation import cause_json, explained, sentence
+from .explanation import cause_json, explained
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import (
@@ -171,7 +171,6 @@ class ShareIncidents:
             part=part,
             flags=first.now.hits if flags is None else flags,
             record=ids[0] if ids else "",
-            note=sentence(details),
             details=details,
         )
         writer.open(connection, made)

@@ -87,7 +87,7 @@ class ComparisonRun:
 
     @property
     def is_over(self) -> bool:
-        """True where no candidate answers any more."""
+        """True where no candidate is asked any more."""
         return all(standing.is_silent for standing in self.standings)
 
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
@@ -151,6 +151,20 @@ class ComparisonRun:
             look.result()
         return not self.is_left
 
+    def check_production(self) -> None:
+        """Raise where production was asked and answered nothing.
+
+        Raises
+        ------
+        ServerError
+            With the reason that it gave most often.
+        """
+        if self._production is not None and self.asked and not self.production.fates["answered"]:
+            raise ServerError(
+                f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; "
+                f"most often: {self.production.most_often}"
+            )
+
     def label(self, candidate: str, question: str, right: Right) -> bool:
         """Label a pair, from any thread; False without such a pair."""
         with self._lock:
@@ -207,7 +221,8 @@ class ComparisonRun:
         self._ask_for_counts()
         for standing in standings:
             standing.settle()
-            standing.is_silent = standing.is_decided and standing.side.silent >= DEAD
+            is_final = standing.is_decided or standing.side.is_unasked
+            standing.is_silent = is_final and standing.side.silent >= DEAD
 
     def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
         """Count what two candidates answer alike in everything, until they do not."""
@@ -293,7 +308,26 @@ def drive(
     tell: Callable[[ComparisonRun], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """Run a comparison to its end, and say why."""
+    """Run a comparison to its end, and say why.
+
+    Raises
+    ------
+    ServerError
+        If production answered nothing.
+    """
+    ending = _driven(run, traffic, until, stop, tell, clock)
+    run.check_production()
+    return ending
+
+
+def _driven(
+    run: ComparisonRun,
+    traffic: Iterable[Batch],
+    until: Until,
+    stop: threading.Event,
+    tell: Callable[[ComparisonRun], None],
+    clock: Callable[[], float],
+) -> Ending:
     began = clock()
     blocks = _Cut(traffic)
     rows = LEAST_ROWS

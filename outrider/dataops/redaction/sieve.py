@@ -74,7 +74,7 @@ def _places(data: bytes, starts: Places, kinds: Collection[Kind]) -> Iterator[Pl
     if "email" in kinds:
         yield _addresses(signs, is_start)
     if "iban" in kinds:
-        yield _heads(signs, flags, digits, starts)
+        yield _heads(signs, flags, digits, starts, is_start)
     if "card" in kinds or "phone" in kinds:
         yield _groups(flags, digits, starts)
     if "token" in kinds:
@@ -113,14 +113,16 @@ def _addresses(signs: Signs, is_start: NDArray[np.bool_]) -> Places:
     return at[_ENDS_LOCAL[signs[at - 1]] & _BEGINS_DOMAIN[signs[at + 1]]]
 
 
-def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places) -> Places:
-    """Beginnings of IBANs: a country and two digits, and behind it as many signs as the shortest has."""
+def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places, is_start: NDArray[np.bool_]) -> Places:
+    """Beginnings of IBANs: a country and two digits, apart, with as many signs behind as the shortest has."""
     digits = digits[digits >= 2]
     heads: Places = digits[
         (flags[digits + 1] == _DIGIT) & (flags[digits - 1] == _LETTER) & (flags[digits - 2] == _LETTER)
     ]
     first, second = (signs[heads - back].astype(np.int64) & 31 for back in (2, 1))
     heads = heads[_IS_COUNTRY[first << 5 | second]] - 2
+    before = flags[heads - 1]
+    heads = heads[(before == 0) | (before == _JOINER) | is_start[heads]]
     return heads[heads + _SHORTEST_IBAN <= starts[np.searchsorted(starts, heads, side="right")]]
 
 
@@ -145,9 +147,13 @@ def _words(flags: Signs, is_start: NDArray[np.bool_]) -> Places:
 def _names(data: bytes, signs: Signs) -> Iterator[int]:
     """Beginnings of issued keys, and of what announces one."""
     lower = signs | _LOWER
+    seen: dict[int, Places] = {}
     for word, rare, follows in _NAMES:
         own, case = (lower, _LOWER) if word.islower() else (signs, 0)
-        places = np.flatnonzero(own == word[rare] | case) - rare
+        sign = word[rare] | case
+        if sign not in seen:
+            seen[sign] = np.flatnonzero(own == sign)
+        places = seen[sign] - rare
         for more, sign in enumerate(word):
             if not len(places):
                 break

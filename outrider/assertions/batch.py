@@ -109,7 +109,7 @@ class Batch(RecordColumns):
                 array = from_values(values)
                 kind = SYSTEM.get(name) or MARKS.get(name)
                 arrays[name] = array if kind is None or array.type == kind else array.cast(kind)
-            except (pa.ArrowException, ValueError, TypeError) as error:
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 raise SchemaMismatch(name, f"values of one type expected; {error}") from error
             if len(arrays[name]) != rows:
                 raise SchemaMismatch(name, f"{rows} values expected, one per record, got {len(arrays[name])}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
+from outrider.errors import ServerError
 from tests.forked import forks
 from tests.scripted_server import Answer, Asked, Reply, ScriptedServer, scripted_server
 from tests.soak import PATIENCE_S
 
+PUBLIC = Path(__file__).parents[1] / "data_files" / "public_cases"
 LONG_S = "10000"
 """A deadline that no test waits for."""
 
@@ -103,6 +106,29 @@ def test_nothing_but_a_dead_candidate_is_worse_not_incomparable(tmp_path: Path) 
     assert done.exit_code == 1
     assert "is worse: no answer" in done.stdout
     assert len(production.asked) < 200
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_production_that_answers_none_of_few_questions_ends_with_4_and_the_reason(
+    tmp_path: Path, count: int
+) -> None:
+    """The requests of a public case name no model, which production needs and the candidate is given."""
+
+    def by_model(asked: Asked) -> Reply:
+        return well(asked) if asked.body else Reply(b"{}", status=404)  # what models there are
+
+    chats = (PUBLIC / "chats_without_model.jsonl").read_text().splitlines()[:count]
+    (tmp_path / "chats.jsonl").write_text("\n".join(chats))
+    with scripted_server(by_model) as server:
+        found = CliRunner().invoke(
+            app,
+            ["compare", *asked_of(server, server), "--candidate-model", "m",
+             "--from", str(tmp_path / "chats.jsonl")],
+        )  # fmt: skip
+    assert isinstance(found.exception, ServerError)
+    assert "better" not in found.output
+    words = rf"answered none of {count} questions: the request names no model"
+    assert re.search(words, str(found.exception)), str(found.exception)
 
 
 def test_a_first_interrupt_keeps_the_report_though_a_candidate_hangs(tmp_path: Path) -> None:

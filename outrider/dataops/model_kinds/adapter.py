@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from outrider.errors import ConfigError
 
-from .folder_check import pattern_problem
+from .folder_check import number_problem, pattern_problem
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "prompt_embeddings"
@@ -125,6 +125,8 @@ def _lora(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch.T
             raise ConfigError(f"{folder / WEIGHTS}: {key}: this form of LoRA cannot be run")
         else:
             replaced[name.replace(".modules_to_save.", ".")] = tensor
+    if not tensors:
+        raise ConfigError(f"{folder / WEIGHTS}: tensors of an adapter expected, got none")
     low = {name: _pair(folder, name, roles, config) for name, roles in pairs.items()}
     return Adapter(folder.name, low_rank=low, replaced=replaced)
 
@@ -146,10 +148,15 @@ def _pair(folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Ma
     down, up = (roles.get(f"lora_{role}", roles.get(f"lora_embedding_{role}")) for role in "AB")
     if down is None or up is None:
         raise ConfigError(f"{folder / WEIGHTS}: {name} has one of lora_A and lora_B; both expected")
+    if min(down.ndim, up.ndim) < 2 or not (down.is_floating_point() and up.is_floating_point()):
+        forms = " and ".join(f"{tensor.dtype} {list(tensor.shape)}" for tensor in (down, up))
+        raise ConfigError(f"{folder / WEIGHTS}: {name}: two matrices of floats expected, got {forms}")
     rank = down.shape[0]
-    if up.shape[1] != rank:
+    if up.shape[1] != rank or not rank:
         raise ConfigError(f"{folder / WEIGHTS}: {name}: lora_A has rank {rank}, lora_B {up.shape[1]}")
     alpha = _of_layer(config.get("alpha_pattern") or {}, name, config.get("lora_alpha", 8))
+    if problem := number_problem(alpha):
+        raise ConfigError(f"{folder / CONFIG}: lora_alpha: {problem}")
     scaling = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
     return LowRank(down, (up.float() * scaling).to(up.dtype))
 
@@ -167,11 +174,12 @@ def _prefix(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, torch
     flat = tensors.get(PREFIX)
     if flat is None:
         raise ConfigError(f"{folder / WEIGHTS}: {PREFIX} expected, got {', '.join(tensors) or 'nothing'}")
-    layers, heads, width = (config.get(n) for n in ("num_layers", "num_attention_heads", "token_dim"))
+    sizes = [config.get(name) for name in ("num_layers", "num_attention_heads", "token_dim")]
+    layers, heads, width = (size if type(size) is int and size > 0 else 0 for size in sizes)
     if not (layers and heads and width) or config.get("num_transformer_submodules", 1) != 1:
         raise ConfigError(
             f"{folder / CONFIG}: num_layers, num_attention_heads and token_dim of a model with one "
-            f"transformer expected, got {layers}, {heads} and {width}"
+            f"transformer expected, got {', '.join(map(repr, sizes))}"
         )
     if flat.ndim != 2 or flat.shape[1] != layers * 2 * width or width % heads:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Model folder's problems, from JSON files alone."""
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ TOKENIZERS = (
 _PART = re.compile(r"[\w-][\w.-]*\.safetensors").fullmatch
 PATTERNS = ("alpha_pattern", "rank_pattern")
 """Values by layer in a PEFT configuration, by literal names here: PEFT reads regular expressions."""
+_MOST = sys.float_info.max
 _REGEX = frozenset("\\^$*+?{}[]|()")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "adapter_model.bin")
 
@@ -177,9 +178,15 @@ def pattern_problem(config: Mapping[str, Any]) -> str:
                     f"{field}: {key[:200]!r} is a regular expression, which is never run: name the layer, or "
                     "its end, such as 'layer.1.query' (behind ^ the whole name)"
                 )
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                return f"{field}: a number expected for {key[:200]!r}, got {type(value).__name__}"
+            if problem := number_problem(value):
+                return f"{field}: {key[:200]!r}: {problem}"
     return ""
+
+
+def number_problem(value: object) -> str:
+    """Problem of a value as a finite number; empty for none."""
+    is_number = type(value) in (int, float) and -_MOST <= value <= _MOST  # type: ignore[operator]
+    return "" if is_number else f"a finite number expected, got {type(value).__name__}"
 
 
 def _without_weights(path: Path) -> list[str]:

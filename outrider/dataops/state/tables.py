@@ -45,7 +45,10 @@ class Cursor(SQLModel, table=True):
 
 
 class Backfill(SQLModel, table=True):
-    """Blocks that a slot skipped to stay within its objective. Judged later, from ``at_seq`` on."""
+    """Blocks that the champion skipped for its objective, or owes answers to.
+
+    Judged later, from ``at_seq`` on.
+    """
 
     __tablename__ = "backfill"
     __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)

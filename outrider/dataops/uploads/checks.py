@@ -11,9 +11,9 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 
 from .announced import ADAPTER_WEIGHTS, Announced
-from .check_process import check_folder, check_onnx
+from .check_process import check_adapter, check_folder, check_onnx
 from .contents import check_contents
-from .tensor_headers import TensorForm, check_adapter, check_finite, check_same, merged, tensor_forms
+from .tensor_headers import TensorForm, check_finite, check_low_rank, check_same, merged, tensor_forms
 from .wrong import WrongUpload
 
 
@@ -188,7 +188,8 @@ def _adapter(files: Mapping[str, Path], champion: ChampionFiles, stage: Path) ->
     if champion.source is None or base is None:
         raise WrongUpload("kind: an adapter is laid over a champion of tensors, which this model has none of")
     own = tensor_forms(files[ADAPTER_WEIGHTS])
-    check_adapter(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)
+    check_low_rank(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)
+    check_adapter(stage, champion.source)
     kept = dict(champion.source.kept)
     kept.pop("adapter", None)
     source = replace(champion.source, adapter=None, adapted_from=champion.row.id, shares=(), kept=kept)

@@ -110,7 +110,7 @@ def check_finite(path: Path, forms: Mapping[str, TensorForm], *, name: str | Non
                 )
 
 
-def check_adapter(
+def check_low_rank(
     own: Mapping[str, TensorForm], base: Mapping[str, TensorForm], *, file: str, of: str
 ) -> None:
     """Refuse low-rank matrices that fit no layer of the base.

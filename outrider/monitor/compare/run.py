@@ -90,6 +90,12 @@ class ComparisonRun:
         """True where no candidate answers any more."""
         return all(standing.is_silent for standing in self.standings)
 
+    def check_production(self) -> None:
+        """Raise ServerError where production was asked and answered nothing."""
+        side = self.production
+        if self._production is not None and self.asked and not side.fates["answered"]:
+            raise ServerError(f"{side.name} answered none of {self.asked:,} questions: {side.most_often}")
+
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
         """Records and questions to be expected, by columns of the traffic."""
         return forecast(
@@ -293,7 +299,27 @@ def drive(
     tell: Callable[[ComparisonRun], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """Run a comparison to its end, and say why."""
+    """Run a comparison to its end, and say why.
+
+    Raises
+    ------
+    ServerError
+        If production did not answer at all.
+    """
+    ending = _driven(run, traffic, until, stop, tell, clock)
+    if ending != "stopped":
+        run.check_production()
+    return ending
+
+
+def _driven(
+    run: ComparisonRun,
+    traffic: Iterable[Batch],
+    until: Until,
+    stop: threading.Event,
+    tell: Callable[[ComparisonRun], None],
+    clock: Callable[[], float],
+) -> Ending:
     began = clock()
     blocks = _Cut(traffic)
     rows = LEAST_ROWS

@@ -24,7 +24,7 @@ from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
 
 from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
 from .conversations import Conversations
-from .line_forms import NO_CONTENT, chat_outputs, questions_of, recorded_answer, request_of
+from .line_forms import NO_CONTENT, ONLY_LABEL, chat_outputs, questions_of, recorded_answer, request_of
 from .questions import MODEL, REQUEST, Members, NoQuestion, RecordedQuestion, batch_of, chat_body, members_of
 from .redaction import Redaction
 
@@ -240,6 +240,7 @@ class Traffic:
     def _of_table(self, path: Path, name: str) -> Iterator[Batch]:
         how = ReadOptions(Names(), CaptureNames(), ROWS)
         left = LeftOut(self._blame)
+        is_asked = False
         for block in read_blocks(path, name, how, left):
             if not isinstance(block.rows, pa.Table):
                 texts = (
@@ -249,6 +250,10 @@ class Traffic:
                 yield from self._batches(self._questions(texts), name)
             elif block.route == "records":
                 yield from self._of_columns(block.rows, block.places, name)
+                is_asked = True
+            elif not is_asked:
+                self._seen += len(block)
+                self._not_asked[ONLY_LABEL] += len(block)
         yield from self._batches(self._unanswered(), name)
         for sentence in left.sentences(path):
             warnings.warn(sentence, stacklevel=2)

@@ -192,8 +192,6 @@ class StartedEngine:
         self._outbox.put(None)
         self.child.kill()
         self.board.close()
-        if self.memory is not None:
-            self.memory.close()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()

@@ -150,14 +150,20 @@ class Rejections:
         self._count(model, field, 1, id_)
 
     def add_explained(
-        self, index: int, field: str, explain: Callable[[], tuple[str, str, str | None]]
+        self,
+        indices: Sequence[int],
+        fields: Sequence[str],
+        explain: Callable[[int], tuple[str, str, str | None]],
     ) -> None:
-        """Refuse one record, explained where an answer lists the record."""
-        id_ = None
-        if index < self._last:
-            field, reason, id_ = explain()
-            self._list(Rejection(index, id_, field, reason))
-        self._count("", field, 1, id_)
+        """Refuse records in ascending order, explained where an answer lists them."""
+        for row, index in enumerate(indices[:LISTED]):
+            field, id_ = fields[row], None
+            if index < self._last:
+                field, reason, id_ = explain(row)
+                self._list(Rejection(index, id_, field, reason))
+            self._count("", field, 1, id_)
+        for field, count in Counter(fields[LISTED:]).items():
+            self._count("", field, count, None)
 
     def add_rows(
         self, rows: Rows, field: str, reason: Reason, *,

@@ -37,7 +37,7 @@ def write(folder: Path, config: dict[str, Any], **tensors: torch.Tensor) -> Path
 
 
 def pair(
-    layer: str, *, down: tuple[int, int] = (2, 3), up: tuple[int, int] = (4, 2)
+    layer: str, *, down: tuple[int, ...] = (2, 3), up: tuple[int, ...] = (4, 2)
 ) -> dict[str, torch.Tensor]:
     return {
         f"base_model.model.{layer}.lora_A.weight": torch.ones(down),
@@ -56,7 +56,9 @@ def pair(
             r"alpha_pattern: '\(\.\*\)\*X' is a regular expression, which is never",
         ),
         ({"rank_pattern": {"layer.[01]": 2}}, "rank_pattern: .* is a regular expression"),
-        ({"alpha_pattern": {"0": "many"}}, "alpha_pattern: a number expected for '0', got str"),
+        ({"alpha_pattern": {"0": "many"}}, "alpha_pattern: '0': a finite number expected, got str"),
+        ({"lora_alpha": float("nan")}, "lora_alpha: a finite number expected, got float"),
+        ({"lora_alpha": 10**400}, "lora_alpha: a finite number expected, got int"),
         ({"alpha_pattern": ["0"]}, "alpha_pattern: an object of layers expected, got list"),
     ],
 )
@@ -65,6 +67,30 @@ def test_adapters_that_would_be_answered_wrongly_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         read_adapter(write(tmp_path, LORA | change, **pair("0")))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        (pair("0", down=(0, 3), up=(4, 0)), "0: lora_A has rank 0, lora_B 0"),
+        (pair("0", up=(8,)), r"0: two matrices of floats expected, got .*\[2, 3\] and torch.float32 \[8\]"),
+        ({name: tensor.long() for name, tensor in pair("0").items()}, "two matrices of floats expected"),
+        ({}, "tensors of an adapter expected, got none"),
+    ],
+)
+def test_tensors_that_are_no_matrices_are_refused(
+    tmp_path: Path, tensors: dict[str, torch.Tensor], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_adapter(write(tmp_path, LORA, **tensors))
+
+
+@pytest.mark.parametrize("sizes", [(-2, -1, -4), ("2", 1, 4), (2, 1.0, 4), (2, True, 4), (2, 1, None)])
+def test_sizes_of_a_prefix_that_are_no_counts_are_refused(tmp_path: Path, sizes: tuple[Any, ...]) -> None:
+    config = dict(zip(("num_layers", "num_attention_heads", "token_dim"), sizes, strict=True))
+    folder = write(tmp_path, {"peft_type": "PREFIX_TUNING"} | config, prompt_embeddings=torch.ones(2, 16))
+    with pytest.raises(ConfigError, match="transformer expected, got"):
+        read_adapter(folder)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

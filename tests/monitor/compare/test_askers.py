@@ -1,6 +1,7 @@
 """Askers of servers: the same question, nothing but the question, and every failure as an answer."""
 
 import gzip
+import itertools
 import json
 import threading
 import time
@@ -186,6 +187,17 @@ def test_one_bad_answer_leaves_the_others() -> None:
     assert answers.fate.tolist() == ["answered", "failed", "answered"]
     assert answers.outputs.column("outputs.text", null=None).tolist() == ["Hello", None, "Hello"]
     assert np.isfinite(answers.latency_s).tolist() == [True, False, True]
+
+
+def test_question_that_was_late_once_is_asked_again_and_answered_without_a_latency() -> None:
+    end, asked = threading.Event(), itertools.count()
+    asker = OPTIONS.but(deadline_s=5.0)
+    with scripted_server(lambda _: Reply(chat(), wait=None if next(asked) else end)) as server:
+        found = asker_of(server.url, asker)
+        answers = found.ask(questions(REQUEST))
+        end.set()
+    assert (answers.fate.tolist(), found.retries) == (["answered"], 1)
+    assert np.isnan(answers.latency_s).all()
 
 
 def test_hang_is_late_and_nothing_there_is_failed() -> None:

@@ -31,7 +31,6 @@ _SURE: Mapping[str, str] = {
     "version_mismatch": _COUNTED,
     "version_retired": "The work under way was read when its process ended; nothing is estimated.",
     "clock": "The journal knows each step of the clock; nothing is estimated.",
-    "flood": "A rule of an earlier release opened it, which promised nothing.",
 }
 
 
@@ -74,7 +73,7 @@ def incident_sentence(row: IncidentWithShare) -> str:
     told = row.details.get("sentence")
     if told:
         return _readable(str(told))
-    if row.kind not in ("flags", "flood"):
+    if row.kind != "flags":
         return _readable(row.note) + _of_opening(row) if row.note else f"{row.assertion}, since {since(row)}"
     if row.level == "critical" or not _is_share(row.details.get("before")):
         whom, share = for_whom(row), row.share

@@ -3,9 +3,11 @@
 Endpoints, judges, webhooks and commands ask with it. httpx is imported where a client is made.
 """
 
+import errno
 import ipaddress
 import json
 import math
+import socket
 import ssl
 import time
 import weakref
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 
 KEPT_S = 1.0
 """How long an idle connection is kept: shorter than servers do, so that none is gone when it is used."""
+
+
+_EXHAUSTED = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.ENETUNREACH}
+)
+
+
+class NotSentError(OSError):
+    """A request that never left: its address, key or headers cannot be written."""
 
 
 class HttpStatusError(OSError):
@@ -143,6 +154,8 @@ class HttpClient:
             If the answer is not complete in time.
         PermissionError
             If the guard does not allow the address.
+        NotSentError
+            If the request cannot be written.
         OSError
             If none came.
         """
@@ -153,8 +166,8 @@ class HttpClient:
         until = time.monotonic() + deadline_s if is_whole else math.inf
         timeouts = Deadline(until) if is_whole else httpx.Timeout(deadline_s).as_dict()
         extensions: dict[str, object] = {"timeout": timeouts}
-        given = httpx.Headers(dict(headers or {}), encoding="latin-1")
         try:
+            given = httpx.Headers(dict(headers or {}), encoding="latin-1")
             target = httpx.URL(url)
             if self._guard is not None:
                 host = target.raw_host.decode("ascii")
@@ -173,7 +186,11 @@ class HttpClient:
                 answer.close()
         except (httpx.TimeoutException, TimeoutError) as error:
             raise TimeoutError(str(error) or "timed out") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except UnicodeError:
+            raise NotSentError("the address or the key has letters that no header can hold") from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+            raise NotSentError(_without_headers(error)) from None
+        except httpx.HTTPError as error:
             raise _system_error(error) from None
         return HttpAnswer(answer.status_code, answer.reason_phrase, answer.headers, body, is_cut)
 
@@ -196,6 +213,17 @@ def _system_error(error: BaseException) -> OSError:
             return cause
         cause = cause.__cause__ or cause.__context__
     return ConnectionError(str(error) or type(error).__name__)
+
+
+def _without_headers(error: Exception) -> str:
+    """Message of an error, unless it may quote a header, which may be a key."""
+    said = str(error) or type(error).__name__
+    return "the key or a header has letters that no header can hold" if "header" in said.lower() else said
+
+
+def is_own_fault(error: OSError) -> bool:
+    """True where a request failed before it reached any server."""
+    return isinstance(error, NotSentError | socket.gaierror) or error.errno in _EXHAUSTED
 
 
 def is_local(url: str) -> bool:

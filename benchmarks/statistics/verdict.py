@@ -142,7 +142,7 @@ def is_ever_different(case: Case, seed: int, rows: int = EQUAL_ROWS) -> bool:
     for seen in looks(case, seed, rows):
         failed = rng.random((2, BLOCK)) < max(case.noise, 0.01)
         found += DirectedOutcomes.of("failed", failed[0], failed[1])
-        if found.verdicts(kinds=1)["failed"].direction == "worse" or may_differ(seen, case):
+        if found.verdicts(kinds=1, margin=MARGIN)["failed"].word == "worse" or may_differ(seen, case):
             return True
     return False
 

@@ -89,6 +89,8 @@ class Batch(RecordColumns):
             columns["ts"] = [_time(value, received or EPOCH) for value in columns["ts"]]
         for part in PARTS:
             parts = [record.get(part) or {} for record in records]
+            if odd := next((one for one in parts if not isinstance(one, Mapping)), None):
+                raise SchemaMismatch(part, f"an object expected, got {type(odd).__name__}")
             for field in dict.fromkeys(field for values in parts for field in values):
                 columns[f"{part}.{field}"] = [values.get(field) for values in parts]
         return cls.from_columns(columns, model=model, rows=len(records))
@@ -457,7 +459,10 @@ def _take(table: pa.RecordBatch, rows: NDArray[Any]) -> pa.RecordBatch:
 def _time(value: Any, received: datetime) -> datetime:
     if value is None:
         return received
-    time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        time = None
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise SchemaMismatch(
             "ts", f"ISO 8601 time with an offset expected, for example …T10:00:00Z, got {value!r}"

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .columns import from_values
 from .matching import Classes, class_numbers, is_numeric, matches
+from .words import words
 
 Floats = NDArray[np.float64]
 Loss = Literal["error", "absolute", "squared", "token_f1", "log"]
@@ -39,9 +40,9 @@ def losses(
 
     NaN where the label cannot be compared, infinite where the answer cannot. ``error``: 0 where they are
     equal (:mod:`~outrider.assertions.matching`), else 1. ``absolute``, ``squared``: of the difference of
-    numbers. ``token_f1``: 1 less F1 of words, with their counts, in lower case (Rajpurkar et al., "SQuAD",
-    2016). ``log``: -ln of the probability of the labelled class; answers are probabilities by class, shape
-    (rows, classes), taken as shares of their sum.
+    numbers. ``token_f1``: 1 less F1 of :func:`~outrider.assertions.words.words`, with their counts (Rajpurkar
+    et al., "SQuAD", 2016). ``log``: -ln of the probability of the labelled class; answers are probabilities
+    by class, shape (rows, classes), taken as shares of their sum.
 
     Raises
     ------
@@ -98,7 +99,7 @@ def _texts(column: ArrayLike | pa.Array) -> list[str | None]:
 def _token_loss(answer: str | None, label: str | None) -> float:
     if label is None:
         return float("nan")
-    said, meant = (Counter((text or "").lower().split()) for text in (answer, label))
+    said, meant = (Counter(words(text or "")) for text in (answer, label))
     if not said or not meant:
         return float(said != meant or answer is None)
     common = sum((said & meant).values())

@@ -1,4 +1,4 @@
-"""Better or worse, from paired outcomes that have a direction."""
+"""Worse, better or the same, from paired outcomes that have a direction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from .difference_sequence import DifferenceSequence
 from .verdict import ERROR, PARTS
 
 Bools = NDArray[np.bool_]
-Direction = Literal["worse", "better", "no difference shown"]
+Word = Literal["worse", "better", "same", "close", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,17 @@ class OutcomeVerdict:
 
     Attributes
     ----------
+    word
+        ``worse``: more failures than the margin are proven; ``better``: that many fewer. ``same``, ``close``:
+        a larger difference is ruled out on both sides; ``close`` where a smaller one is proven.
+        ``undecided``: none of these.
     value, low, high
         P(only the candidate fails) - P(only production fails), in [-1, 1]; the bounds hold at all times.
     only_candidate, only_production
         Records that only one of them fails.
     """
 
-    direction: Direction
+    word: Word
     value: float
     low: float
     high: float
@@ -56,8 +60,9 @@ class DirectedOutcomes:
     --------
     >>> import numpy as np
     >>> none, some = np.zeros(500, dtype=bool), np.arange(500) < 20
-    >>> DirectedOutcomes.of("no answer", none, some).verdicts(kinds=1)["no answer"].direction
-    'worse'
+    >>> found = DirectedOutcomes.of("no answer", none, some)
+    >>> [found.verdicts(kinds=1, margin=margin)["no answer"].word for margin in (0.005, 0.1)]
+    ['worse', 'close']
     """
 
     kinds: Mapping[str, DifferenceSequence] = field(default_factory=lambda: MappingProxyType({}))
@@ -116,17 +121,21 @@ class DirectedOutcomes:
             entities[kind] = entities.get(kind, frozenset()) | names
         return DirectedOutcomes(kinds, entities)
 
-    def verdicts(self, *, kinds: int, error: float = ERROR, candidates: int = 1) -> dict[str, OutcomeVerdict]:
+    def verdicts(
+        self, *, kinds: int, margin: float, error: float = ERROR, candidates: int = 1
+    ) -> dict[str, OutcomeVerdict]:
         """Verdict by kind, with the outcomes' part of the error.
 
         Parameters
         ----------
         kinds
             How many kinds are looked at in all, said before the first; at least those seen.
+        margin
+            Share of records by which the candidate may fail more or less often, in (0, 1).
         """
         parts = max(kinds, len(self.kinds), 1) * candidates
         confidence = 1.0 - error * PARTS["outcomes"] / parts
-        return {kind: _verdict(sequence, confidence) for kind, sequence in self.kinds.items()}
+        return {kind: _verdict(sequence, confidence, margin) for kind, sequence in self.kinds.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -144,8 +153,19 @@ class DirectedOutcomes:
         )
 
 
-def _verdict(sequence: DifferenceSequence, confidence: float) -> OutcomeVerdict:
-    low, high = sequence.interval(confidence)
-    direction: Direction = "worse" if low > 0 else "better" if high < 0 else "no difference shown"
+def _verdict(sequence: DifferenceSequence, confidence: float, margin: float) -> OutcomeVerdict:
+    low, high = sequence.interval(confidence, is_unweighted=True)
     counts = np.sum(list(sequence.counts.values()), axis=0) if sequence.counts else np.zeros(9, dtype=int)
-    return OutcomeVerdict(direction, sequence.mean, low, high, sequence.rows, int(counts[-1]), int(counts[0]))
+    return OutcomeVerdict(
+        _word(low, high, margin), sequence.mean, low, high, sequence.rows, int(counts[-1]), int(counts[0])
+    )
+
+
+def _word(low: float, high: float, margin: float) -> Word:
+    if low > margin:
+        return "worse"
+    if high < -margin:
+        return "better"
+    if low < -margin or high > margin:
+        return "undecided"
+    return "same" if low <= 0.0 <= high else "close"

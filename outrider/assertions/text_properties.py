@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from .batch import Batch
 from .differences import Ruler, property_column, text_column_of
+from .items import json_of
+from .words import words
 
 Strings = NDArray[np.object_]
 
@@ -28,12 +30,18 @@ REFUSALS = re.compile(
     r"|mi dispiace|non posso (?:\w+ ){0,2}?(?:aiutar|fornir|dar|offrir|far|risponder)"
     r"|come modello linguistico"
     r"|het spijt me|ik kan (?:\w+ ){0,3}?(?:niet|geen)\b|sinto muito"
-    r"|não posso (?:\w+ ){0,2}?(?:ajudar|fornecer|dar|oferecer|responder|fazer)",
+    r"|não posso (?:\w+ ){0,2}?(?:ajudar|fornecer|dar|oferecer|responder|fazer)"
+    r"|抱歉|对不起|對不起|很遗憾|很遺憾"
+    r"|我.{0,3}(?:无法|無法|不能).{0,6}(?:提供|协助|協助|帮|幫|回答|满足|滿足|完成|讨论|討論)"
+    r"|作(?:为|為)(?:一(?:个|個|名))?(?:AI|人工智能|人工智慧|语言模型|語言模型)"
+    r"|申し訳(?:ございません|ありません|ない)"
+    r"|(?:答え|手伝い|提供|対応|回答)(?:することは|は)?(?:でき(?:ません|ない|かね)|いたしかね)"
+    r"|ขออภัย|ขอโทษ|ไม่สามารถ(?:ช่วย|ให้|ตอบ|ทำ)"
+    r"|죄송|(?:도와드릴|제공할|답변(?:드릴|할)) 수 없",
     re.IGNORECASE,
 )
 _FEW = 200
 """Letters at the beginning of a text within which it is refused in other languages than English."""
-_FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LIST = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
 
 
@@ -69,7 +77,8 @@ def refusals(texts: Sequence[str]) -> Strings:
     """``refused`` or ``answered`` for each text.
 
     English by the model of :mod:`~outrider.assertions.library.refusals`; German, French, Spanish, Italian,
-    Dutch and Portuguese by phrases near the beginning. An empty text is ``empty``.
+    Dutch, Portuguese, Chinese, Japanese, Korean and Thai by phrases near the beginning. An empty text is
+    ``empty``.
     """
     from .library.refusals import KINDS, refusal_probabilities
 
@@ -94,7 +103,7 @@ def log_lengths(texts: Sequence[str]) -> NDArray[np.float64]:
 
     A few words more matter little in short ones.
     """
-    return np.log2([8.0 + len(text.split()) for text in texts]) if len(texts) else np.zeros(0)
+    return np.log2([8.0 + len(words(text)) for text in texts]) if len(texts) else np.zeros(0)
 
 
 def structure(text: str) -> str:
@@ -105,11 +114,7 @@ def structure(text: str) -> str:
     >>> structure('{"b": 1, "a": 2}'), structure("1. one\n2. two"), structure("[1, 2]"), structure("Hello.")
     ('json object: a, b', 'list', 'json array', 'none')
     """
-    fenced = _FENCED.match(text)
-    try:
-        value = json.loads(fenced[1] if fenced else text)
-    except (ValueError, RecursionError):
-        value = None
+    value = json_of(text)
     if isinstance(value, dict):
         return f"json object: {', '.join(sorted(value))}"
     if isinstance(value, list):

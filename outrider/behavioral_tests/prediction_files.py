@@ -246,7 +246,10 @@ def _values(values: list[Any], name: str) -> NDArray[Any]:
         kept = np.empty(len(values), dtype=object)
         kept[:] = values
         return kept
-    return _numpy(from_values(values), name)
+    try:
+        return _numpy(from_values(values), name)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: values of one type expected; {error}") from None
 
 
 def _numpy(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[Any]:

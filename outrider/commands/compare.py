@@ -75,6 +75,21 @@ def compare(
     target: Annotated[
         str | None, typer.Option(help="Output that is the answer; default: found in them.")
     ] = None,
+    agree: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What of texts must agree: words, facts, a path of JSON ($.decision) or "
+            "classes=approved,rejected; default: whole texts (may be repeated)."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Scores differ beyond this share of the spread of production's (5 to 95 %).",
+        ),
+    ] = 0.01,
     twice: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +168,7 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
+    from outrider.assertions.items import checked_agree
     from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
     from outrider.monitor.compare.embedder import TextEmbedder
     from outrider.monitor.compare.forecast import costs_text, forecast_text
@@ -180,6 +196,8 @@ def compare(
         judge is not None,
         embed is not None,
         seed,
+        checked_agree(agree or ()),
+        tolerance,
     )
     asked = (
         None
@@ -221,7 +239,7 @@ def compare(
 
     with ExitStack() as stack:
         stack.callback(run.close)
-        stop = stack.enter_context(_until_stopped())
+        stop, ended = stack.enter_context(_until_stopped())
         questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed, stop))
         live = stack.enter_context(live_report(model, config, report))
         if page:
@@ -235,14 +253,24 @@ def compare(
             _end(_INTERRUPTED)
         found = report(ending)
         if page:
-            typer.echo("Labels are taken on the page until Ctrl-C.", err=True)
+            said = [*found.sentences(), "Labels are taken on the page until Ctrl-C."]
+            typer.echo("\n".join(said), err=True)
             stop.clear()
-            while not stop.is_set():  # waiting on it, its handler could find its lock taken
+            while not (
+                stop.is_set() or ended.is_set()
+            ):  # waiting on it, its handler could find its lock taken
                 time.sleep(_POLL_S)
             found = report(ending)
     _write(found, keep=keep, md=md, html=html, has_examples=examples)
     systems = ComparedSystems(
-        production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model
+        production,
+        candidate,
+        run.question,
+        margin,
+        production_key_env,
+        candidate_key_env,
+        candidate_model,
+        plan.agree,
     )
     _keep(found, keep, systems)
     _send(found, live)
@@ -445,20 +473,26 @@ def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
 
 
 @contextmanager
-def _until_stopped() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets, so that the report is kept; a second one ends at once."""
-    stop = threading.Event()
+def _until_stopped() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Events that the first Ctrl-C or SIGTERM sets, so that the report is kept, and SIGTERM alone.
 
-    def interrupt(*_: object) -> None:
+    A second signal ends at once.
+    """
+    stop, ended = threading.Event(), threading.Event()
+
+    def interrupt(number: int, _: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        if number == signal.SIGTERM:
+            ended.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield stop, ended
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextmanager

@@ -112,7 +112,7 @@ class SliceFound(TypedDict):
 class OutcomeFound(TypedDict):
     """Failures of one kind by the candidate alone, and by production alone."""
 
-    direction: str
+    word: Literal["worse", "better", "same", "close", "undecided"]
     value: float
     low: float
     high: float

@@ -15,7 +15,7 @@ from benchmarks.statistics.verdict import (
     records_until_different,
 )
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Tally
+from outrider.assertions.agreement import EVERYTHING, Tally, Terms
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
@@ -116,15 +116,20 @@ def test_intervals_hold_where_turns_of_a_conversation_are_alike() -> None:
         _ = found + found
 
 
-def test_outcomes_are_worse_better_or_neither_and_survive_json() -> None:
+def test_outcomes_are_worse_better_or_within_the_margin_and_survive_json() -> None:
     few, many = np.arange(1000) < 5, np.arange(1000) < 60
-    for production, candidate, direction in (
-        (few, many, "worse"),
-        (many, few, "better"),
-        (many, many, "no difference shown"),
+    for production, candidate, margin, word in (
+        (few, many, 0.02, "worse"),
+        (many, few, 0.02, "better"),
+        (few, many, 0.05, "undecided"),
+        (many, few, 0.05, "undecided"),
+        (few, many, 0.1, "close"),
+        (many, few, 0.1, "close"),
+        (many, many, 0.02, "same"),
+        (many[:100], many[:100], 0.02, "undecided"),
     ):
         found = DirectedOutcomes.of("no answer", production, candidate)
-        assert found.verdicts(kinds=3)["no answer"].direction == direction
+        assert found.verdicts(kinds=3, margin=margin)["no answer"].word == word
         assert DirectedOutcomes.from_dict(found.to_dict()).to_dict() == found.to_dict()
     twice = DirectedOutcomes.of("x", few, many, entities=["a"] * 1000, keys=list(range(1000)))
     assert twice.kinds["x"].rows == 1
@@ -208,9 +213,9 @@ def test_a_proven_difference_leaves_the_word_open_until_it_exceeds_the_margin() 
     tally = Tally(
         RateSequence({0: (2000, 40)}), never, never, DifferenceSequence({0: (0, 0, 0, 0, 1960, 0, 0, 0, 40)})
     )
-    found = tally.agreement(margin=0.015, least=-0.5)
+    found = tally.agreement(margin=0.015, terms=Terms(-0.5))
     assert found.verdict == "undecided"
-    verdict = measure_verdict(tally, Bounding(0.95, -0.5), margin=0.015)
+    verdict = measure_verdict(tally, Bounding(0.95), margin=0.015)
     assert verdict.word == "undecided"
     assert verdict.more is not None
     more = (2000 + verdict.more) / 2000
@@ -218,4 +223,4 @@ def test_a_proven_difference_leaves_the_word_open_until_it_exceeds_the_margin() 
     differs = RateSequence({0: (round(2000 * more), round(40 * more))})
     beyond = DifferenceSequence({0: (0, 0, 0, 0, round(1960 * more), 0, 0, 0, round(40 * more))})
     later = Tally(differs, none, none, beyond)
-    assert measure_verdict(later, Bounding(0.95, -0.5), margin=0.015).word == "different"
+    assert measure_verdict(later, Bounding(0.95), margin=0.015).word == "different"

@@ -180,6 +180,12 @@ def test_texts(rule: expect.Rule, text: str | None, severity: float) -> None:
     assert rule(answered, answered)[0] == pytest.approx(severity)
 
 
+def test_words_of_texts_without_spaces_are_compared_by_their_letters() -> None:
+    was, now = answers(answer=["退款三十天内到账"]), answers(answer=["退款九十天内到账"])
+    np.testing.assert_allclose(expect.similar(at_least=0.9)(was, now), [0.9 - 5 / 7])
+    assert expect.length(low=7, high=7, unit="words")(was, was)[0] == 0.0
+
+
 def test_similar_texts() -> None:
     was = answers(answer=["it opens at nine", "it opens at nine", "yes", "", None, "yes"])
     now = answers(answer=["At nine, it opens!", "it opens at ten", "no", "", "yes", None])

@@ -127,11 +127,14 @@ def test_production_that_answers_none_of_few_questions_ends_with_4_and_the_reaso
         )  # fmt: skip
     assert isinstance(found.exception, ServerError)
     assert "better" not in found.output
-    words = rf"answered none of {count} questions: the request names no model"
+    words = rf"answered none of {count} questions.*the request names no model"
     assert re.search(words, str(found.exception)), str(found.exception)
 
 
-def test_a_first_interrupt_keeps_the_report_though_a_candidate_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_first_signal_keeps_the_report_though_a_candidate_hangs(
+    sent: signal.Signals, tmp_path: Path
+) -> None:
     hang = threading.Event()
     count = [0]
 
@@ -145,13 +148,31 @@ def test_a_first_interrupt_keeps_the_report_though_a_candidate_hangs(tmp_path: P
             tmp_path,
         )
         until(lambda: count[0] > 20)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=PATIENCE_S)
         hang.set()
     found = json.loads(out)
     assert process.returncode == 6, err
     assert found["ended"] == "stopped"
+    assert found["notes"][0] == "the comparison was stopped: this is a partial report, of 16 records"
     assert found["records"]["asked"] == found["candidates"][0]["records"] == 16
+
+
+def test_sentences_are_printed_before_the_page_waits_and_sigterm_keeps_the_report(tmp_path: Path) -> None:
+    with scripted_server(well) as production, scripted_server(well) as candidate:
+        asked = [*asked_of(production, candidate), *prompts(tmp_path), "--until", "20", "--page"]
+        process = started([*asked, "--md", "report.md"], tmp_path)
+        assert process.stderr is not None
+        said: list[str] = []
+        while "Labels are taken on the page" not in (said or [""])[-1]:
+            said.append(process.stderr.readline())
+            assert said[-1], said
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    [found] = json.loads(out)["candidates"]
+    assert f"{found['sentence']}.\n" in said
+    assert process.returncode == 6
+    assert found["sentence"].split(":")[0] in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:

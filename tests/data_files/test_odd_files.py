@@ -19,11 +19,12 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.data_files import LeftOut, TableOptions, read_table
-from outrider.errors import ConfigError, NothingToRead
+from outrider.errors import ConfigError, NothingToRead, OutriderError
 from outrider.monitor.compare.traffic import Traffic
 from outrider.monitor.files.captures import CaptureNames
 from outrider.monitor.files.columns import Names
 from outrider.monitor.files.readers import ReadOptions, read_blocks
+from tests.commands.test_replay_files import logged
 
 from .test_doors import DOORS, tabled
 
@@ -271,6 +272,88 @@ def test_quote_that_opens_a_row_of_a_mebibyte_is_named_with_its_line(tmp_path: P
     path.write_text("n,text\n" + "\n".join(rows))
     with pytest.raises(ConfigError, match=r"x\.csv: a row behind line \d+ is over 1 MiB: is a quote open"):
         tabled(path)
+
+
+LOGGED = {"ReqType": "org.kubeflow.serving.inference.request", "Bytes": "e30=", "ContentType": "", "Id": "1"}
+STRANGE: list[tuple[Any, str]] = [
+    ({"captureData": {"endpointInput": {"data": "1"}}, "eventMetadata": ["e"]}, "eventMetadata: an object"),
+    ({"captureData": {"endpointInput": 1}}, "endpointInput: an object expected, got int"),
+    ({"captureData": {"endpointInput": {"data": "1"}, "endpointOutput": "y"}}, "endpointOutput: an object"),
+    (LOGGED | {"Metadata": [1]}, "metadata: an object expected, got list"),
+    (LOGGED | {"Metadata": [["a", "b", "c"]]}, "metadata: an object expected, got list"),
+]
+
+
+@pytest.mark.parametrize("door", ["replay", "compare"])
+@pytest.mark.parametrize(("item", "words"), STRANGE)
+def test_strange_line_of_a_capture_is_named_and_the_next_one_read(
+    tmp_path: Path, door: str, item: Any, words: str
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{json.dumps(item)}\n{{"inputs": {{"x": 1}}}}\n')
+    if door == "compare":
+        traffic = Traffic([path])
+        assert sum(batch.rows for batch in traffic) == 1
+        [(line, why)] = [(one["line"], one["reason"]) for one in traffic.funnel()["lines"]]
+    else:
+        left = LeftOut()
+        (block,) = read_blocks(path, path.name, ReadOptions(Names(), CaptureNames()), left)
+        [(line, why)] = left.rows
+        assert list(block.places) == [2]
+    assert line == 1
+    assert words in why
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"inputs": {"x": 1}, "outputs": True}, "outputs: an object expected, got bool"),
+        (LOGGED | {"Bytes": ["x"]}, "data_base64: base64 expected"),
+    ],
+)
+def test_compare_names_strange_line_and_reads_the_next(tmp_path: Path, item: Any, words: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{json.dumps(item)}\n{{"inputs": {{"x": 1}}}}\n')
+    traffic = Traffic([path])
+    assert sum(batch.rows for batch in traffic) == 1
+    assert [words in one["reason"] for one in traffic.funnel()["lines"]] == [True]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_compare_joins_what_kserves_logger_stored_as_json(tmp_path: Path, ending: str) -> None:
+    calls = [logged("request", {"instances": [[1.0, 2.0]]}), logged("response", {"predictions": [1]})]
+    lines = json.dumps(calls) if ending == "json" else "\n".join(map(json.dumps, calls))
+    (tmp_path / f"calls.{ending}").write_text(lines)
+    [batch] = Traffic([tmp_path / f"calls.{ending}"])
+    assert batch.keys == ["5b3c"]
+    [record] = batch.to_records()
+    assert (record["inputs"], record["outputs"]) == ({"instances": [1.0, 2.0]}, {"label": 1})
+
+
+def test_compare_reads_records_of_which_some_have_no_request(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"inputs": {"request": "hi", "x": 1}}\n{"inputs": {"x": 2}}\n')
+    assert sum(batch.rows for batch in Traffic([path])) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"inputs": {"x": 1}, "outputs": true}', "outputs: an object expected, got bool"),
+        ('{"inputs": {"x": 1}, "ts": "soon"}', "ts: ISO 8601 time with an offset expected"),
+        ('{"x": 123456789012345678901234567890}', "x: values of one type expected"),
+    ],
+)
+def test_cases_refuse_strange_values_by_their_columns(tmp_path: Path, line: str, words: str) -> None:
+    (tmp_path / "x.jsonl").write_text(line)
+    with pytest.raises(OutriderError, match=words):
+        DOORS["cases"](tmp_path / "x.jsonl")
+
+
+def test_predictions_refuse_values_without_a_common_type_by_their_column(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"said": {"a": 1}}\n{"said": 5}\n')
+    with pytest.raises(ConfigError, match=r"x\.jsonl: said: values of one type expected"):
+        DOORS["predictions"](tmp_path / "x.jsonl")
 
 
 @pytest.mark.parametrize("door", ["replay", "predictions", "tables"])

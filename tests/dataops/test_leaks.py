@@ -78,6 +78,26 @@ def test_planted_leaks_are_found_and_nothing_else_is() -> None:
         assert len(found - set(truth)) <= 0.01 * (len(texts) - 600), kind
 
 
+def test_one_other_letter_of_forty_is_a_leak_in_scripts_without_spaces() -> None:
+    rng = np.random.default_rng(6)
+    for first in (0x4E00, 0x3041, 0x0E01):  # Han, Hiragana, Thai
+        letters = [chr(code) for code in range(first, first + 40)]
+        judged = ["".join(rng.choice(letters, 40)) for _ in range(60)]
+        near = [text[:20] + chr(first + 41) + text[21:] for text in judged[:30]]
+        other = ["".join(rng.choice(letters, 40)) for _ in range(30)]
+        assert found_rows(rows_of("t", text=near + other), rows_of("g", text=judged), "text") == set(
+            range(30)
+        )
+
+
+def test_labels_in_a_script_without_spaces_leave_a_table_one_of_numbers() -> None:
+    rng = np.random.default_rng(7)
+    branch, area = rng.choice(["กรุงเทพมหานคร", "เชียงใหม่"], 200), rng.normal(size=200)
+    gate = rows_of("g", branch=branch, area=area, rooms=rng.normal(size=200))
+    train = rows_of("t", branch=branch, area=area + 1e-4, rooms=gate.column("inputs.rooms"))
+    assert found_rows(train, gate, "values") == set(range(200))
+
+
 def test_near_duplicate_numbers_planted_in_a_table_and_in_images_are_found() -> None:
     rng = np.random.default_rng(6)
     table, images = rng.normal(0, 1, (1500, 6)) * [1, 10, 100, 1, 1, 1], rng.random((600, 8, 8))

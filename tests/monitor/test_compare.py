@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from outrider.assertions import Batch
@@ -82,6 +83,70 @@ def test_a_production_that_answers_nothing_ends_the_comparison_with_its_reason()
         ServerError, match="production did not answer the last 48 questions: no answer within 1 s"
     ):
         compared(Sampled("twin"), production=Sampled("production", silent=1.0))
+
+
+def test_a_production_that_answers_nothing_ends_few_questions_with_its_reason_too() -> None:
+    with pytest.raises(ServerError, match=r"production answered none of 20 questions.*no answer within 1 s"):
+        compared(Sampled("twin"), production=Sampled("production", silent=1.0), until=Until(False, 20))
+    plan = ComparePlan()
+    run = ComparisonRun(Sampled("production", silent=1.0), [Sampled("twin")], plan)
+    run.look(next(iter(traffic(30, 30))))
+    run.close()
+    assert words_of(run) == ["undecided"]  # as a page shows it meanwhile
+    assert "production answered nothing" in run.standings[0].conclusion.sentence
+
+
+def test_a_candidate_that_fails_more_within_the_margin_is_close_and_never_worse_or_the_same() -> None:
+    plan = ComparePlan(margin=0.05, twice=0.25)
+    production = Sampled("production", seed=1)
+    _, report, _ = compared(Sampled("frail", silent=0.02, seed=2), production=production, plan=plan)
+    found = report.found["candidates"][0]
+    assert found["verdict"] == "close"
+    assert "no answer to" in found["sentence"]
+    assert found["outcomes"]["no answer"]["high"] < 0.05
+
+
+def test_equal_answers_are_not_the_same_while_more_failures_are_not_ruled_out() -> None:
+    plan = ComparePlan(margin=0.02, twice=1.0)
+    frail = Sampled("frail", silent=0.0143, seed=2)
+    run, report, _ = compared(
+        frail, production=Sampled("production", seed=1), plan=plan, until=Until(False, 700)
+    )
+    assert run.standings[0].verdict.word == "same"
+    assert words(report) == ["undecided"]
+    assert "what both answer is same, but no answer to" in report.text()
+
+
+class Unasked(Sampled):
+    """Candidate of which some questions never leave this machine."""
+
+    def ask(self, questions: Batch, /) -> Answers:
+        found = super().ask(questions)
+        found.fate[found.fate == "late"] = "unasked"
+        return replace(found, why=np.where(found.fate == "unasked", "no address", "").astype(object))
+
+
+def test_questions_that_never_left_this_machine_count_for_nobody() -> None:
+    _, report, _ = compared(Unasked("twin", silent=0.3, seed=2), production=Sampled("production", seed=1))
+    found = report.found["candidates"][0]
+    assert found["verdict"] == "same"
+    assert found["outcomes"]["no answer"]["only_candidate"] == 0
+    assert found["fates"]["unasked"] > 0
+    assert "never left this machine" in report.text()
+    run, report, _ = compared(Unasked("unwritable", silent=1.0), production=Sampled("production", seed=1))
+    assert words(report) == ["undecided"]
+    assert report.exit_code() == 5
+    assert run.asked < 200
+
+
+def test_slices_name_their_measure_and_the_largest_difference_comes_first() -> None:
+    plan = ComparePlan(twice=0.25, slices=("attrs.country",))
+    _, report, _ = compared(Sampled("faulty", wrong=0.3, seed=2), plan=plan)
+    found = report.found["candidates"][0]["slices"]
+    keys = [(not each["is_proven"], each["rest"] - each["value"]) for each in found]
+    assert keys == sorted(keys)
+    first = found[0]
+    assert f"{first['name']}, label: " in report.text()
 
 
 def test_answers_of_a_cache_are_no_noise_floor() -> None:

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Kind = Literal["complied", "refused", "partly refused"]
 KINDS: tuple[Kind, ...] = ("complied", "refused", "partly refused")
 
-SENTENCE_END = r"([.!?:])\s+"
+SENTENCE_END = "([.!?:])\\s+|([\u3002\uff01\uff1f\uff61])\\s*"
 # In the syntax of RE2.
 PATTERNS = {
     "sorry": (
@@ -147,7 +147,7 @@ def _sentences(answers: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """Sentences and lines of more than two characters, and the row of each."""
     plain = pc.utf8_trim_whitespace(pc.replace_substring(answers, "\u2019", "'"))
     sentences, row = split_column(
-        pc.split_pattern_regex(pc.replace_substring_regex(plain, SENTENCE_END, "\\1\n"), r"\n+")
+        pc.split_pattern_regex(pc.replace_substring_regex(plain, SENTENCE_END, "\\1\\2\n"), r"\n+")
     )
     kept = pc.greater(pc.utf8_length(sentences), 2)
     return sentences.filter(kept), row[kept.to_numpy(zero_copy_only=False)]

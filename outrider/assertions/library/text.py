@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
+from outrider.assertions.words import has_unspaced, word_counts, words
 
 from .languages import detect_language, language
 from .personal import find_personal_data, personal_data
@@ -27,10 +28,8 @@ GRAM = 4
 
 
 def _sizes(column: pa.Array, unit: Unit) -> Ints:
-    if unit == "characters":
-        sizes = pc.utf8_length(pc.utf8_trim_whitespace(column))
-    else:
-        sizes = pc.count_substring_regex(column, r"\S+")
+    is_words = unit == "words"
+    sizes = word_counts(column) if is_words else pc.utf8_length(pc.utf8_trim_whitespace(column))
     counts: Ints = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
     return counts
 
@@ -107,6 +106,11 @@ def _codes(items: pa.Array) -> Ints:
 def repeated_phrases(texts: pa.Array) -> Floats:
     """Share of repeated phrases of four words, shape (rows,)."""
     spoken, row = words_of(texts, numbers=True)
+    if has_unspaced(texts):
+        encoded = spoken.dictionary_encode()
+        lists = pa.array([words(each) for each in encoded.dictionary.to_pylist()], pa.list_(pa.string()))
+        spoken, run = split_column(lists.take(encoded.indices))
+        row = row[run]
     word = _codes(spoken)
     last = max(0, len(word) - GRAM + 1)
     start = np.flatnonzero(row[:last] == row[GRAM - 1 :])  # words of a row stand together
@@ -120,7 +124,7 @@ def repeated_phrases(texts: pa.Array) -> Floats:
 def repeated_sentences(texts: pa.Array) -> Floats:
     """Share of repeated sentences (and lines), shape (rows,)."""
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    parts, row = split_column(pc.split_pattern_regex(plain, r"[.!?\n]+\s*"))
+    parts, row = split_column(pc.split_pattern_regex(plain, "[.!?\n\u3002\uff01\uff1f\uff61]+\\s*"))
     said = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)
     return _repeated_share(_codes(parts.filter(pa.array(said))), row[said], len(texts))
 

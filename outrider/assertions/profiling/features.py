@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch import Batch
 from outrider.assertions.columns import is_tensor, to_tensor
+from outrider.assertions.words import are_texts
 
 Source: TypeAlias = Literal["number", "category", "text", "image", "vector", "list", "none"]
 PARTS = ("inputs.", "outputs.", "attrs.")
@@ -140,8 +141,7 @@ def batch_columns(batch: Batch) -> dict[str, pa.Array]:
 
 def _is_text(column: pa.Array) -> bool:
     texts = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    words = pc.mean(pc.count_substring_regex(texts, r"\S+")).as_py()
-    return words is not None and words >= TEXT_WORDS
+    return are_texts(texts, least=TEXT_WORDS)
 
 
 def _languages(column: pa.Array) -> pa.Array:

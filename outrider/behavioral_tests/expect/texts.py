@@ -5,7 +5,6 @@ A missing answer fails each of them.
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -14,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.differences import overlap
+from outrider.assertions.words import UNSPACED, words
 
 from .reading import Floats, answer, judged, missing
 from .rule import Rule, named
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(rf"[\w{UNSPACED}]+")  # \w lacks the vowel signs of Thai, Khmer and Burmese
 
 
 @named
@@ -86,7 +87,7 @@ def length(
         raise ValueError(f"0 <= low <= high expected, got {low} and {high}")
 
     def off(text: str) -> float:
-        size = len(text) if unit == "characters" else len(text.split())
+        size = len(text) if unit == "characters" else len(words(text))
         return max(0.0, low - size, size - most)
 
     return _each(field, off)
@@ -162,9 +163,7 @@ def similar(field: str = "answer", *, at_least: float, by: Literal["words", "cha
 
 
 def _same_words(one: str, other: str) -> float:
-    words, others = Counter(_WORD.findall(one.lower())), Counter(_WORD.findall(other.lower()))
-    total = words.total() + others.total()
-    return 2 * (words & others).total() / total if total else 1.0
+    return overlap(*(" ".join(_WORD.findall(text)) for text in (one, other)))
 
 
 def _same_characters(one: str, other: str) -> float:

@@ -13,11 +13,13 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
 from outrider.assertions.columns import plain, row_hashes
+from outrider.assertions.words import are_texts
 
 from .near_texts import TextSketch, near_texts, sketch_texts
 from .near_values import ValueSketch, chance, near_values, sketch_values
@@ -326,8 +328,8 @@ def _is_prose(column: pa.Array) -> bool:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return False
     rows = pa.array(range(0, len(column), max(1, len(column) // _SAMPLE_ROWS)), pa.int64())
-    words = [len(text.split()) for text in column.take(rows).to_pylist() if text]
-    return bool(words) and sum(words) / len(words) >= PROSE_WORDS
+    sample = column.take(rows)
+    return are_texts(sample.filter(pc.not_equal(sample, "")), least=PROSE_WORDS)
 
 
 def _texts(column: pa.Array) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.columns import mix
+from outrider.assertions.words import UNSPACED
 
 from .neighbours import MatchedRows, Rows, UInts, neighbours
 
@@ -32,7 +33,7 @@ REACH = 3
 _STEP_SHINGLES = 65_536
 _STEP_PAIRS = 65_536
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_WORDS = re.compile(r"\w+")
+_WORDS = re.compile(rf"[\w{UNSPACED}]+")  # \w lacks the vowel signs of Thai, Khmer and Burmese
 _APOSTROPHES = str.maketrans("", "", "'`\u2019\u02bc")
 
 

@@ -15,8 +15,11 @@ from outrider.errors import SchemaMismatch
 from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
-Fate = Literal["answered", "refused", "late", "failed", "unreadable"]
-"""What became of a question: an answer, a status 4xx, none in time, none at all, or one of another form."""
+Fate = Literal["answered", "refused", "late", "failed", "unreadable", "unasked"]
+"""What became of a question: an answer, a status 4xx, none in time, none at all, or one of another form.
+
+``unasked``: it never left this machine, which says nothing of the system.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,11 @@ class Answers:
     def __post_init__(self) -> None:
         # Read a dozen times for each block; the texts are compared once.
         object.__setattr__(self, "is_answered", np.asarray(self.fate == "answered", dtype=np.bool_))
+
+    @property
+    def is_asked(self) -> NDArray[np.bool_]:
+        """Mask of the questions that left this machine."""
+        return np.asarray(self.fate != "unasked", dtype=np.bool_)
 
     def take(self, rows: NDArray[np.intp]) -> "Answers":
         """Answers of some questions."""

@@ -139,8 +139,8 @@ class ChatAsker:
     def _one(self, body: str, budget: "_Budget") -> _Reply:
         try:
             url, content = self.request(body)
-        except (CannotAsk, msgspec.MsgspecError) as error:
-            return _Reply("refused", str(error))
+        except (ValueError, msgspec.MsgspecError) as error:
+            return _Reply("unasked", str(error))
         found = self._server.post(url, content)
         if found.fate != "answered":
             return _Reply(found.fate, found.why)

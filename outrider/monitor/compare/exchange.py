@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from outrider.http_client import HttpAnswer, HttpClient
+from outrider.http_client import HttpAnswer, HttpClient, is_own_fault
 
 from .answers import Fate
 from .rates import RateLimit
@@ -81,6 +81,8 @@ class AskedServer:
         except TimeoutError:
             return Exchange("late", why=f"no answer within {self._deadline_s:g} s, asked twice")
         except OSError as error:
+            if is_own_fault(error):
+                return Exchange("unasked", why=f"{self.place}: not sent: {_plain(error)}")
             return Exchange("failed", why=f"{self.place}: no answer: {_plain(error)}")
 
     def _note_retry(self) -> None:

@@ -205,6 +205,8 @@ def _of_record(item: dict[str, Any], about: dict[str, Any]) -> list[RecordedQues
     inputs, outputs = item.get("inputs"), item.get("outputs")
     if inputs is None and outputs is not None:
         raise NoQuestion(NO_CONTENT)
+    if isinstance(inputs, Mapping) and outputs is not None and not isinstance(outputs, Mapping):
+        raise Unreadable(f"outputs: an object expected, got {type(outputs).__name__}")
     record = item if isinstance(inputs, Mapping) else record_of(item, Names())
     return [_recorded(record, about)]
 

@@ -54,12 +54,19 @@ def _of_systems(run: ComparisonRun) -> Iterator[str]:
     for side in (run.production, *(each.side for each in run.standings)):
         yield from _of_side(side)
     for standing in run.standings:
-        if standing.is_silent:
+        if standing.is_silent and not standing.side.is_unasked:
             asked = sum(standing.side.fates.values())
             yield f"{standing.name} did not answer any more and was asked {asked:,} questions only"
 
 
 def _of_side(side: Side) -> Iterator[str]:
+    if count := side.fates.get("unasked"):
+        many = (
+            "question never left this machine and says"
+            if count == 1
+            else "questions never left this machine and say"
+        )
+        yield f"{side.name}: {count:,} {many} nothing of it; most often: {side.why_unasked}"
     if side.cached:
         both = f"a cache gave {side.cached:,} of {sum(side.fates.values()):,} answers"
         yield f"{side.name}: {both}, which tell no noise; have it pass by requests with x-outrider-shadow"

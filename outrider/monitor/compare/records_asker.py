@@ -117,7 +117,7 @@ class RecordsAsker:
         try:
             body = msgspec.json.encode(self._form.encode(block.batch))
         except (ValueError, TypeError, KeyError) as error:
-            self._apart(block, into, "refused", str(error))
+            self._apart(block, into, "unasked", str(error))
             return
         found = self._server.post(self._url, body, questions=len(block.rows))
         if found.fate in ("refused", "failed") and found.why.startswith("status"):

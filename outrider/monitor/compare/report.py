@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
-from outrider.assertions.verdict_sentence import percent, share_text
+from outrider.assertions.slice_ranking import SliceDifference
+from outrider.assertions.verdict import percent
+from outrider.assertions.verdict_sentence import share_text
 
 from .forecast import costs
 from .notes import notes
@@ -72,7 +74,7 @@ class CompareReport:
                 "ended": ending,
                 "seconds": round(seconds, 1),
                 "records": counts,
-                "notes": notes(run, plan, funnel),
+                "notes": [*_of_the_end(run, ending), *notes(run, plan, funnel)],
                 "plan": {
                     "expected": expected,
                     "cost": costs(expected, [production, *candidates]),
@@ -100,10 +102,14 @@ class CompareReport:
             return _UNPROVEN
         return _UNDECIDED if "undecided" in words else 0
 
+    def sentences(self) -> list[str]:
+        """Verdict on each candidate, then what is to be noted."""
+        said = [each["sentence"] + "." for each in self.found["candidates"]]
+        return said + [f"Note: {each}." for each in self.found["notes"]]
+
     def text(self) -> str:
         """Report for a terminal: the sentences first."""
-        lines = [each["sentence"] + "." for each in self.found["candidates"]]
-        lines += [f"Note: {each}." for each in self.found["notes"]]
+        lines = self.sentences()
         lines += ["", _funnel_line(self.found), ""]
         for each in self.found["candidates"]:
             lines += [each["name"], *_indented(_facts(each, self.found["production"])), ""]
@@ -163,7 +169,7 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "sentence": standing.conclusion.sentence,
         "records": standing.rows,
         "agreement": rows,
-        "slices": [asdict(each) | {"is_proven": each.is_proven} for each in standing.slices()],
+        "slices": [asdict(each) | {"is_proven": each.is_proven} for each in _largest_first(standing)],
         "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
         "judge": asdict(judge) if (judge := standing.judge_verdict()) else None,
         "preferences": standing.pair_labels.judged,
@@ -173,6 +179,18 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "examples": standing.examples[:EXAMPLES],
         "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
     }
+
+
+def _of_the_end(run: ComparisonRun, ending: Ending) -> list[str]:
+    """Note of a comparison that did not come to its end."""
+    if ending != "stopped":
+        return []
+    return [f"the comparison was stopped: this is a partial report, of {run.asked:,} records"]
+
+
+def _largest_first(standing: Standing) -> list[SliceDifference]:
+    """Slices, proven ones first, each by how much more it differs than the rest."""
+    return sorted(standing.slices(), key=lambda each: (not each.is_proven, each.rest - each.value))
 
 
 def _priced(side: dict[str, Any], prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
@@ -208,7 +226,8 @@ def _facts(each: Mapping[str, Any], production: Mapping[str, Any]) -> list[str]:
     for row in each["slices"][:EXAMPLES]:
         where = share_text(row["value"], row["low"], row["high"])
         more = " (proven more than elsewhere)" if row["is_proven"] else ""
-        lines.append(f"{row['name']}: {where} of {row['rows']:,}, elsewhere {percent(row['rest'])}{more}")
+        name = f"{row['name']}, {row['measure']}"
+        lines.append(f"{name}: {where} of {row['rows']:,}, elsewhere {percent(row['rest'])}{more}")
     for kind, row in each["outcomes"].items():
         if row["only_candidate"] or row["only_production"]:
             both = f"{row['only_candidate']:,} and {row['only_production']:,}"
@@ -252,7 +271,7 @@ def _funnel_line(found: Mapping[str, Any]) -> str:
 def _markdown_row(each: Mapping[str, Any]) -> str:
     first = each["agreement"][0]["beyond_noise"] if each["agreement"] else None
     beyond = "-" if first is None else share_text(**first)
-    missing = sum(count for fate, count in each["fates"].items() if fate != "answered")
+    missing = sum(count for fate, count in each["fates"].items() if fate not in ("answered", "unasked"))
     p50, p99 = each["latency_s"]["p50"], each["latency_s"]["p99"]
     times = ["-" if t is None else f"{1000 * t:.0f} ms" for t in (p50, p99)]
     return f"| {_cell(each['name'])} | {each['verdict']} | {beyond} | {missing:,} | {times[0]} | {times[1]} |"

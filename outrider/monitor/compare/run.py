@@ -87,14 +87,8 @@ class ComparisonRun:
 
     @property
     def is_over(self) -> bool:
-        """True where no candidate answers any more."""
+        """True where no candidate is asked any more."""
         return all(standing.is_silent for standing in self.standings)
-
-    def check_production(self) -> None:
-        """Raise ServerError where production was asked and answered nothing."""
-        side = self.production
-        if self._production is not None and self.asked and not side.fates["answered"]:
-            raise ServerError(f"{side.name} answered none of {self.asked:,} questions: {side.most_often}")
 
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
         """Records and questions to be expected, by columns of the traffic."""
@@ -157,6 +151,20 @@ class ComparisonRun:
             look.result()
         return not self.is_left
 
+    def check_production(self) -> None:
+        """Raise where production was asked and answered nothing.
+
+        Raises
+        ------
+        ServerError
+            With the reason that it gave most often.
+        """
+        if self._production is not None and self.asked and not self.production.fates["answered"]:
+            raise ServerError(
+                f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; "
+                f"most often: {self.production.most_often}"
+            )
+
     def label(self, candidate: str, question: str, right: Right) -> bool:
         """Label a pair, from any thread; False without such a pair."""
         with self._lock:
@@ -213,7 +221,8 @@ class ComparisonRun:
         self._ask_for_counts()
         for standing in standings:
             standing.settle()
-            standing.is_silent = standing.is_decided and standing.side.silent >= DEAD
+            is_final = standing.is_decided or standing.side.is_unasked
+            standing.is_silent = is_final and standing.side.silent >= DEAD
 
     def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
         """Count what two candidates answer alike in everything, until they do not."""
@@ -304,11 +313,10 @@ def drive(
     Raises
     ------
     ServerError
-        If production did not answer at all.
+        If production answered nothing.
     """
     ending = _driven(run, traffic, until, stop, tell, clock)
-    if ending != "stopped":
-        run.check_production()
+    run.check_production()
     return ending
 
 

@@ -20,6 +20,7 @@ class Side:
         self.name = name
         self.fates: Counter[str] = Counter()
         self._why: Counter[str] = Counter()
+        self._unasked: Counter[str] = Counter()
         self._latency: list[np.ndarray[Any, np.dtype[np.float64]]] = []
         self._asked = 0
         self._tokens = np.zeros(2, dtype=np.int64)
@@ -37,6 +38,7 @@ class Side:
         missing = np.flatnonzero(~answers.is_answered)
         self.fates.update(answers.fate[missing].tolist())
         self._why.update(str(why) for why in answers.why[missing] if why)
+        self._unasked.update(str(why) for why in answers.why[~answers.is_asked])
         timed = answers.latency_s[max(0, WARM_UP - self._asked) :]
         self._asked += len(answers.fate)
         self._latency.append(timed[np.isfinite(timed)])
@@ -49,6 +51,16 @@ class Side:
     def most_often(self) -> str:
         """Most frequent reason of a missing answer, empty without any."""
         return next((why for why, _ in self._why.most_common(1)), "")
+
+    @property
+    def why_unasked(self) -> str:
+        """Most frequent reason of a question that never left this machine, empty without any."""
+        return next((why for why, _ in self._unasked.most_common(1)), "")
+
+    @property
+    def is_unasked(self) -> bool:
+        """True where no question left this machine."""
+        return self._asked > 0 and self.fates["unasked"] == self._asked
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; latency in seconds, tokens of all answers that named theirs."""

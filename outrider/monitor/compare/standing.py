@@ -22,6 +22,7 @@ from outrider.assertions.differences import (
     text_column_of,
 )
 from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness
+from outrider.assertions.items import hashed_bags
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
@@ -32,9 +33,10 @@ from outrider.assertions.verdict import (
     CandidateVerdict,
     MeasureVerdict,
     confidence_in,
+    percent,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import share_text, verdict_sentence
+from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers
@@ -80,6 +82,8 @@ class Standing:
         self._shown: set[str] = set()
         """Conversations with a pair that differs: each gives one."""
         self._forms = "", ""
+        self._is_answered = False
+        """True once production answered anything."""
         self._both_cached = 0
         self.borrowed = 0
         """Answers that are production's own, byte for byte with their ids."""
@@ -118,7 +122,15 @@ class Standing:
         if candidate_again is not None:
             self.side.add(candidate_again)
         entities = _conversations(questions)
-        self._count("no answer", questions, entities, ~production.is_answered, ~candidate.is_answered)
+        self._is_answered |= bool(production.is_answered.any())
+        sent = np.flatnonzero(production.is_asked & candidate.is_asked)
+        self._count(
+            "no answer",
+            questions.take(sent),
+            [entities[row] for row in sent.tolist()] if entities else (),
+            ~production.is_answered[sent],
+            ~candidate.is_answered[sent],
+        )
         both = np.flatnonzero(production.is_answered & candidate.is_answered)
         if not len(both):
             return
@@ -126,7 +138,7 @@ class Standing:
         if slices:
             both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
         one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
-        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
         if again is not None and other is not None:
@@ -143,13 +155,13 @@ class Standing:
             [each[both].tolist() for each in slices[1:]],
             [entities[row] for row in both.tolist()] if entities else (),
         )
-        if self._plan.has_embedding:
-            self._keep_texts(pair, ruler)
+        self._witness_texts(pair, ruler)
         self.comparison += StreamComparison.of(
             pair,
             ruler,
             slices=self.comparison.slices,
             entities=self.comparison.entities,
+            classes=self.comparison.classes,
             most_slices=MOST_SLICES,
         )
         self._count_json(questions, both, pair)
@@ -174,8 +186,8 @@ class Standing:
             kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
         )
 
-    def _keep_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
-        """Keep texts to be embedded; a conversation gives one pair."""
+    def _witness_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
+        """Compare texts as a whole, or keep them to be embedded; a conversation gives one pair."""
         columns = [text_column_of(each, ruler) for each in (pair.champion, pair.challenger)]
         if not all(columns):
             return
@@ -184,7 +196,10 @@ class Standing:
             rows, _ = one_of_each(pair.entities, pair.champion.keys, self.comparison.entities)
         sides = zip((pair.champion, pair.challenger), columns, strict=True)
         one, two = ([text or "" for text in side.take(rows).arrow(name).to_pylist()] for side, name in sides)
-        self._unembedded += zip(one, two, strict=True)
+        if self._plan.has_embedding:
+            self._unembedded += zip(one, two, strict=True)
+        else:
+            self._witness.update(hashed_bags(one), hashed_bags(two))
 
     def unembedded(self) -> list[tuple[str, str]]:
         """Texts of production and candidate since the last call."""
@@ -196,11 +211,15 @@ class Standing:
         self._witness.update(production, candidate)
 
     def energy_verdict(self) -> EnergyVerdict | None:
-        """Distance of the texts as a whole; None where nothing embeds them."""
-        if not self._plan.has_embedding:
+        """Distance of the texts as a whole; None without texts."""
+        if not self._has_texts:
             return None
         respects = len(self.verdict.measures) + 1
         return self._witness.verdict(confidence_in(respects, candidates=self._candidates))
+
+    @property
+    def _has_texts(self) -> bool:
+        return self._ruler is not None and self._ruler.is_text
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
         """Count answers that are no JSON where the question asks for it.
@@ -279,10 +298,12 @@ class Standing:
         self.verdict = verdict_of(
             self.comparison,
             margin=self._plan.margin,
+            agree=self._plan.agree,
             candidates=self._candidates,
-            beside=int(self._plan.has_embedding),
+            beside=int(self._has_texts),
         )
-        self.unlabelled = self._by_outcomes() or self._by_answers()
+        outcomes = self.outcome_verdicts()
+        self.unlabelled = self._by_outcomes(outcomes) or self._bounded(self._by_answers(), outcomes)
         self.conclusion = self.pair_labels.conclusion(self.unlabelled, self.name, self._candidates)
         if not self._looks or self._looks[-1][0] < self.rows:
             self._looks.append((self.rows, self.verdict.measures))
@@ -308,25 +329,41 @@ class Standing:
 
     def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:
         """Verdicts on failures, by kind."""
-        return self.outcomes.verdicts(kinds=len(KINDS), candidates=self._candidates)
+        return self.outcomes.verdicts(kinds=len(KINDS), margin=self._plan.margin, candidates=self._candidates)
 
     def slices(self) -> Sequence[SliceDifference]:
         """Slices, the one that differs most beyond the rest first."""
-        return rank_slices(self.comparison, candidates=self._candidates)
+        return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
-    def _by_outcomes(self) -> Conclusion | None:
-        """Conclusion by failures that one side has more of, beyond the margin."""
-        margin = self._plan.margin
-        for kind, found in self.outcome_verdicts().items():
-            if found.direction == "worse" and found.high > margin:
-                more = share_text(found.value, found.low, found.high)
-                said = f"{self.name} is worse: {kind} to {more} more of the questions"
+    def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
+        """Conclusion by failures that one side has more of, proven beyond the margin."""
+        margin, name = self._plan.margin, self.name
+        for kind, found in outcomes.items():
+            if found.word == "worse":
+                said = f"{name} is worse: {_more_failures(kind, found)}"
                 often = self.side.most_often if kind == KINDS[0] else ""
                 return Conclusion("worse", f"{said}; most often: {often}" if often else said)
-            if found.direction == "better" and found.low < -margin:
-                less = share_text(-found.value, -found.high, -found.low)
-                return Conclusion("better", f"{self.name} is better: {kind} to {less} fewer of the questions")
+        if outcomes and not self._is_answered:
+            return Conclusion("undecided", f"{name}: undecided: production answered nothing")
+        fewer = [kind for kind, found in outcomes.items() if found.word == "better"]
+        if fewer and all(found.high <= margin for found in outcomes.values()):
+            return Conclusion("better", f"{name} is better: {_more_failures(fewer[0], outcomes[fewer[0]])}")
         return None
+
+    def _bounded(self, answers: Conclusion, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion:
+        """Conclusion by what both answer, no better than what is known of failures."""
+        margin, name = percent(self._plan.margin), self.name
+        if answers.word not in ("same", "close"):
+            return answers
+        for kind, found in outcomes.items():
+            more = _more_failures(kind, found)
+            if found.word in ("undecided", "better"):
+                said = f"what both answer is {answers.word}, but {more}: up to {margin} is not proven"
+                return Conclusion("undecided", f"{name}: undecided: {said}")
+            if found.word == "close" and answers.word == "same":
+                said = f"what both answer is the same; {more}, below the margin of {margin}"
+                answers = Conclusion("close", f"{name} is close to production: {said}")
+        return answers
 
     def _by_answers(self) -> Conclusion:
         """Conclusion by what both answer."""
@@ -342,9 +379,10 @@ class Standing:
         found, word = verdict.measures[verdict.decided_by], verdict.word
         energy = self.energy_verdict()
         is_apart = energy is not None and energy.is_proven
-        if is_apart and word == "same":
+        if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
+        said += classes_sentence(verdict)
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":
@@ -381,23 +419,35 @@ class Standing:
             self.examples[place : place + 1] = [shown]
 
 
-def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
+def _more_failures(kind: str, found: OutcomeVerdict) -> str:
+    """How much more often a candidate fails in one kind, or less."""
+    if found.value >= 0.0:
+        return f"{kind} to {share_text(found.value, found.low, found.high)} more of the questions"
+    return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
+
+
+def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:
     """Ruler for answers of two systems.
 
-    The target is the named output, else a known one, else the first that both have.
+    The target is the named output, else a known one, else the first that both have. ``one`` are production's
+    first answers: a tolerance of scores is a share of their spread.
 
     Raises
     ------
     ConfigError
-        If production has no output of that name.
+        If production has no output of that name, or no text where something of it has to agree.
     """
+    target, agree = plan.target, plan.agree
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
     ]
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
     chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
-    return Ruler(target=chosen, is_text=chosen == "text")
+    if agree and chosen != "text":
+        raise ConfigError(f"--agree {agree[0]}: outputs.text expected; production answers {form_of(one)}")
+    ruler = Ruler(chosen, is_text=chosen == "text", score_tolerance=plan.tolerance, agree=agree)
+    return ruler.at(one)
 
 
 def form_of(answers: Batch) -> str:

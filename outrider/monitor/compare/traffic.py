@@ -116,7 +116,10 @@ class Traffic:
         if not batch.has(REQUEST):
             return batch
         bodies, named = batch.arrow(REQUEST).to_pylist(), batch.arrow("entity").to_pylist()
-        entities = [name or self._conversations.name(body) for name, body in zip(named, bodies, strict=True)]
+        entities = [
+            name or (self._conversations.name(body) if isinstance(body, str) else None)
+            for name, body in zip(named, bodies, strict=True)
+        ]
         return batch.with_columns({"entity": pa.array(entities, pa.string())})
 
     def _start(self) -> None:
@@ -305,7 +308,7 @@ class _Waiting:
         """Questions that are whole now, or that wait no longer."""
         try:
             id_, body = str(event["id"]), base64.b64decode(event.get("data_base64", ""), validate=True)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise Unreadable(f"data_base64: base64 expected: {error}") from None
         is_request = ".request" in event["type"]
         mine, other = (self._requests, self._responses) if is_request else (self._responses, self._requests)
@@ -344,7 +347,7 @@ def _is_json(body: bytes) -> bool:
 
 def _event(text: bytes) -> Mapping[str, Any] | None:
     """Event of a model server's logger, or None."""
-    if b'"bytes"' not in text and b'"specversion"' not in text:
+    if b"inference." not in text:
         return None
     try:
         item = msgspec.json.decode(text)

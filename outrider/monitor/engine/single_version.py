@@ -13,7 +13,7 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.process.memory import own_bytes
 
-from .asks import Ask, AskAnswer, Name, Outputs
+from .asks import SILENT, Ask, AskAnswer, Name, Outputs
 from .client import EngineClient, Making
 from .events import Ended, VersionLoad
 from .launch import Launch
@@ -21,8 +21,6 @@ from .launch import Launch
 ROWS, AHEAD = 256, 8
 """Records of an ask, which is a step of work for some kinds, and asks under way."""
 WAIT_S = 1.0
-NO_ANSWER = f"{ServerError.__name__}: "
-"""How the reason begins for a version that asks elsewhere, in vain."""
 
 
 class SingleVersion:
@@ -128,8 +126,8 @@ class SingleVersion:
         answer = self.take(number)
         failure = answer.poison[0].detail if answer.poison else answer.failure
         if failure or answer.outputs is None:
-            kind = ServerError if failure.startswith(NO_ANSWER) else RuntimeError
-            raise kind(f"{'@'.join(self._name)}: {failure.removeprefix(NO_ANSWER)}")
+            kind = ServerError if failure.startswith(SILENT) else RuntimeError
+            raise kind(f"{'@'.join(self._name)}: {failure.removeprefix(f'{SILENT}: ')}")
         self.seconds += answer.seconds
         return answer.outputs
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.comparison import one_of_each
 from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.verdict import stream_verdict
 from outrider.dataops.flags.registered_assertions import kinds_of_active
 from outrider.dataops.flags.shadow_flags import common_records, flagged_by
 from outrider.dataops.improvement import shadow_tests
@@ -35,7 +36,7 @@ from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.stream.answer_costs import read_costs
 
-from .agreement import ComparisonProgress, Follower, deciding_verdict
+from .agreement import ComparisonProgress, Follower
 from .context import JobContext
 from .shadow_findings import labelled_answers
 from .weights_size import weight_bytes
@@ -163,12 +164,11 @@ def _agreement(
     while follower.advance(trial, progress):
         context.check_stop()
     margin = 1.0 - settings.shadow.agreement
-    verdict = deciding_verdict(progress.comparison, margin=margin)
-    if verdict is None:
+    if not progress.comparison.measures:
         return None
-    found = AgreementFound(
-        verdict.word, verdict.value, verdict.low, verdict.high, verdict.rows, margin, verdict.more
-    )
+    verdict = stream_verdict(progress.comparison, margin=margin, agree=settings.shadow.agree)
+    by = verdict.deciding
+    found = AgreementFound(verdict.word, by.value, by.low, by.high, by.rows, margin, verdict.more)
     if limits.agreement != "not worse" or verdict.word in ("same", "close"):
         return found
     return replace(found, wrong=_wrong(connection, trial, progress.seq, settings.target))

@@ -294,9 +294,42 @@ def test_answer_of_a_cache_is_known_by_its_headers(headers: dict[str, str]) -> N
     assert not fates(lambda _: Reply(chat(), headers={"X-Cache": "MISS", "Age": "0"})).is_cached.any()
 
 
-def test_equal_bytes_of_a_drawn_answer_are_a_cache() -> None:
+def test_equal_answers_under_one_constant_id_are_no_cache() -> None:
+    drawn = REQUEST.replace("0.70", "0.9")
+    for ids, is_cached in ((["same"] * 4, False), (["a", "b", "c", "b"], True)):
+        said = iter(ids)
+        with scripted_server(lambda _, said=said: Reply(chat("Yes", id=next(said)))) as server:
+            asker = asker_of(server.url, OPTIONS.but(parallel=1))
+            asker.ask(questions(drawn))
+            first = asker.ask(questions(drawn.replace("Hi", "Ho"), drawn, drawn.replace("Hi", "Ho")))
+        assert first.is_cached.tolist() == [False, False, is_cached]
+
+
+def test_questions_that_never_left_this_machine_are_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    unnamed = REQUEST.replace('"model":"prod", ', "")
+    assert fates(lambda asked: Reply(b"{}", 404 if asked.method == "GET" else 200), unnamed).fate == [
+        "unasked"
+    ]
+    found = asker_of("http://nowhere.invalid/v1", OPTIONS).ask(questions(REQUEST))
+    assert found.fate == ["unasked"]
+    assert "nowhere.invalid: not sent: " in found.why[0]
+    monkeypatch.setenv("COMPARE_TEST_KEY", "k\u20acy")
+    found = fates(lambda _: Reply(chat()))
+    assert (found.fate[0], "k\u20acy" in found.why[0]) == ("unasked", False)
+    monkeypatch.setenv("COMPARE_TEST_KEY", "k3y\n")
+    found = fates(lambda _: Reply(chat()))
+    assert (found.fate[0], "k3y" in found.why[0]) == ("unasked", False)
+
+
+def test_a_server_that_is_down_is_no_fault_of_this_machine() -> None:
+    with scripted_server(lambda _: Reply(chat())) as server:
+        url = server.url
+    assert asker_of(url, OPTIONS).ask(questions(REQUEST)).fate == ["failed"]
+
+
+def test_equal_bytes_of_a_drawn_answer_without_an_id_are_a_cache() -> None:
     drawn, fixed = REQUEST, REQUEST.replace("0.70", "0.0")
-    with scripted_server(lambda _: Reply(chat(id="same"))) as server:
+    with scripted_server(lambda _: Reply(chat())) as server:
         asker = asker_of(server.url, OPTIONS.but(parallel=1))
         assert asker.ask(questions(drawn, fixed)).is_cached.tolist() == [False, False]
         assert asker.ask(questions(drawn, fixed)).is_cached.tolist() == [True, False]

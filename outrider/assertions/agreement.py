@@ -38,7 +38,7 @@ EVERYTHING = ""
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a measure sees.
+    """Sight of a measure.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Terms:
 
 
 def terms_of(measure: Measure, *, is_declared: bool = False) -> Terms:
-    """Terms of a measure; ``is_declared`` says that somebody declared that it must agree."""
+    """Terms of a measure, declared to have to agree or not."""
     if measure == "words":
         return Terms(items=ITEMS)
     near = measure in ("score", "length")

@@ -21,9 +21,9 @@ from .agreement import (
 from .batch import Batch
 from .difference_sequence import PARTS, DifferenceSequence
 from .differences import (
+    AnswerReading,
     Bools,
     Floats,
-    Reading,
     Ruler,
     classes_of,
     declared,
@@ -236,7 +236,7 @@ class StreamComparison:
 
     @property
     def respects(self) -> int:
-        """Measures, and classes among their own records, that share the error of all records."""
+        """Measures that share the error, classes among their own records as one."""
         return len(self.measures) + ("label" in self.measures)
 
     def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
@@ -284,18 +284,17 @@ def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> di
     said = classes_of(pair.champion, ruler)
     apart = differ("label", pair.champion, pair.challenger, ruler)
     asked, again, other = pair.asked, pair.again, pair.challenger_again
-    own, beyond = np.zeros(0, np.bool_), np.zeros(0)
+    own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
     if again is not None and other is not None and len(asked):
         own = differ("label", pair.champion.take(asked), again, ruler)
-        beyond = (
-            apart[asked] + differ("label", pair.champion.take(asked), other, ruler).astype(float)
-        ) / 2 - own
+        his = differ("label", pair.champion.take(asked), other, ruler)
+        beyond = (apart[asked].astype(np.float64) + his) / 2 - own
     else:
         asked = asked[:0]
     found = {}
     for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
         here, there = said == name, said[asked] == name
-        noise = RateSequence.of(own[there].astype(np.bool_), pair.weight[asked][there])
+        noise = RateSequence.of(own[there], pair.weight[asked][there])
         found[name] = Tally(
             RateSequence.of(apart[here], pair.weight[here]),
             noise,
@@ -349,13 +348,13 @@ class _Readings:
 
     def __init__(self, ruler: Ruler) -> None:
         self._ruler = ruler
-        self._last: dict[int, Reading] = {}
+        self._last: dict[int, AnswerReading] = {}
 
-    def of(self, measure: Measure, answer: Batch) -> Reading:
+    def of(self, measure: Measure, answer: Batch) -> AnswerReading:
         last = self._last.get(id(answer))
         if last is not None and {last.measure, measure} == {"text", "words"}:
             return last.of_measure(measure)
-        found = self._last[id(answer)] = Reading.of(measure, answer, self._ruler)
+        found = self._last[id(answer)] = AnswerReading.of(measure, answer, self._ruler)
         return found
 
 

@@ -60,7 +60,9 @@ class Ruler:
     top: int = 3
 
     def at(self, answer: Batch) -> "Ruler":
-        """Ruler for scores that are spread as these; probabilities are told as they are.
+        """Ruler for scores that are spread as these.
+
+        Probabilities are told as they are.
 
         Examples
         --------
@@ -93,12 +95,12 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
 
 
 def text_measures(ruler: Ruler) -> tuple[Measure, ...]:
-    """Measures of a text's items: what was declared, the whole of them, how many, and facts."""
+    """Measures of a text's items, declared ones first."""
     return tuple(dict.fromkeys((*declared(ruler.agree), "text", "words", "facts")))
 
 
 def declared(agree: Sequence[str]) -> tuple[Measure, ...]:
-    """Measures of what was declared to have to agree."""
+    """Measures declared to have to agree."""
     return tuple("text" if one == "words" else one for one in agree)
 
 
@@ -162,12 +164,12 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
     >>> differ("label", one, two, Ruler()).tolist()
     [False, False, True]
     """
-    return Reading.of(measure, first, ruler).differs(Reading.of(measure, other, ruler))
+    return AnswerReading.of(measure, first, ruler).differs(AnswerReading.of(measure, other, ruler))
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Answers of one model as a measure reads them: once, however often they are compared.
+class AnswerReading:
+    """Answers of one model as a measure sees.
 
     Attributes
     ----------
@@ -181,7 +183,7 @@ class Reading:
     bag: Any = None
 
     @classmethod
-    def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "Reading":
+    def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
         """Answers, read."""
         if not is_of_items(measure, ruler):
             return cls(measure, answer, ruler)
@@ -189,7 +191,7 @@ class Reading:
         texts = _texts_of(answer, _text_field(answer, ruler))
         return cls(measure, answer, ruler, bags([read_items(kind, text or "") for text in texts]))
 
-    def of_measure(self, measure: Measure) -> "Reading":
+    def of_measure(self, measure: Measure) -> "AnswerReading":
         """The same bags, as another measure reads them."""
         return replace(self, measure=measure)
 
@@ -198,11 +200,11 @@ class Reading:
         """Number of items of each text, shape (rows,)."""
         return np.asarray(self.bag.sum(axis=1), dtype=np.float64)
 
-    def exchanged(self, other: "Reading") -> Floats:
+    def exchanged(self, other: "AnswerReading") -> Floats:
         """Items in which texts differ, shape (rows,)."""
         return exchanged(self.bag, other.bag)
 
-    def differs(self, other: "Reading") -> Bools:
+    def differs(self, other: "AnswerReading") -> Bools:
         """Mask of the answers that differ."""
         measure, first, second, ruler = self.measure, self.answer, other.answer, self.ruler
         if self.bag is not None:

@@ -1,4 +1,4 @@
-"""Facts that a text states: numbers with units, dates, amounts, percentages, a leading yes or no."""
+"""Facts of a text: numbers with units, dates, leading yes or no."""
 
 import re
 import unicodedata
@@ -75,7 +75,7 @@ _SAID = {
 
 
 def facts_of(text: str) -> list[str]:
-    r"""Facts of a text, normalised, in no order; numbers of lists are none.
+    r"""Facts of a text, normalised; numbers of lists are none.
 
     A number in words is a fact from two on with a unit, without one from ten on: *one day* is often none.
 

@@ -1,4 +1,4 @@
-"""Items of a text: its words, the leaves of its JSON, or the facts that it states."""
+"""Items of a text: words, leaves of JSON, or facts."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _COLUMNS = np.uint64(2**31 - 1)
 
 
 def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
-    """What was declared to have to agree.
+    """Declaration of parts that have to agree, checked.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
 
 
 def json_of(text: str) -> Any:
-    """Object or list that a text is, fenced or not; None where it is prose."""
+    """Object or list of a text in JSON; None of others."""
     stripped = text.strip()
     if stripped[:1] not in ("{", "[", "`"):
         return None
@@ -63,7 +63,9 @@ def json_of(text: str) -> Any:
 
 
 def items_of(text: str) -> list[str]:
-    r"""Words of a text; of JSON its leaves, each with its path: the order of keys means nothing.
+    r"""Words of a text, or leaves of JSON with their paths.
+
+    The order of keys means nothing.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def items_of(text: str) -> list[str]:
 
 
 def texts_at(path: str, text: str) -> list[str]:
-    """Leaves of the JSON that a text is below a path; the whole text where it is none.
+    """Leaves of JSON below a path; all words of other texts.
 
     Examples
     --------
@@ -98,7 +100,7 @@ def texts_at(path: str, text: str) -> list[str]:
 
 
 def classes_in(classes: str, text: str) -> list[str]:
-    """Those of ``classes=approved,rejected`` that a text names, as whole words.
+    """Declared classes that a text names, as whole words.
 
     Examples
     --------
@@ -120,7 +122,7 @@ def read_items(kind: str, text: str) -> list[str]:
 
 
 def bags(items: Sequence[Sequence[str]]) -> "csr_array[Any, tuple[int, int]]":
-    """How often each text holds each item, by the item's hash, shape (texts, hashes)."""
+    """Counts of each text's items by hash, shape (texts, hashes)."""
     from pandas.util import hash_array  # slow to import
     from scipy.sparse import csr_array
 
@@ -133,12 +135,12 @@ def bags(items: Sequence[Sequence[str]]) -> "csr_array[Any, tuple[int, int]]":
 
 
 def exchanged(one: "csr_array[Any, tuple[int, int]]", other: "csr_array[Any, tuple[int, int]]") -> Floats:
-    """Items in which bags differ, row by row: one that is replaced counts 1, one that is left out a half."""
+    """Items in which bags differ; a missing one is half."""
     return np.asarray(abs(one - other).sum(axis=1), dtype=np.float64) / 2
 
 
 def hashed_bags(texts: Sequence[str]) -> Floats:
-    """Bags of the items of texts, hashed to ``WIDTH`` places, shape (texts, places)."""
+    """Bags of items, hashed to ``WIDTH`` places, shape (texts, places)."""
     counts = bags([items_of(text) for text in texts]).tocoo()
     found = np.zeros((len(texts), WIDTH))
     row, column = counts.coords

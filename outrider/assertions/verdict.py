@@ -126,9 +126,10 @@ class CandidateVerdict:
 
 
 def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Measures that can raise a difference: of texts all, of scores their ranks too, of others the first.
+    """Measures that can raise a difference.
 
-    Where somebody declared what of texts has to agree, their wording may be another.
+    Of texts all, of scores their ranks too, of others the first. Where somebody declared what of texts has to
+    agree, their wording may be another.
     """
     if "text" not in measures or "label" in measures:
         return tuple(measures[: 2 if measures[:2] == ("score", "rank") else 1])
@@ -143,7 +144,7 @@ def talk_measures(agree: Sequence[str] = ()) -> tuple[Measure, ...]:
 
 
 def vouching_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Those of the deciding measures that can say *same*.
+    """Deciding measures that can say *same*.
 
     What was declared, else whole texts; calls of tools always have to agree, too.
     """

@@ -43,7 +43,7 @@ def verdict_sentence(
 
 
 def classes_sentence(verdict: CandidateVerdict) -> str:
-    """What rare classes of production say, as the end of a sentence."""
+    """End of a sentence on rare classes of production."""
     said = [
         f"of {each.rows:,} records of {name!r} it changes {share_text(each.value, each.low, each.high)}"
         for name, each in verdict.apart.items()

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from outrider.assertions.items import checked_agree
 from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.model_kinds.source import Kind as SourceKind
@@ -386,8 +385,10 @@ class ShadowSettings(Section):
     @field_validator("agree")
     @classmethod
     def _is_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from outrider.assertions.items import checked_agree  # numpy is slow to import
+
         try:
-            return checked_agree(value)
+            return checked_agree(value) if value else ()
         except ConfigError as error:
             raise ValueError(str(error)) from None
 

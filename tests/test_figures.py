@@ -233,7 +233,8 @@ DECLARED = {
     "adapters.md": {"0.1 %": "limit"},
     "compare.md": {"99 %": "confidence"},
     "agreement.md": {
-        "10 %": "setting", "3 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin", "99 %": "percentile",
+        "10 %": "setting", "3 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin",
+        "99 %": "percentile",
     },
     "assertions.md": {"70 %": "split", "30 %": "split"},
     "configuration.md": {"80 %": "limit"},

@@ -43,6 +43,8 @@ class Answers:
         Tokens of question and answer as the system counts them, -1 where it does not, shape (rows, 2).
     is_cached
         Answers that a cache gave, which says nothing on noise, shape (rows,).
+    models
+        Names that the answers give their model.
     is_answered
         Mask of the questions with an answer, shape (rows,).
     """
@@ -53,6 +55,7 @@ class Answers:
     latency_s: NDArray[np.float64]
     tokens: NDArray[np.int64]
     is_cached: NDArray[np.bool_]
+    models: frozenset[str] = frozenset()
     is_answered: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +78,7 @@ class Answers:
             self.latency_s[rows],
             self.tokens[rows],
             self.is_cached[rows],
+            self.models,
         )
 
     def as_kinds(self, kinds: Mapping[str, NumberKind]) -> "Answers":

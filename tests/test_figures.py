@@ -238,7 +238,8 @@ DECLARED = {
     "alarms.md": {"0 %": "example", "1.0 %": "example", "100.0 %": "example"},
     "agreement.md": {
         "95 %": "quantile",
-        "10 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin", "99 %": "percentile",
+        "10 %": "setting", "3 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin",
+        "99 %": "percentile",
     },
     "assertions.md": {"70 %": "split", "30 %": "split"},
     "configuration.md": {"80 %": "limit", "95 %": "quantile"},

@@ -186,7 +186,12 @@ def _read(path: Path) -> Batch | Grouped:
     table = one_table(path)
     columns = {_full_name(name): table.column(name) for name in table.column_names}
     if "id" in columns:
-        columns["id"] = columns["id"].cast(pa.string())
+        try:
+            columns["id"] = columns["id"].cast(pa.string())
+        except pa.ArrowException:
+            raise ConfigError(
+                f"{path}: column 'id': texts or numbers expected, got {columns['id'].type}"
+            ) from None
     return Batch.from_columns(columns, model=_MODEL, rows=len(table))
 
 

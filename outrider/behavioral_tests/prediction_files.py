@@ -48,7 +48,7 @@ def read_predictions(path: Path) -> Columns:
             return _of_records(json_rows(path))
         table = one_table(path).combine_chunks()
         return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, OverflowError, pa.ArrowException) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 

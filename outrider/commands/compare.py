@@ -170,11 +170,12 @@ def compare(
     """
     from outrider.assertions.items import checked_agree
     from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
+    from outrider.monitor.compare.chat_asker import ChatAsker
     from outrider.monitor.compare.embedder import TextEmbedder
     from outrider.monitor.compare.forecast import costs_text, forecast_text
     from outrider.monitor.compare.judge import PairJudge
     from outrider.monitor.compare.plan import ComparePlan
-    from outrider.monitor.compare.report import CompareReport
+    from outrider.monitor.compare.report import CompareReport, Origin
     from outrider.monitor.compare.run import ComparisonRun, drive
 
     if sum(each is not None for each in (traffic, listen, model)) != 1:
@@ -222,7 +223,7 @@ def compare(
     prices = _by_name(prices, dict(zip(candidate, (each.name for each in candidates), strict=True)))
     embedder = None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")))
     run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
-    began = time.monotonic()
+    began, opened = time.monotonic(), time.time_ns() // 1000
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
 
     def report(ending: "Ending" = "running") -> CompareReport:
@@ -235,6 +236,16 @@ def compare(
             seconds=seconds,
             prices=prices,
             model=model,
+            origin=Origin(
+                opened,
+                dict(zip([each.name for each in candidates], candidate, strict=True))
+                | ({} if production is None else {"production": production}),
+                {
+                    each.name: each.system
+                    for each in candidates
+                    if isinstance(each, ChatAsker) and each.system
+                },
+            ),
         )
 
     with ExitStack() as stack:
@@ -253,8 +264,8 @@ def compare(
             _end(_INTERRUPTED)
         found = report(ending)
         if page:
-            said = [*found.sentences(), "Labels are taken on the page until Ctrl-C."]
-            typer.echo("\n".join(said), err=True)
+            typer.echo("\n".join(found.sentences()), err=True)
+            typer.echo("Labels are taken on the page until Ctrl-C.", err=True)
             stop.clear()
             while not (
                 stop.is_set() or ended.is_set()

@@ -140,7 +140,7 @@ def _plain_columns(table: pa.Table, left: LeftOut, texts: Collection[str]) -> pa
         column = table.column(name).combine_chunks()
         try:
             columns[name] = column.cast(pa.string()) if name in texts else _plain(column)
-        except (pa.ArrowException, TypeError, ValueError):
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
             left.column(name, _NO_FORM.format(column.type))
         if name in texts:
             left.note(f"column {name!r} is read as text: it holds integers beyond 2^63")
@@ -159,39 +159,58 @@ def _plain(column: pa.Array) -> pa.Array:
         return _plain(column.dictionary).take(column.indices)
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(column))
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-        return pa.array(column.to_pylist(), _plain_type(kind))  # the cast of Arrow loses an offset
     if pa.types.is_duration(kind) or pa.types.is_time(kind):
         whole = column.cast(pa.int32()) if pa.types.is_time32(kind) else column.cast(pa.int64())
         return pc.divide(whole.cast(pa.float64(), safe=False), float(_PER_SECOND[kind.unit]))
-    target, exact = _plain_type(kind), _plain_type(kind, of_decimals=pa.string())
+    target, exact = _plain_type(kind), _plain_type(kind, pa.string())
+    if "list_view<" in str(kind):
+        return pa.array(column.to_pylist(), target)  # the cast of Arrow loses an offset
     if not exact.equals(target):
         column = column.cast(exact)  # by its digits: the cast of Arrow to floats misses by a bit
     return column if target.equals(column.type) else column.cast(target)
 
 
-def _plain_type(kind: pa.DataType, *, of_decimals: pa.DataType = _FLOAT) -> pa.DataType:
-    """Type of records for an Arrow type; TypeError where there is none."""
+_OTHERS = (
+    (pa.types.is_float16, _FLOAT),
+    (pa.types.is_string_view, pa.string()),
+    (pa.types.is_binary_view, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_uint64, pa.int64()),
+)
+
+
+def _plain_type(
+    kind: pa.DataType, of_decimals: pa.DataType = _FLOAT, *, is_inner: bool = False
+) -> pa.DataType:
+    """Type of records for an Arrow type; TypeError where there is none, as for times in lists."""
     types = pa.types
     if types.is_decimal(kind):
         return of_decimals
-    if types.is_float16(kind):
-        return _FLOAT
-    if types.is_string_view(kind):
-        return pa.string()
-    if types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if types.is_uint64(kind):
-        return pa.int64()
+    if (other := next((plain for is_it, plain in _OTHERS if is_it(kind)), None)) is not None:
+        return other
     if types.is_dictionary(kind):
-        return _plain_type(kind.value_type, of_decimals=of_decimals)
-    if types.is_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
-        return pa.list_(_plain_type(kind.value_type, of_decimals=of_decimals))
-    if types.is_struct(kind):
-        inner = (_plain_type(field.type, of_decimals=of_decimals) for field in kind)
-        return pa.struct([field.with_type(type_) for field, type_ in zip(kind, inner, strict=True)])
+        return _plain_type(kind.value_type, of_decimals, is_inner=is_inner)
+    if types.is_nested(kind):
+        return _nested_type(kind, of_decimals, is_inner)
     is_unknown = isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType)
-    is_span = types.is_duration(kind) or types.is_time(kind)
-    if is_unknown or is_span or types.is_interval(kind) or types.is_union(kind):
+    is_date = types.is_timestamp(kind) or types.is_date(kind)
+    if is_unknown or types.is_interval(kind) or (types.is_temporal(kind) and (is_inner or not is_date)):
         raise TypeError(str(kind))
     return kind
+
+
+def _nested_type(kind: pa.DataType, of_decimals: pa.DataType, is_inner: bool) -> pa.DataType:
+    types = pa.types
+    is_struct = types.is_struct(kind)
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    inner = [_plain_type(field.type, of_decimals, is_inner=is_inner or not is_struct) for field in fields]
+    if is_struct:
+        return pa.struct([(field.name, plain) for field, plain in zip(fields, inner, strict=True)])
+    if types.is_map(kind):
+        keys = _plain_type(kind.key_type, of_decimals, is_inner=True)
+        return pa.map_(keys, _plain_type(kind.item_type, of_decimals, is_inner=True))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(inner[0], kind.list_size)
+    if types.is_union(kind) or types.is_run_end_encoded(kind):
+        raise TypeError(str(kind))
+    return pa.list_(inner[0])

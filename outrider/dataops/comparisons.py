@@ -73,6 +73,9 @@ class ComparedSystem(TypedDict):
     why: list[ReasonCount]
     latency_s: AnswerTimes
     tokens: TokenCounts
+    models: NotRequired[list[str]]
+    address: NotRequired[str]
+    prompt: NotRequired[str]
     cached: Count
     retries: Count
     price_per_1000: NotRequired[float]
@@ -216,6 +219,7 @@ class ComparisonFound(TypedDict):
     model: NotRequired[str]
     margin: Annotated[float, Meta(gt=0, lt=1)]
     ended: Literal["decided", "records", "time", "traffic", "stopped", "running"]
+    began: NotRequired[str]
     seconds: Annotated[float, Meta(ge=0)]
     records: dict[str, Any]
     notes: Annotated[list[str], Meta(max_length=1000)]

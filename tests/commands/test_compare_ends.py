@@ -175,6 +175,30 @@ def test_sentences_are_printed_before_the_page_waits_and_sigterm_keeps_the_repor
     assert found["sentence"].split(":")[0] in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
+def test_report_and_page_name_date_addresses_models_and_the_change_of_the_prompt(tmp_path: Path) -> None:
+    def named(asked: Asked) -> Reply:
+        message = {"role": "assistant", "content": "yes"}
+        body = {"model": "m-2026-11", "choices": [{"message": message, "finish_reason": "stop"}]}
+        return Reply(json.dumps(body).encode())
+
+    messages = [{"role": "system", "content": "Be kind.\nBe brief."}, {"role": "user", "content": "Well?"}]
+    (tmp_path / "asked.jsonl").write_text(json.dumps({"model": "m", "messages": messages}), encoding="utf-8")
+    prompt = tmp_path / "prompt.md"
+    prompt.write_text("Be kind.\nBe thorough.", encoding="utf-8")
+    with scripted_server(named) as production:
+        arguments = ["--production", f"{production.url}/v1", "--candidate", str(prompt), "--json"]
+        page = tmp_path / "page.html"
+        files = ["--from", str(tmp_path / "asked.jsonl"), "--html", str(page)]
+        done = CliRunner().invoke(app, ["compare", *arguments, *files])
+    found = json.loads(done.stdout)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", found["began"])
+    assert found["production"]["address"] == f"{production.url}/v1"
+    assert found["production"]["models"] == found["candidates"][0]["models"] == ["m-2026-11"]
+    shown = page.read_text(encoding="utf-8")
+    for text in ("<del>- Be brief.</del>", "<ins>+ Be thorough.</ins>", found["began"][:10], "m-2026-11"):
+        assert text in shown
+
+
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     hang = threading.Event()
     with scripted_server(well) as production, scripted_server(lambda _: Reply(wait=hang)) as candidate:

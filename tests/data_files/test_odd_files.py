@@ -1,10 +1,12 @@
 """Odd, broken and hostile files at every door: read right, or refused with file, place and reason."""
 
+import csv
 import decimal
 import gzip
 import io
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,42 @@ def test_profile_names_column_that_it_cannot_show(tmp_path: Path) -> None:
     assert [one["name"] for one in json.loads(found.stdout)["columns"]] == ["inputs.x"]
 
 
+def test_table_of_kserves_logger_names_row_that_is_no_call(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    kinds = ["org.kubeflow.serving.inference.request", "other", "org.kubeflow.serving.inference.response"]
+    columns = {"id": ["1"] * 3, "req_type": kinds, "bytes": [b"{}"] * 3, "content_type": [""] * 3}
+    columns["metadata"] = pa.array([[("a", ["b"])]] * 3, pa.map_(pa.string(), pa.list_(pa.string())))
+    path.write_bytes(parquet(columns))
+    left = LeftOut()
+    (block,) = read_blocks(path, path.name, ReadOptions(Names(), CaptureNames()), left)
+    assert (block.route, list(block.places)) == ("cloudevents", [1, 3])
+    assert left.rows == [(2, "a call of KServe's logger expected: req_type, id and content_type")]
+
+
+TIMES = pa.array([[0]], pa.list_(pa.timestamp("ns")))
+FORMS: list[tuple[pa.Array, list[Any] | None]] = [
+    (TIMES, None),
+    (pa.array([[{"at": 0}]], pa.list_(pa.struct({"at": pa.date32()}))), None),
+    (pa.array([[2**64 - 1]], pa.list_view(pa.uint64())), None),
+    (pa.array([[decimal.Decimal("0.1")]], pa.large_list(pa.decimal128(9, 1))), [[0.1]]),
+    (pa.array([[b"a", b"b"]], pa.list_(pa.binary_view(), 2)), [[b"a", b"b"]]),
+    (pa.array([[("a", "b")]], pa.map_(pa.string(), pa.string_view())), [[("a", "b")]]),
+    (pa.array([[["a"]]], pa.list_(pa.list_view(pa.string()))), [[["a"]]]),
+    (pa.array([[1.5]], pa.list_(pa.float16())), [[1.5]]),
+]
+
+
+@pytest.mark.parametrize("door", ["replay", "tables", "cases"])
+@pytest.mark.parametrize(("column", "values"), FORMS, ids=[str(column.type) for column, _ in FORMS])
+def test_nested_column_has_plain_values_or_is_left_out(
+    tmp_path: Path, door: str, column: pa.Array, values: list[Any] | None
+) -> None:
+    (tmp_path / "x.arrow").write_bytes(arrow({"x": [1], "c": column}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert DOORS[door](tmp_path / "x.arrow").get("c") == values
+
+
 def test_array_without_a_form_in_an_archive_is_left_out_alone(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.arange(2), odd=np.array([{}, []], object), z=np.array([1j, 2j]))
     left = LeftOut()
@@ -417,3 +455,23 @@ def test_decimals_become_the_nearest_floats(values: list[decimal.Decimal]) -> No
     assert _plain(column).to_pylist() == [float(value) for value in values]
     assert _plain(pa.array([values])).to_pylist() == [[float(value) for value in values]]
     assert json.loads(json.dumps(_plain(column).to_pylist())) == [float(value) for value in values]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_texts_of_a_csv_file_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], end: str
+) -> None:
+    path = tmp_path_factory.mktemp("x") / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator=end).writerows([("one", "two"), *rows])
+    kept = [row for row in rows if row != ("one", "two")]
+    left = LeftOut()
+    try:
+        found = read_table(path, TableOptions(text=("one", "two")), left).to_pydict()
+    except NothingToRead:
+        found = {"one": [], "two": []}
+    assert [*zip(found["one"], found["two"], strict=True)] == kept
+    assert left.count == len(rows) - len(kept)

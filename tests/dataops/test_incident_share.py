@@ -99,7 +99,8 @@ def test_no_record_for_a_while_is_said_and_is_no_zero(traffic: Traffic) -> None:
         (found,) = stored_incidents.list_incidents(connection, now_us=now_us)
     assert found.share is not None
     assert (found.share.share, found.share.is_now) == (1.0, False)
-    assert f"before 2026-09-21 {last} UTC, and no record was judged after that" in found.sentence
+    assert f" minutes before 2026-09-21 {last} UTC, since " in found.sentence
+    assert found.sentence.endswith(f"; 1.0 % before; no record was judged since 2026-09-21 {last} UTC")
     assert found.sentence.startswith("x flagged 100.0 % of the entities of a in the ")
 
 

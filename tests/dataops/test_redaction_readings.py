@@ -173,6 +173,20 @@ def redacted(text: str) -> str:
     return str(made[1])
 
 
+@pytest.mark.parametrize(
+    ("text", "is_hint"),
+    [
+        ("a eyJa", True), ("a EYJa", False), ("xoxb", True), ("to SG.", True), ("ya29.", True),
+        ("whsec_a/b+", True), ("BEGIN PRIVATE KEY", True), ("Bearer abcdefghijklmnop", True),
+        ("basic questions of taste", False), ("api_KEY = x", True), ("the key is", False),
+        ("x: monkeys", False), ('\\"Secret\\" \\n : 1', True), ("passwd=1", True), ("y", False),
+        ("xo", False), ("K:", False), ("ey", False), ("J", False),
+    ],
+)  # fmt: skip
+def test_the_sieve_lets_names_of_secrets_pass_where_a_secret_may_follow(text: str, is_hint: bool) -> None:
+    assert rows_with_hints(pa.array([text]), ["token"]).tolist() == [is_hint]
+
+
 ROWS = st.lists(
     st.one_of(
         st.none(),
@@ -249,6 +263,29 @@ def test_redaction_finds_values_that_no_space_parts_from_words_of_other_scripts(
 def test_redaction_finds_values_in_tabs_dots_and_named_entities(text: str) -> None:
     for written in (text, entities_by_name(text)):
         assert not holds(redacted(f"call {written} now"), text), written
+
+
+@pytest.mark.parametrize("by", ["|", ",", ":", ";", ", ", " | "])
+def test_redaction_finds_cards_and_ibans_in_groups_apart_by_the_marks_of_tables(by: str) -> None:
+    for value in [
+        *(printed(card, by) for card in CARDS if len(card) in PRINTED),
+        *(by_fours(iban, by) for iban in IBANS),
+    ]:
+        for around in ("{}", "pay {} now", '{{"a": "{}"}}', "card: {};", "a\n{}\nb"):
+            assert not holds(redacted(around.format(value)), value), around.format(value)
+
+
+@pytest.mark.parametrize("by", ["|", ",", ":", ";", ", ", " | "])
+def test_redaction_leaves_rows_of_tables_as_they_are(by: str) -> None:
+    row = printed(CARD, by)
+    for text in (
+        f"1{by}{row}{by}2",
+        f"{row}{by}5105",
+        f"12{by}{row}",
+        row.replace("1111", "11.11"),
+        row.replace(by, "-", 1),
+    ):
+        assert redacted(text) == text
 
 
 @settings(max_examples=150)

@@ -149,6 +149,43 @@ def test_slices_name_their_measure_and_the_largest_difference_comes_first() -> N
     assert f"{first['name']}, label: " in report.text()
 
 
+class Numbered(Sampled):
+    """Classifier that answers numbers of classes."""
+
+    def __init__(self, name: str, kind: type, *, more: float = 0.0, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._kind, self._more = kind, more
+
+    def ask(self, questions: Batch, /) -> Answers:
+        found = super().ask(questions)
+        said = found.outputs.column("outputs.label").tolist()
+        numbers = [None if each is None else self._kind(each[-1]) for each in said]
+        if self._more:
+            numbers[-1] = (numbers[-1] or 0) + self._more
+        return replace(found, outputs=found.outputs.with_columns({"outputs.label": numbers}))
+
+
+@pytest.mark.parametrize("kinds", [(int, float), (float, int)])
+def test_whole_and_fractional_numbers_of_equal_classes_are_the_same(kinds: tuple[type, type]) -> None:
+    one, two = kinds
+    _, report, _ = compared(
+        Numbered("twin", two, noise=0.02, seed=2),
+        Numbered("faulty", two, wrong=0.2, noise=0.02, seed=3),
+        production=Numbered("production", one, noise=0.02, seed=1),
+    )
+    assert words(report) == ["same", "different"]
+    assert report.found["candidates"][0]["agreement"][0]["measure"] == "label"
+
+
+def test_whole_numbers_beside_fractional_ones_are_scores() -> None:
+    _, report, _ = compared(
+        Numbered("coarse", int, seed=2), production=Numbered("production", float, more=0.5, seed=1)
+    )
+    found = report.found["candidates"][0]
+    assert found["verdict"] in ("same", "close", "different")
+    assert found["agreement"][0]["measure"] == "score"
+
+
 def test_answers_of_a_cache_are_no_noise_floor() -> None:
     production = Sampled("production", noise=0.05, seed=1)
     production.is_cached = True

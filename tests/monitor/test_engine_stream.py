@@ -147,6 +147,23 @@ def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Pat
         assert bench.rows("SELECT count(*) FROM answer WHERE model = 'other'") == [(0,)]
 
 
+def test_engine_that_is_stopped_is_started_again_and_its_unit_is_answered(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=CONFIG + "\n[models.toy.shadow]\ndeadline_s = 1.0\n")
+    with workbench(config, has_processes=True) as bench:
+        bench.feed(stream(20))
+        bench.work_until(lambda: judged_until(bench, 1, "champion"))
+        assert bench.engines is not None
+        (client,) = bench.engines.clients.values()
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGSTOP)
+        bench.feed(stream(20, 1))
+        bench.work_until(lambda: judged_until(bench, 2, "champion"))
+        assert client.restarts["deadline"] >= 1
+        assert bench.rows("SELECT count(*) FROM answer WHERE version = '1'") == [(2,)]
+        assert (bench.count("records"), bench.worker._backfills.owed_records("toy")) == (40, 0)
+        assert not bench.worker.context.versions["toy"].failures
+
+
 def _queued(bench: Workbench, model: str) -> bool:
     assert bench.engines is not None
     return any(c.group == f"{model}@1" and c.waiting_rows > 0 for c in bench.engines.clients.values())

@@ -24,7 +24,6 @@ ENOUGH = 30
 QUIET_MINUTES = 15
 """Minutes without a record behind which a share is that of an earlier time; a stretch of a highest share."""
 _SLOT = "champion"
-_KINDS = ("flags", "flood")
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
@@ -108,7 +107,7 @@ def read_share(connection: Connection, row: StoredIncident, *, now_us: int) -> I
 
     None of other kinds, and where nothing was counted since the onset.
     """
-    if row.kind not in _KINDS:
+    if row.kind != "flags":
         return None
     if row.resolved_us is not None and "share" in row.details:
         stored: Mapping[str, Any] | None = row.details["share"]

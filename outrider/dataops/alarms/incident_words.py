@@ -31,7 +31,6 @@ _SURE: Mapping[str, str] = {
     "version_mismatch": _COUNTED,
     "version_retired": "The work under way was read when its process ended; nothing is estimated.",
     "clock": "The journal knows each step of the clock; nothing is estimated.",
-    "flood": "A rule of an earlier release opened it, which promised nothing.",
 }
 
 
@@ -74,14 +73,15 @@ def incident_sentence(row: IncidentWithShare) -> str:
     told = row.details.get("sentence")
     if told:
         return _readable(str(told))
-    if row.kind not in ("flags", "flood"):
+    if row.kind != "flags":
         return _readable(row.note) + _of_opening(row) if row.note else f"{row.assertion}, since {since(row)}"
     if row.level == "critical" or not _is_share(row.details.get("before")):
         whom, share = for_whom(row), row.share
         records = f"{row.flags:,} records of {whom}" if whom else f"{row.flags:,} records"
         shared = "" if share is None else f"; {_shared(row, share)}"
-        return f"{row.assertion} has flagged {records} since {since(row)}{shared}"
-    return f"{row.assertion} {_flagging(row)}; {_percent(row.details['before']['share'])} before"
+        return f"{row.assertion} has flagged {records} since {since(row)}{shared}{_silent(row)}"
+    before = _percent(row.details["before"]["share"])
+    return f"{row.assertion} {_flagging(row)}; {before} before{_silent(row)}"
 
 
 def next_step(row: IncidentWithShare) -> str:
@@ -157,7 +157,14 @@ def _shared(row: IncidentWithShare, share: IncidentShare) -> str:
     minutes = "minute" if share.minutes == 1 else f"{share.minutes} minutes"
     if share.is_now:
         return f"{told} in the last {minutes}"
-    return f"{told} in the {minutes} before {_minute(share.until)}, and no record was judged after that"
+    return f"{told} in the {minutes} before {_minute(share.until)}"
+
+
+def _silent(row: IncidentWithShare) -> str:
+    """Time since which nothing was judged; empty where records came of late."""
+    if row.share is None or row.share.is_now or row.resolved_us is not None:
+        return ""
+    return f"; no record was judged since {_minute(row.share.until)}"
 
 
 def _of_opening(row: IncidentWithShare) -> str:

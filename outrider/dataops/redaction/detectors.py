@@ -17,8 +17,9 @@ from outrider.assertions.library.personal import CARDS, FORMS, IBAN_LENGTHS, is_
 from .kinds import Kind
 from .readings import Span
 
-_BETWEEN = r"[ \t\r\n.\-/_+]{0,3}"
-"""What may stand between two groups of one value."""
+_PARTING = r" \t\r\n.\-/_+|,:;"
+_BETWEEN = rf"[{_PARTING}]{{0,3}}"
+"""Between two groups of one value; of a phone number less, for amounts and times are written so."""
 _MOST_DIGITS, _LONGEST_CARD_TEXT = 2000, 80
 _CARD_RUN = re.compile(rf"\d(?:{_BETWEEN}\d){{12,{_MOST_DIGITS}}}+", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
@@ -37,7 +38,7 @@ _AT = re.compile(
 _LOCAL_BACKWARDS = re.compile(r"(?:[\w.%+-]|(?<=\w)'(?=\w))*+")
 _LONGEST_LOCAL = 256
 
-_IBAN_HEAD = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[ \t\r\n.\-/_+A-Za-z0-9])", re.ASCII)
+_IBAN_HEAD = re.compile(rf"(?<![^\W_])([A-Za-z]{{2}})\d\d(?=[{_PARTING}A-Za-z0-9])", re.ASCII)
 
 _PHONE = re.compile(
     r"(?<![^\W_])(?<![+.-])(?:"

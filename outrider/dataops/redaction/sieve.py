@@ -21,11 +21,17 @@ Signs: TypeAlias = NDArray[np.uint8]
 
 _DIGIT, _LETTER, _JOINER = 1, 2, 3
 _FEWEST_DIGITS, _LONG_WORD, _SHORTEST_IBAN = 8, 20, 15
-_PAD = 4
+_PAD, _LOWER = 16, 0x20
 _ANYTHING = re.compile(b"")
 _WORD = re.compile(rb"(?:[^A-Za-z0-9]|\\[nrt])+?\S{16}")
 _ASSIGNMENT = re.compile(rb"(?:or)?d?(?:\\[nrt]|[^A-Za-z0-9:=])*+[:=]")
-_ISSUED = (b"eyJ", b"whsec_", b"xox", b"ya29", b"SG.", b"PRIVATE KEY")
+_NAMES = (
+    (b"eyJ", 2, _ANYTHING), (b"xox", 0, _ANYTHING), (b"SG.", 1, _ANYTHING), (b"ya29", 2, _ANYTHING),
+    (b"whsec_", 5, _ANYTHING), (b"PRIVATE KEY", 8, _ANYTHING), (b"bearer", 0, _WORD), (b"basic", 0, _WORD),
+    (b"key", 0, _ASSIGNMENT), (b"token", 2, _ASSIGNMENT), (b"secret", 2, _ASSIGNMENT),
+    (b"passw", 4, _ASSIGNMENT),
+)  # fmt: skip
+"""Words, those without a capital in any case; the place of their rarest sign, and what follows."""
 
 
 def rows_with_hints(column: pa.Array, kinds: Collection[Kind]) -> NDArray[np.bool_]:
@@ -68,12 +74,12 @@ def _places(data: bytes, starts: Places, kinds: Collection[Kind]) -> Iterator[Pl
     if "email" in kinds:
         yield _addresses(signs, is_start)
     if "iban" in kinds:
-        yield _heads(signs, flags, digits, starts)
+        yield _heads(signs, flags, digits, starts, is_start)
     if "card" in kinds or "phone" in kinds:
         yield _groups(flags, digits, starts)
     if "token" in kinds:
         yield _words(flags, is_start)
-        yield np.fromiter(_names(data, starts), np.int64)
+        yield np.fromiter(_names(data, signs), np.int64)
 
 
 def _signs(data: bytes) -> Signs:
@@ -107,14 +113,16 @@ def _addresses(signs: Signs, is_start: NDArray[np.bool_]) -> Places:
     return at[_ENDS_LOCAL[signs[at - 1]] & _BEGINS_DOMAIN[signs[at + 1]]]
 
 
-def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places) -> Places:
-    """Beginnings of IBANs: a country and two digits, and behind it as many signs as the shortest has."""
+def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places, is_start: NDArray[np.bool_]) -> Places:
+    """Beginnings of IBANs: a country and two digits, apart, with as many signs behind as the shortest has."""
     digits = digits[digits >= 2]
     heads: Places = digits[
         (flags[digits + 1] == _DIGIT) & (flags[digits - 1] == _LETTER) & (flags[digits - 2] == _LETTER)
     ]
     first, second = (signs[heads - back].astype(np.int64) & 31 for back in (2, 1))
     heads = heads[_IS_COUNTRY[first << 5 | second]] - 2
+    before = flags[heads - 1]
+    heads = heads[(before == 0) | (before == _JOINER) | is_start[heads]]
     return heads[heads + _SHORTEST_IBAN <= starts[np.searchsorted(starts, heads, side="right")]]
 
 
@@ -125,39 +133,34 @@ def _groups(flags: Signs, digits: Places, starts: Places) -> Places:
     first, last = first[is_one_row], last[is_one_row]
     if not len(first):
         return first
-    letters = np.cumsum(flags == _LETTER, dtype=np.int32)
-    groups: Places = first[letters[first] == letters[last]]
+    letters = np.flatnonzero(flags == _LETTER)
+    groups: Places = first[np.searchsorted(letters, first) == np.searchsorted(letters, last)]
     return groups
 
 
 def _words(flags: Signs, is_start: NDArray[np.bool_]) -> Places:
     """Beginnings of long words of letters, digits, ``_`` and ``-``."""
-    others = np.cumsum((flags == 0) | is_start, dtype=np.int32)
-    is_long = others[_LONG_WORD - 1 :] == others[: 1 - _LONG_WORD]
-    is_long[1:] &= ~is_long[:-1]
-    return np.flatnonzero(is_long)
+    ends: Places = np.flatnonzero((flags == 0) | is_start)
+    return ends[:-1][np.diff(ends) >= _LONG_WORD]
 
 
-def _names(data: bytes, starts: Places) -> Iterator[int]:
-    """Beginnings of issued keys, and of what announces one; the first of each in a row."""
-    for name in _ISSUED:
-        yield from _each(data, name, _ANYTHING, starts)
-    lower = data.lower()
-    for name in (b"bearer", b"basic"):
-        yield from _each(lower, name, _WORD, starts)
-    if b":" in data or b"=" in data:
-        for name in (b"key", b"token", b"secret", b"passw"):
-            yield from _each(lower, name, _ASSIGNMENT, starts)
-
-
-def _each(data: bytes, name: bytes, follows: re.Pattern[bytes], starts: Places) -> Iterator[int]:
-    at = data.find(name)
-    while at >= 0:
-        behind = at + len(name)
-        if follows.match(data, behind):
-            yield at
-            behind = int(starts[np.searchsorted(starts, at, side="right")])
-        at = data.find(name, behind)
+def _names(data: bytes, signs: Signs) -> Iterator[int]:
+    """Beginnings of issued keys, and of what announces one."""
+    lower = signs | _LOWER
+    seen: dict[int, Places] = {}
+    for word, rare, follows in _NAMES:
+        own, case = (lower, _LOWER) if word.islower() else (signs, 0)
+        sign = word[rare] | case
+        if sign not in seen:
+            seen[sign] = np.flatnonzero(own == sign)
+        places = seen[sign] - rare
+        for more, sign in enumerate(word):
+            if not len(places):
+                break
+            places = places[own[places + more] == sign | case]
+        for at in places.tolist():
+            if follows.match(data, at + len(word)):
+                yield at
 
 
 def _table(signs: Iterable[int]) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -20,6 +21,8 @@ Fate = Literal["answered", "refused", "late", "failed", "unreadable", "unasked"]
 
 ``unasked``: it never left this machine, which says nothing of the system.
 """
+NumberKind = Literal["class", "number"]
+"""What an output is that comes as 1 from one side and as 1.0 from the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Answers:
         Tokens of question and answer as the system counts them, -1 where it does not, shape (rows, 2).
     is_cached
         Answers that a cache gave, which says nothing on noise, shape (rows,).
+    models
+        Names that the answers give their model.
     is_answered
         Mask of the questions with an answer, shape (rows,).
     """
@@ -50,6 +55,7 @@ class Answers:
     latency_s: NDArray[np.float64]
     tokens: NDArray[np.int64]
     is_cached: NDArray[np.bool_]
+    models: frozenset[str] = frozenset()
     is_answered: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +78,21 @@ class Answers:
             self.latency_s[rows],
             self.tokens[rows],
             self.is_cached[rows],
+            self.models,
         )
+
+    def as_kinds(self, kinds: Mapping[str, NumberKind]) -> "Answers":
+        """The same, with some outputs as classes or as fractional numbers, whatever numbers they came as."""
+        columns: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            if not self.outputs.has(name):
+                continue
+            column = self.outputs.arrow(name)
+            if kind == "class" and pa.types.is_floating(column.type):
+                columns[name] = pc.cast(column, pa.string())
+            elif kind == "number" and pa.types.is_integer(column.type):
+                columns[name] = pc.cast(column, pa.float64(), safe=False)
+        return replace(self, outputs=self.outputs.with_columns(columns)) if columns else self
 
     def unreadable(self, why: str) -> "Answers":
         """The same, with every answer unreadable for a reason."""

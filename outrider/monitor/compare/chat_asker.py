@@ -18,6 +18,7 @@ import pyarrow as pa
 from outrider.assertions import Batch
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError
+from outrider.monitor.intake.protocols.chat_columns import content_text
 
 from .answers import Answers, Fate
 from .completions import NAMES, OtherForm, answer_fields, parsed_answer, tokens
@@ -28,6 +29,7 @@ from .questions import MODEL, REQUEST, Members, members_of, raw, value_of
 ROUND_BYTES = 134_217_728
 """Texts of the answers of one round together."""
 _SYSTEM = ("system", "developer")
+_NAME = 200
 
 
 class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
@@ -42,6 +44,7 @@ class _Reply:
     latency_s: float = float("nan")
     tokens: tuple[int, int] = (-1, -1)
     is_cached: bool = False
+    model: str = ""
 
 
 class ChatAsker:
@@ -79,7 +82,7 @@ class ChatAsker:
         self._chat = parts._replace(path=f"{base}/chat/completions").geturl()
         self._text = parts._replace(path=f"{base}/completions").geturl()
         self._models = parts._replace(path=f"{base}/models", query="").geturl()
-        self._model, self._system, self._parallel = model, system, parallel
+        self._model, self.system, self._parallel = model, system, parallel
         self._only_model: str | None = None
         self._lock = threading.Lock()
         self._known = known or KnownAnswers()
@@ -128,10 +131,10 @@ class ChatAsker:
         if model := self._model or (None if value_of(members, "model") else self._served()):
             members["model"] = raw(model)
         is_chat = "messages" in members
-        if self._system is not None:
+        if self.system is not None:
             if not is_chat:
                 raise CannotAsk("a completion without messages has no place for a system prompt")
-            members["messages"] = with_system(members["messages"], self._system)
+            members["messages"] = with_system(members["messages"], self.system)
         is_same = members.keys() == given.keys() and all(members[n] is given[n] for n in members)
         content = body.encode() if is_same else msgspec.json.encode(members)
         return (self._chat if is_chat else self._text), content
@@ -156,7 +159,9 @@ class ChatAsker:
             with self._lock:
                 self.borrowed[other] += 1
         is_cached = found.is_cached or is_known
-        return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached)
+        model = answer.get("model")
+        named = model[:_NAME] if isinstance(model, str) else ""
+        return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached, named)
 
     def _served(self) -> str:
         """The only model of the server, for requests that name none."""
@@ -193,6 +198,18 @@ def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
     return raw([raw({"role": "system", "content": system}), *listed])
 
 
+def system_prompt(questions: Batch) -> str | None:
+    """System prompt of the first of some questions, None where it has none."""
+    if not questions.has(REQUEST) or not questions.rows:
+        return None
+    try:
+        messages = value_of(members_of(questions.arrow(REQUEST)[0].as_py().encode()), "messages")
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    found = [each for each in messages or () if isinstance(each, dict) and each.get("role") in _SYSTEM]
+    return content_text(found[0].get("content")) if found else None
+
+
 class _Budget:
     """Bytes that the answers of one round may still take."""
 
@@ -217,4 +234,5 @@ def _answers(questions: Batch, replies: Sequence[_Reply]) -> Answers:
         np.array([each.latency_s for each in replies], dtype=np.float64),
         np.array([each.tokens for each in replies], dtype=np.int64).reshape(len(replies), 2),
         np.array([each.is_cached for each in replies], dtype=np.bool_),
+        frozenset(each.model for each in replies) - {""},
     )

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outrider.assertions.agreement import EVERYTHING, Tally
 from outrider.assertions.slice_ranking import SliceDifference
+from outrider.assertions.times import utc_text
 from outrider.assertions.verdict import percent
 from outrider.assertions.verdict_sentence import share_text
 
+from .chat_asker import system_prompt
 from .forecast import costs
 from .notes import notes
 from .pair_texts import question_of, short
@@ -29,6 +31,25 @@ ENDINGS: Mapping[Ending, str] = {
 }
 _UNPROVEN, _NOTHING, _UNDECIDED = 1, 5, 6
 _PLAIN = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|[]`*_~#!\\"} | {ord("\n"): " "}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a report comes from.
+
+    Attributes
+    ----------
+    began_us
+        Time of the first question, in microseconds since 1970.
+    addresses
+        What the command line named, by the names of the systems.
+    prompts
+        System prompts of candidates that take the place of production's, by name.
+    """
+
+    began_us: int | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +75,7 @@ class CompareReport:
         seconds: float,
         prices: Mapping[str, tuple[float, float]] | None = None,
         model: str | None = None,
+        origin: Origin | None = None,
     ) -> "CompareReport":
         """Report on the state of a run.
 
@@ -64,11 +86,13 @@ class CompareReport:
         """
         prices = prices or {}
         counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
-        production = _priced(run.production.to_dict(), prices)
-        candidates = [_candidate(each, prices) for each in run.standings]
+        origin = origin or Origin()
+        production = _priced(run.production.to_dict(), prices) | _named("production", run, origin)
+        candidates = [_candidate(each, prices) | _named(each.name, run, origin) for each in run.standings]
         expected = run.forecast(run.columns)
         return cls(
             ({} if model is None else {"model": model})
+            | ({} if origin.began_us is None else {"began": utc_text(origin.began_us)})
             | {
                 "margin": plan.margin,
                 "ended": ending,
@@ -179,6 +203,14 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "examples": standing.examples[:EXAMPLES],
         "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
     }
+
+
+def _named(name: str, run: ComparisonRun, origin: Origin) -> dict[str, str]:
+    """Address of a system, and its prompt where prompts are compared."""
+    found = {"address": origin.addresses.get(name), "prompt": origin.prompts.get(name)}
+    if name == "production" and origin.prompts and run.question is not None:
+        found["prompt"] = system_prompt(run.question) or ""
+    return {what: text for what, text in found.items() if text is not None}
 
 
 def _of_the_end(run: ComparisonRun, ending: Ending) -> list[str]:

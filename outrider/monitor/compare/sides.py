@@ -10,7 +10,7 @@ from .answers import Answers
 WARM_UP = 10
 """First questions of a system whose latency does not count: connections and caches are made then."""
 TOLD = 5
-"""Reasons for missing answers that are named, the most frequent first."""
+"""Reasons for missing answers that are named, the most frequent first, and names of models."""
 
 
 class Side:
@@ -25,6 +25,7 @@ class Side:
         self._asked = 0
         self._tokens = np.zeros(2, dtype=np.int64)
         self._counted = 0
+        self._models: set[str] = set()
         self.cached = 0
         self.retries = 0
         self.silent = 0
@@ -46,6 +47,8 @@ class Side:
         self._tokens += answers.tokens[known].sum(axis=0)
         self._counted += int(known.sum())
         self.cached += int(answers.is_cached.sum())
+        if len(self._models) < TOLD:
+            self._models |= answers.models
 
     @property
     def most_often(self) -> str:
@@ -77,6 +80,7 @@ class Side:
                 "output": int(self._tokens[1]),
                 "answers": self._counted,
             },
+            "models": sorted(self._models)[:TOLD],
             "cached": self.cached,
             "retries": self.retries,
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
@@ -39,7 +40,7 @@ from outrider.assertions.verdict import (
 from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
-from .answers import Answers
+from .answers import Answers, NumberKind
 from .judge import is_drawn
 from .labelled import Conclusion, PairLabels, Right
 from .pair_texts import few_digits
@@ -82,6 +83,8 @@ class Standing:
         self._shown: set[str] = set()
         """Conversations with a pair that differs: each gives one."""
         self._forms = "", ""
+        self._numbers: dict[str, NumberKind] = {}
+        """Outputs that one side answers in whole numbers and the other in fractional ones."""
         self._is_answered = False
         """True once production answered anything."""
         self._both_cached = 0
@@ -117,6 +120,13 @@ class Standing:
             Questions that were asked again, in order; ``production_again`` and ``candidate_again`` are the
             answers to these.
         """
+        self._numbers |= number_kinds(
+            production.outputs, candidate.outputs, self._numbers, self.comparison.measures
+        )
+        production, candidate = (each.as_kinds(self._numbers) for each in (production, candidate))
+        if production_again is not None and candidate_again is not None:
+            production_again = production_again.as_kinds(self._numbers)
+            candidate_again = candidate_again.as_kinds(self._numbers)
         candidate = self._read(production, candidate)
         self.side.add(candidate)
         if candidate_again is not None:
@@ -477,6 +487,30 @@ def kind_of(kind: pa.DataType) -> str:
         "lists": pa.types.is_list, "nothing": pa.types.is_null,
     }  # fmt: skip
     return next((word for word, is_one in tests.items() if is_one(kind)), str(kind))
+
+
+def number_kinds(
+    one: Batch, two: Batch, known: Mapping[str, NumberKind], measures: Sequence[Measure]
+) -> dict[str, NumberKind]:
+    """Kinds of outputs that come as 1 from one side and as 1.0 from the other.
+
+    Classes while the fractional side has whole values alone, and nothing was compared as a score.
+    """
+    found: dict[str, NumberKind] = {}
+    for name in one.names:
+        if not name.startswith("outputs.") or name in known or not two.has(name):
+            continue
+        sides = [side.arrow(name) for side in (one, two)]
+        whole = [pa.types.is_integer(each.type) for each in sides]
+        broken = [pa.types.is_floating(each.type) for each in sides]
+        if not (any(whole) and any(broken)):
+            continue
+        values = sides[broken.index(True)].drop_null()
+        ruler = Ruler(target=name.removeprefix("outputs."))
+        is_class = "label" in measures_of((one, two)[whole.index(True)], ruler) and "score" not in measures
+        is_class = is_class and bool(pc.all(pc.equal(pc.floor(values), values)).as_py())
+        found[name] = "class" if is_class else "number"
+    return found
 
 
 def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:

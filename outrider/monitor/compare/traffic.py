@@ -290,7 +290,7 @@ class Traffic:
                     parts[part][short] = value
             try:
                 question = _of_parts(parts, names)
-            except (msgspec.MsgspecError, Unreadable) as error:
+            except (msgspec.MsgspecError, Unreadable, TypeError) as error:
                 self._blame(place, str(error))
                 continue
             ts = None if times is None else times[row]

@@ -105,7 +105,7 @@ class FileBlock:
 
 def _key(file: str, place: int, label: Mapping[str, Any]) -> str:
     """Key of a label: its line sent again has the same one, and a corrected line another."""
-    content = msgspec.json.encode([file, place, _same_in_all_types(label)], order="sorted")
+    content = msgspec.json.encode([file, place, _same_in_all_types(label)], enc_hook=str, order="sorted")
     return sha256(content).hexdigest()[:32]
 
 

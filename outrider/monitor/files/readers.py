@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +129,24 @@ def _table_blocks(
     if not len(table):
         return
     if {"req_type", "bytes", "id"} <= set(table.column_names):
-        items = zip(places, table.to_pylist(), repeat(share), strict=False)
-        yield from _json_blocks(items, name, how, left, Sent())
+        yield from _json_blocks(_events(table, places, share, left), name, how, left, Sent())
     else:
         yield from _blocks_of(table, name, how, places, left, share)
+
+
+def _events(
+    table: pa.Table, places: Sequence[int], share: float, left: LeftOut
+) -> Iterator[tuple[int, dict[str, Any], float]]:
+    for place, row in zip(places, table.to_pylist(), strict=True):
+        try:
+            event = kserve_event(row)
+        except Unreadable as error:
+            left.row(place, str(error))
+            continue
+        if event is None:
+            left.row(place, "a call of KServe's logger expected: req_type, id and content_type")
+        else:
+            yield place, event, share
 
 
 def _blocks_of(

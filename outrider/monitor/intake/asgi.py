@@ -312,15 +312,8 @@ class HotRoutes:
             self._accepted[block.kind].labels(model=block.model).inc(block.rows)
 
     def _note(self, rejected: Rejections) -> None:
+        rejected.note(self._rejected, self._refusals)
         for kind in rejected.kinds():
-            self._rejected.labels(reason=kind.reason).inc(kind.count)
-            self._refusals.note(
-                model=kind.model,
-                reason=kind.reason,
-                field=kind.field,
-                record_id=kind.example,
-                count=kind.count,
-            )
             self._record_log.note(
                 "rejected",
                 model=kind.model,

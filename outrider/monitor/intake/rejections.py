@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.monitor.http.refusals import OTHERS
+from outrider.monitor.http.refusals import OTHERS, RefusalBook
+from outrider.monitor.metrics.registry import CounterFamily
 
 LISTED = 1000
 """Most rejections that an answer names."""
@@ -132,6 +133,18 @@ class Rejections:
     def kinds(self) -> Iterator[RejectedKind]:
         """Counts by model, reason and field."""
         return iter(self._kinds.values())
+
+    def note(self, counter: CounterFamily, refusals: RefusalBook) -> None:
+        """Count all by reason, and in the book of refusals."""
+        for kind in self.kinds():
+            counter.labels(reason=kind.reason).inc(kind.count)
+            refusals.note(
+                model=kind.model,
+                reason=kind.reason,
+                field=kind.field,
+                record_id=kind.example,
+                count=kind.count,
+            )
 
     def suggest(self, what: str, name: str, known: Sequence[str]) -> str:
         """Reason for a name that is none of the known ones."""

@@ -36,7 +36,6 @@ _ALARM = (
     "version_retired",
     "drift",
     "performance",
-    "flood",
 )
 
 

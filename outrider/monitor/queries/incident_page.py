@@ -1,6 +1,6 @@
 """Page of an incident: sentence, series around its onset, causes, records, history."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ LEAST_BEFORE_US = 600_000_000
 MOST_CHART_US = 14 * 24 * HOUR_US
 MOST_INCIDENTS, MOST_BESIDE = 1_000, 6
 _MEASURES: Mapping[str, str] = {
-    "flags": "flagged", "flood": "flagged", "live_test": "live_tests", "performance": "performance",
+    "flags": "flagged", "live_test": "live_tests", "performance": "performance",
 }  # fmt: skip
 """Series of each kind; of the others, records."""
 _SUBJECTS = ("assertion", "column", "statistic", "version", "slice")
@@ -223,10 +223,6 @@ def _is_active(connection: Connection, row: IncidentRow) -> bool:
 
 
 def _history(row: IncidentRow) -> Iterator[IncidentStep]:
-    """Steps of an incident, oldest first; those of earlier releases as far as they are known."""
+    """Steps of an incident, oldest first."""
     yield {"at": utc_text(row.opened_us), "what": "opened", "by": "", "why": row.level, "until": None}
-    told: Sequence[IncidentStep] = row.details.get("history") or ()
-    yield from told
-    if row.resolved_us is not None and not any(step["what"] == "resolved" for step in told):
-        why = row.note.rpartition("; ")[2]
-        yield {"at": utc_text(row.resolved_us), "what": "resolved", "by": "", "why": why, "until": None}
+    yield from row.details.get("history") or ()

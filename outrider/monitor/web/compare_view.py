@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from outrider.monitor.compare.pair_texts import question_of, shuffled
 
@@ -12,6 +12,10 @@ from .bounds_chart import BoundsChart, bounds_chart
 
 MOST_WORDS = 400
 """Longer answers are cut before differences are looked for, which takes the square of their length."""
+MOST_LINES = 400
+"""Lines of a prompt that are compared."""
+PromptLine = tuple[Literal["same", "gone", "new"], str]
+"""Line of a prompt: of both, of production's alone, of the candidate's alone."""
 Piece = tuple[str, bool]
 """Text, and whether the other answer says something else there."""
 
@@ -62,11 +66,32 @@ class CandidateView:
     examples: tuple[ExampleView, ...]
     labelled: int
     asked: AskedPair | None
+    prompt: tuple[PromptLine, ...] = ()
+    """Lines of production's prompt and the candidate's, where it has one of its own."""
 
 
 def views_of(report: Mapping[str, Any], *, takes_labels: bool) -> list[CandidateView]:
     """Candidates of a report."""
-    return [_view(each, report["margin"], takes_labels) for each in report["candidates"]]
+    own = report["production"].get("prompt", "")
+    return [_view(each, report["margin"], takes_labels, own) for each in report["candidates"]]
+
+
+def prompt_lines(one: str, other: str) -> tuple[PromptLine, ...]:
+    r"""Lines of two prompts, those that only one has marked.
+
+    Examples
+    --------
+    >>> prompt_lines("Be kind.\nBe brief.", "Be kind.")
+    (('same', 'Be kind.'), ('gone', 'Be brief.'))
+    """
+    first, second = (text.splitlines()[:MOST_LINES] for text in (one, other))
+    found: list[PromptLine] = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [("same", line) for line in first[a:b]]
+        else:
+            found += [("gone", line) for line in first[a:b]] + [("new", line) for line in second[c:d]]
+    return tuple(found)
 
 
 def marked(one: str, other: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
@@ -89,7 +114,9 @@ def marked(one: str, other: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     return tuple(sides[0]), tuple(sides[1])
 
 
-def _view(candidate: Mapping[str, Any], margin: float, takes_labels: bool) -> CandidateView:
+def _view(
+    candidate: Mapping[str, Any], margin: float, takes_labels: bool, production_prompt: str
+) -> CandidateView:
     is_open = candidate["verdict"] not in ("same", "close")
     open_pairs = [each for each in candidate["to_label"] if each["right"] is None]
     return CandidateView(
@@ -98,6 +125,7 @@ def _view(candidate: Mapping[str, Any], margin: float, takes_labels: bool) -> Ca
         tuple(_examples(candidate["examples"])),
         len(candidate["to_label"]) - len(open_pairs),
         _asked(open_pairs[0]) if takes_labels and open_pairs and is_open else None,
+        prompt_lines(production_prompt, candidate["prompt"]) if "prompt" in candidate else (),
     )
 
 

@@ -5,7 +5,8 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -294,11 +295,15 @@ def test_answer_of_a_cache_is_known_by_its_headers(headers: dict[str, str]) -> N
     assert not fates(lambda _: Reply(chat(), headers={"X-Cache": "MISS", "Age": "0"})).is_cached.any()
 
 
+def _next(replies: Iterator[Reply], _: Asked) -> Reply:
+    return next(replies)
+
+
 def test_equal_answers_under_one_constant_id_are_no_cache() -> None:
     drawn = REQUEST.replace("0.70", "0.9")
     for ids, is_cached in ((["same"] * 4, False), (["a", "b", "c", "b"], True)):
-        said = iter(ids)
-        with scripted_server(lambda _, said=said: Reply(chat("Yes", id=next(said)))) as server:
+        replies = iter([Reply(chat("Yes", id=each)) for each in ids])
+        with scripted_server(partial(_next, replies)) as server:
             asker = asker_of(server.url, OPTIONS.but(parallel=1))
             asker.ask(questions(drawn))
             first = asker.ask(questions(drawn.replace("Hi", "Ho"), drawn, drawn.replace("Hi", "Ho")))

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from outrider.dataops.comparisons import Comparisons, read_report
 from outrider.monitor.compare.pair_texts import shuffled
 from outrider.monitor.compare.plan import ComparePlan, Until
-from outrider.monitor.compare.report import CompareReport
+from outrider.monitor.compare.report import CompareReport, Origin
 from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
@@ -35,7 +35,15 @@ def found() -> Mapping[str, Any]:
     run = ComparisonRun(Sampled("production", seed=1), [Sampled(ADDRESS, wrong=0.3, seed=2)], plan)
     drive(run, traffic(), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    found = CompareReport.of(run, plan, ending="decided", funnel={"seen": 20_000}, seconds=1.0).found
+    origin = Origin(
+        1_790_000_000_000_000, {ADDRESS: f"https://{ADDRESS}", "production": "https://" + "p" * 90}
+    )
+    found = CompareReport.of(
+        run, plan, ending="decided", funnel={"seen": 20_000}, seconds=1.0, origin=origin
+    ).found
+    found["production"]["prompt"] = "You route letters.\n" + "Answer in one word. " * 30
+    found["candidates"][0]["prompt"] = "You route letters.\nBe brief." + "x" * 200
+    found["candidates"][0]["models"] = ["router-large-2026-11-01", "router-small"]
     for each in found["candidates"][0]["to_label"]:
         each["production"], each["candidate"] = LONG, LONG.replace("letter", "message")
     return found

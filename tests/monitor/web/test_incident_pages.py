@@ -48,7 +48,6 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
                      "explained_by": [{"assertion": "track_agrees", "slice": "a", "flags": 3}]}},
         "track_agrees has flagged 9 records of a since",
     ),
-    "flood": ({"assertion": "of_an_earlier_release"}, "of_an_earlier_release has flagged 9 records since"),
     "live_test": (
         {"assertion": "inv_shift", "note": "version 1 fails 40 of 200", "details": {"rate": 0.12}},
         "version 1 fails 40 of 200",

@@ -29,7 +29,7 @@ Change = Literal[
     "none", "word", "number", "decision", "topic", "refusal", "language", "length", "style", "order", "words"
 ]
 Where = Literal["anywhere", "longest", "one topic", "noisiest"]
-MARGIN, ROWS, RUNS, EVERY = 0.02, 4000, 3, 13
+MARGIN, ROWS, RUNS, EVERY = 0.02, 4000, 3, 7
 DRAWN = [
     "the",
     "order",
@@ -171,7 +171,7 @@ def _text(
     kinds = ["zq" + word for word in DRAWN] if change in ("topic", "words") else DRAWN
     if form == "Chinese":
         signs = SIGNS[::-1] if change not in ("topic", "words") else "".join(chr(ord(s) + 7) for s in SIGNS)
-        said = "".join(random.choice(list(signs), length))
+        said = "".join(random.choice(list(signs), length * (3 if change == "length" else 1)))
         facts = f"申请已{'批准' if is_approved else '拒绝'},{days}天内"
         return f"{facts},{said}{'很' if change == 'word' else ''}。"
     words = list(random.choice(kinds, length * (3 if change == "length" else 1)))

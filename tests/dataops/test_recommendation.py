@@ -2,7 +2,11 @@
 
 import pytest
 
-from outrider.assertions.verdict import CandidateVerdict, MeasureVerdict, Word
+from outrider.assertions.agreement import EVERYTHING, Tally
+from outrider.assertions.comparison import StreamComparison
+from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.verdict import CandidateVerdict, MeasureVerdict, Word, stream_verdict
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 
 
@@ -55,3 +59,16 @@ def test_a_few_labels_prove_nothing() -> None:
     )
     assert advice == "keep"
     assert "nothing would be gained" in reasons[0]
+
+
+def test_nothing_is_promoted_where_wording_hides_a_change_unless_something_was_declared() -> None:
+    varies, never = RateSequence({0: (4000, 3680)}), RateSequence({0: (4000, 0)})
+    texts = Tally(varies, varies, varies, DifferenceSequence({0: (0, 0, 200, 0, 3600, 0, 200, 0, 0)}))
+    facts = Tally(never, never, never, DifferenceSequence({0: (0, 0, 0, 0, 4000, 0, 0, 0, 0)}))
+    found = StreamComparison({("text", EVERYTHING): texts, ("facts", EVERYTHING): facts})
+    advice, reasons = recommend(
+        ShadowTestFindings(stream_verdict(found, margin=0.01), smaller=0.5), margin=0.01
+    )
+    assert (advice, "words cannot show a change" in reasons[0]) == ("undecided", True)
+    declared = stream_verdict(found, margin=0.01, agree=["facts"])
+    assert recommend(ShadowTestFindings(declared, smaller=0.5), margin=0.01)[0] == "promote"

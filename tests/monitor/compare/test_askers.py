@@ -4,7 +4,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -282,11 +282,15 @@ def test_answer_of_a_cache_is_known_by_its_headers(headers: dict[str, str]) -> N
     assert not fates(lambda _: Reply(chat(), headers={"X-Cache": "MISS", "Age": "0"})).is_cached.any()
 
 
+def yes_under(ids: Sequence[str]) -> Callable[[Asked], Reply]:
+    left = iter(ids)
+    return lambda _: Reply(chat("Yes", id=next(left)))
+
+
 def test_equal_answers_under_one_constant_id_are_no_cache() -> None:
     drawn = REQUEST.replace("0.70", "0.9")
     for ids, is_cached in ((["same"] * 4, False), (["a", "b", "c", "b"], True)):
-        said = iter(ids)
-        with scripted_server(lambda _, said=said: Reply(chat("Yes", id=next(said)))) as server:
+        with scripted_server(yes_under(ids)) as server:
             asker = asker_of(server.url, OPTIONS.but(parallel=1))
             asker.ask(questions(drawn))
             first = asker.ask(questions(drawn.replace("Hi", "Ho"), drawn, drawn.replace("Hi", "Ho")))

@@ -106,6 +106,20 @@ def test_nothing_but_a_dead_candidate_is_worse_not_incomparable(tmp_path: Path) 
     assert len(production.asked) < 200
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_production_that_is_asked_by_no_model_ends_with_the_reason_and_no_verdict(
+    count: int, tmp_path: Path
+) -> None:
+    lines = [{"messages": [{"role": "user", "content": f"thing {number}"}]} for number in range(count)]
+    (tmp_path / "unnamed.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    with scripted_server(well) as production, scripted_server(well) as candidate:
+        arguments = [*asked_of(production, candidate), "--candidate-model", "m", "--from", "unnamed.jsonl"]
+        process = started(arguments, tmp_path)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (4, "")
+    assert "the request names no model" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_first_signal_keeps_the_report_though_a_candidate_hangs(
     sent: signal.Signals, tmp_path: Path

@@ -66,6 +66,11 @@ class HttpAnswer:
         """True for 2xx."""
         return 200 <= self.status < 300
 
+    @property
+    def is_refusal(self) -> bool:
+        """True for a refused request: 4xx, but for access and haste."""
+        return 400 <= self.status < 500 and self.status not in (401, 403, 404, 408, 429)
+
     def beginning(self, size: int) -> str:
         """Text of the first bytes of the body, for a message."""
         return self.body[:size].decode(errors="replace")

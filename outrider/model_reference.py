@@ -107,9 +107,8 @@ def section_predictor(settings: "Settings", name: str, version: str | None = Non
 def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     """A version that the service keeps: weights from the object store, or the function it was."""
     from outrider.dataops.models import registry as models
-    from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database
-    from outrider.monitor.registry.predictors import load_predictor as load_version
+    from outrider.monitor.registry.predictors import version_predictors
     from outrider.monitor.settings.sources import loadable_source
 
     is_named = version in settings.models[name].challengers
@@ -123,25 +122,24 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     try:
         with engine.connect() as connection:
             known = models.all_versions(connection, name)
+            found = next(
+                (one for one in known if version in (one.version, one.status == "champion" and "champion")),
+                None,
+            )
+            if found is None and is_named:
+                return section_predictor(settings, name, version)
+            if found is None:
+                there = ", ".join(each.version for each in known)
+                raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
+            source = loadable_source(settings, found)
+            if source is not None and source.kind == "function":
+                _same_function(settings, found)
+            if found.weights is None and (source is None or source.kind == "torch"):
+                raise ConfigError(f"{found.id} has no weights: it failed to be trained")
+            (predictor,) = version_predictors(settings, connection, name, found.version)
+            return predictor
     finally:
         engine.dispose()
-    found = next(
-        (each for each in known if version in (each.version, each.status == "champion" and "champion")), None
-    )
-    if found is None and is_named:
-        return section_predictor(settings, name, version)
-    if found is None:
-        there = ", ".join(each.version for each in known)
-        raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
-    source = loadable_source(settings, found)
-    if source is not None and source.kind == "function":
-        _same_function(settings, found)
-    if found.weights is None:
-        if source is None or source.kind == "torch":
-            raise ConfigError(f"{found.id} has no weights: it failed to be trained")
-        return load_version(settings, source, None)
-    objects = LocalObjects(settings.data_folder / "objects")
-    return load_version(settings, source, objects.get(found.weights))
 
 
 def _same_function(settings: "Settings", found: "Model") -> None:

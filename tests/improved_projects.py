@@ -19,7 +19,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.http.common import targets_of
-from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.sources import loadable_source
@@ -103,7 +103,9 @@ class World:
         return load_model(source, folder=self.settings.base, weights=weights)
 
     def answers(self, version: str, batch: Batch) -> Any:
-        return predictor_factory(self.settings, self._engine, self.objects)(self.model, version)(batch)
+        with self._engine.connect() as connection:
+            (predictor,) = version_predictors(self.settings, connection, self.model, version)
+        return predictor(batch)
 
     def roll_back(self) -> None:
         with write(self._engine) as connection:

@@ -231,13 +231,18 @@ LEVEL = re.compile(r"interval|confidence|Bonferroni|probability", re.IGNORECASE)
 DECLARED = {
     "README.md of benchmarks": {"5 %": "target", "99 %": "objective"},
     "adapters.md": {"0.1 %": "limit"},
-    "compare.md": {"99 %": "confidence"},
+    "compare.md": {
+        "99 %": "confidence", "95 %": "quantile", "2 %": "margin", "92 %": "a production in a story",
+        "8 %": "the rest of it",
+    },
+    "alarms.md": {"0 %": "example", "1.0 %": "example", "100.0 %": "example"},
     "agreement.md": {
+        "95 %": "quantile",
         "10 %": "setting", "3 %": "setting", "5 %": "setting", "30 %": "setting", "2 %": "margin",
         "99 %": "percentile",
     },
     "assertions.md": {"70 %": "split", "30 %": "split"},
-    "configuration.md": {"80 %": "limit"},
+    "configuration.md": {"80 %": "limit", "95 %": "quantile"},
     "demo.md": {"5 %": "setup", "45 %": "setup", "30 %": "criterion"},
     "drift.md": {"1 %": "level", "5 %": "level"},
     "gate.md": {"5 %": "level", "2 %": "setup", "85 %": "setup", "90 %": "setup", "1 %": "criterion"},

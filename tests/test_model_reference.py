@@ -98,6 +98,8 @@ class Answering(BaseHTTPRequestHandler):
                 answers = answers[:1]
             case "/broken":
                 status = 500
+            case "/strict":
+                status = 422
         payload = json.dumps({"predictions": answers}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(payload)))
@@ -126,8 +128,10 @@ def test_an_endpoint_answers_blocks(server: str) -> None:
 
 
 def test_an_endpoint_that_answers_otherwise_is_refused(server: str) -> None:
-    with pytest.raises(ServerError, match="with 2 entries expected"):
+    with pytest.raises(ValueError, match="with 2 entries expected"):
         load_predictor(f"{server}/short")(BATCH)
+    with pytest.raises(ValueError, match="answered 422"):
+        load_predictor(f"{server}/strict")(BATCH)
     with pytest.raises(ServerError, match="answered 500"):
         load_predictor(f"{server}/broken")(BATCH)
     with pytest.raises(ServerError, match="cannot be reached"):

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from benchmarks.figure import Figure
+from outrider.monitor.process.collector import settle_garbage
 from outrider.monitor.process.logs import set_up
-from outrider.monitor.server.process import ServerProcess, settle_garbage
+from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 
 BYTES = 4_000_000
@@ -124,6 +125,11 @@ GOOD: Mapping[str, Make] = {
     "deep_objects": lambda n: record(n, inputs={"d": json.loads('{"a":' * 10 + "1" + "}" * 10)}),
 }
 """Good records with the same columns, where these cost more than plain ones."""
+LINE_CASES: Mapping[str, Callable[[int], bytes]] = {
+    "malformed": lambda n: json.dumps(record(n)).encode()[:-2],
+    "malformed_not_finite": lambda n: b"NaN" + json.dumps(record(n)).encode(),
+    "not_utf8": lambda n: json.dumps(record(n, id="r-")).encode().replace(b"-", b"\xff"),
+}
 LABEL_CASES: Mapping[str, Make] = {
     "unknown_model": lambda n: label(n, model=f"m{n:06}"),
     "no_model": lambda n: {"id": f"r{n}", "label": {"y": 1}},
@@ -167,8 +173,9 @@ def json_body(make: Make, rows: int) -> bytes:
 
 
 def lines_body(make: Make, rows: int) -> bytes:
-    """JSON lines."""
-    return b"\n".join(json.dumps(make(n)).encode() for n in range(rows))
+    """JSON lines; bytes as they are."""
+    made = (make(n) for n in range(rows))
+    return b"\n".join(each if isinstance(each, bytes) else json.dumps(each).encode() for each in made)
 
 
 def arrow_body(columns: Mapping[str, Make], rows: int) -> bytes:
@@ -298,6 +305,8 @@ def cases() -> Iterator[Case]:
         good = GOOD.get(name, record)
         yield f"json.{name}", "/v1/records", JSON, json_body, make, good
         yield f"lines.{name}", "/v1/records", LINES, lines_body, make, good
+    for name, line in LINE_CASES.items():
+        yield f"lines.{name}", "/v1/records", LINES, lines_body, line, record
     nameless = {"model": "m", "inputs": {"x": 0.5}}
     yield "json.no_id", "/v1/records?join=true", JSON, json_body, lambda _: nameless, record
     for name, make in LABEL_CASES.items():

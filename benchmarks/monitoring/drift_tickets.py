@@ -171,7 +171,7 @@ class Service:
             self.hour(hour, plant)
             if hour >= DAY:
                 with self.engine.connect() as connection:
-                    found = stored_incidents.list_incidents(connection, model=self.model)
+                    found = stored_incidents.list_incidents(connection, now_us=0, model=self.model)
                 tickets = [row for row in found if row.kind == "drift"]
                 if tickets:
                     return tickets[0]

@@ -67,7 +67,7 @@ def fill(engine: Engine) -> None:
             connection,
             AssertionRow,
             [
-                ("m", one, "r", "assertion", "warning", "", "", True, 0, "", 0, 0, "", "", 0)
+                ("m", one, "r", "assertion", "warning", "", "", True, 0, "", 0, 0, "", "", 0, "[]", False)
                 for one in ASSERTIONS
             ],
         )

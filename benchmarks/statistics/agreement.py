@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figure import Figure, show_table
-from outrider.assertions.agreement import LEAST, Agreement, Tally, excess
+from outrider.assertions.agreement import Agreement, Tally, Terms, excess, terms_of
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.rate_sequence import RateSequence
 from outrider.behavioral_tests.statistics import wilson_interval
@@ -22,7 +22,7 @@ SHARE = 0.1
 Answers = tuple[Any, Any, Any, Any]
 Draw = Callable[[np.random.Generator, int], Answers]
 Apart = Callable[[Any, Any], Any]
-Case = tuple[str, Draw, Apart, float]
+Case = tuple[str, Draw, Apart, Terms]
 
 
 def classes(wrong: float, *, greedy: bool = False) -> Draw:
@@ -71,7 +71,7 @@ def little_in_common(a: Any, b: Any) -> Any:
     return (a == b).mean(axis=1) < 0.6
 
 
-LABEL, SCORE = LEAST["label"], LEAST["score"]
+LABEL, SCORE = terms_of("label"), terms_of("score")
 EQUAL: tuple[Case, ...] = (
     ("labels", classes(0.0), np.not_equal, LABEL),
     ("scores", scores(0.0), far, SCORE),
@@ -113,15 +113,16 @@ def tallies(
 
 def agreements(case: Case, seed: int, rows: int, share: float, looks: int = LOOKS) -> Iterator[Agreement]:
     """Agreement at every look."""
-    _, draw, apart, least = case
+    _, draw, apart, terms = case
     for tally in tallies(draw, apart, seed, rows=rows, share=share, looks=looks):
-        yield tally.agreement(margin=MARGIN, least=least)
+        yield tally.agreement(margin=MARGIN, terms=terms)
 
 
 def agreement_of(draw: Draw, apart: Apart) -> float:
-    """1 - P(A ≠ B) + P(A ≠ A') / 2 + P(B ≠ B') / 2, of 400,000 records."""
+    """1 - (P(A ≠ B) - noise) / (1 - noise), the noise of both in the mean, of 400,000 records."""
     a, again, b, other = draw(np.random.default_rng(99), 400_000)
-    return 1.0 - float(apart(a, b).mean() - apart(a, again).mean() / 2 - apart(b, other).mean() / 2)
+    noise = (apart(a, again).mean() + apart(b, other).mean()) / 2
+    return 1.0 - float((apart(a, b).mean() - noise) / (1.0 - noise))
 
 
 def odd_ones(case: Case, rows: int = 400_000) -> float:

@@ -30,7 +30,7 @@ def compared(folder: Path, picture: Path) -> str:
     server = subprocess.Popen([sys.executable, "server.py", port], cwd=folder)
     time.sleep(2.0)
     asked = ["--production", f"http://127.0.0.1:{port}/v1", "--candidate", "shorter.md"]
-    asked += ["--candidate", "careless.md", "--from", "traffic.jsonl", "--page"]
+    asked += ["--candidate", "careless.md", "--from", "traffic.jsonl", "--agree", "words", "--page"]
     run = subprocess.Popen(
         [sys.executable, "-m", "outrider", "compare", *asked],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -19,18 +19,13 @@ from .rate_sequence import RateSequence
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Measure = Literal[
-    "label", "score", "rank", "text", "refusal", "language", "length", "structure", "tools", "arguments"
-]
+Measure = str
 """What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
 PROPERTIES: tuple[Measure, ...] = ("refusal", "language", "length", "structure", "tools", "arguments")
 """Properties of a text, or of the calls of tools beside it: :mod:`~outrider.assertions.text_properties`."""
 Verdict = Literal["same", "close", "different", "undecided"]
-LEAST: Mapping[Measure, float] = {
-    **dict.fromkeys(("label", "rank", *PROPERTIES), -0.5),
-    **dict.fromkeys(("score", "text", "length"), -1.0),
-}
-"""The least that four answers to a record can say: being equal is transitive, being near is not."""
+ITEMS = 64
+"""Items of a text that ``words`` tells a share of: one counts alike in all texts that are no longer."""
 MOST_SLICES = 12
 """Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
 ERROR = 0.05
@@ -39,6 +34,34 @@ PART_OF_EXCESS = 0.25
 """Part of the error for the bounds of :func:`excess`; the rest is that of the rates."""
 EVERYTHING = ""
 """Name of the slice of all records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Sight of a measure.
+
+    Attributes
+    ----------
+    least
+        The least that :func:`excess` can be: being equal is transitive, being near is not.
+    items
+        Items of an answer that one exchanged is a part of; 1 for a yes/no measure.
+    is_exact
+        Whether only answers that are equal are known to say the same: a change may sit just in those that
+        vary, so noise is not taken off where a difference is ruled out.
+    """
+
+    least: float = -1.0
+    items: int = 1
+    is_exact: bool = False
+
+
+def terms_of(measure: Measure, *, is_declared: bool = False) -> Terms:
+    """Terms of a measure, declared to have to agree or not."""
+    if measure == "words":
+        return Terms(items=ITEMS)
+    near = measure in ("score", "length")
+    return Terms(-1.0 if near else -0.5, is_exact=measure == "text" and not is_declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +88,7 @@ class Agreement:
     noise, challenger_noise
         Records on which the champion differs from itself, and the challenger from itself.
     beyond
-        Records on which they agree once half of each noise is taken off, at most 1.
+        Records whose answers did not change, noise taken off, in [0, 1].
     verdict
         ``same``: no difference beyond noise is proven, and one larger than the margin is ruled out.
         ``close``: a difference is proven, or noise is not known, and it is not larger than the margin.
@@ -129,17 +152,22 @@ class Tally:
         *,
         margin: float,
         confidence: float = 1.0 - ERROR,
-        least: float = LEAST["score"],
+        terms: "Terms | None" = None,
         part_of_excess: float = PART_OF_EXCESS,
         is_unweighted: bool = False,
     ) -> Agreement:
         """Agreement with bounds that hold at all times together with ``confidence``.
 
-        Let A and A' be two answers of the champion to a record, B and B' two of the challenger. Models differ
-        beyond noise on P(A ≠ B) - ½ P(A ≠ A') - ½ P(B ≠ B') of the records. Of a record that both were asked
-        about twice, :func:`excess` has this as its mean; if both models are drawn alike, its mean is 0
+        Let A and A' be two answers of the champion to a record, B and B' two of the challenger. Beyond noise
+        they differ on e = P(A ≠ B) - ½ P(A ≠ A') - ½ P(B ≠ B') of the records. Of a record that both were
+        asked about twice, :func:`excess` has this as its mean; if both models are drawn alike, its mean is 0
         whatever the record's own odds are. All other records tell P(A ≠ B) more sharply: both ways give
         bounds, and the tighter ones are taken.
+
+        What is told is the share of answers that changed: e by its reach, which is what e would be had every
+        answer changed. Of a yes/no measure that is 1 - ½ P(A ≠ A') - ½ P(B ≠ B'): where noise leaves no room
+        for a difference, its bounds say nothing. It is never above P(A ≠ B), which alone bounds it where
+        noise is not known, and where what varies may be just what changed (``terms.is_exact``).
 
         The bounds are betting martingales, so one may look after every block and stop at any time; the four
         share the error.
@@ -147,9 +175,9 @@ class Tally:
         Parameters
         ----------
         margin
-            Share of records on which models may differ beyond noise and still count as close, in [0, 1].
-        least
-            The least that :func:`excess` can be: :data:`LEAST` by measure.
+            Share of records on which answers may have changed and still count as close, in [0, 1].
+        terms
+            Of the measure; default: those of ``score``.
         part_of_excess
             Part of the error for the bounds of :func:`excess`, in (0, 1); the other three share the rest.
         is_unweighted
@@ -168,18 +196,26 @@ class Tally:
         >>> found.verdict, round(found.beyond.value, 3)
         ('different', 0.984)
         """
-        error = 1.0 - confidence
+        terms, error = terms or Terms(), 1.0 - confidence
         each = 1.0 - error * (1.0 - part_of_excess) / 3
         differs, noise, other = (
             _share(rates, each) for rates in (self.differs, self.noise, self.challenger_noise)
         )
         low, high = self.beyond.interval(
-            1.0 - error * part_of_excess, least=least, is_unweighted=is_unweighted
+            1.0 - error * part_of_excess, least=terms.least, is_unweighted=is_unweighted
         )
-        lower = max(0.0, low, differs.low - (noise.high + other.high) / 2)
-        upper = max(0.0, min(high, differs.high - (noise.low + other.low) / 2))
-        # All records know the one rate: a less noisy middle than those alone that were asked about again.
-        middle = min(upper, max(lower, differs.value - (noise.value + other.value) / 2))
+        value, least, most, reach = self.beyond.mean, 1.0 / terms.items, 1.0 / terms.items, 1.0 / terms.items
+        if terms.items == 1:
+            low = max(low, differs.low - (noise.high + other.high) / 2)
+            high = min(high, differs.high - (noise.low + other.low) / 2)
+            # All records know the one rate: a less noisy middle than those alone that were asked twice.
+            value = differs.value - (noise.value + other.value) / 2
+            least, most, reach = (
+                1.0 - (getattr(noise, at) + getattr(other, at)) / 2 for at in ("high", "low", "value")
+            )
+        lower = min(_by(max(0.0, low), most), differs.high)
+        upper = differs.high if terms.is_exact else min(_by(max(1e-12, high), least), differs.high)
+        middle = min(upper, max(lower, _by(max(0.0, value), reach)))
         raw = Share(1.0 - differs.value, 1.0 - differs.high, 1.0 - differs.low, differs.rows)
         beyond = Share(1.0 - middle, 1.0 - upper, 1.0 - lower, self.beyond.rows)
         return Agreement(raw, noise, other, beyond, _verdict(lower, upper, margin, self.beyond.rows))
@@ -216,7 +252,12 @@ def _verdict(low: float, high: float, margin: float, asked_twice: int) -> Verdic
     return "different" if low > margin else "undecided"
 
 
-def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
+def _by(value: float, reach: float) -> float:
+    """Share of answers that changed, in [0, 1], of a difference beyond noise."""
+    return value / reach if value < reach else float(value > 0.0)
+
+
+def excess(cross: Sequence[Bools | Floats], own: Bools | Floats, other: Bools | Floats) -> Floats:
     """Difference between two models beyond their own noise, record by record.
 
     In [-1, 1].
@@ -227,9 +268,9 @@ def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
     Parameters
     ----------
     cross
-        Whether A and B, A and B', A' and B, A' and B' differ, shape (4, rows).
+        Whether, or how far, A and B, A and B', A' and B, A' and B' differ, in [0, 1], shape (4, rows).
     own, other
-        Whether A and A', and B and B' differ, shape (rows,).
+        The same of A and A', and of B and B', shape (rows,).
 
     References
     ----------
@@ -242,7 +283,7 @@ def excess(cross: Sequence[Bools], own: Bools, other: Bools) -> Floats:
     >>> excess([yes] * 4, no, no).tolist(), excess([yes, no, no, yes], yes, yes).tolist()
     ([1.0], [-0.5])
     """
-    found: Floats = np.sum(cross, axis=0) / 4 - (own.astype(np.float64) + other) / 2
+    found: Floats = np.sum(cross, axis=0, dtype=np.float64) / 4 - (own.astype(np.float64) + other) / 2
     return found
 
 

@@ -89,6 +89,8 @@ class Batch(RecordColumns):
             columns["ts"] = [_time(value, received or EPOCH) for value in columns["ts"]]
         for part in PARTS:
             parts = [record.get(part) or {} for record in records]
+            if odd := next((one for one in parts if not isinstance(one, Mapping)), None):
+                raise SchemaMismatch(part, f"an object expected, got {type(odd).__name__}")
             for field in dict.fromkeys(field for values in parts for field in values):
                 columns[f"{part}.{field}"] = [values.get(field) for values in parts]
         return cls.from_columns(columns, model=model, rows=len(records))
@@ -109,7 +111,7 @@ class Batch(RecordColumns):
                 array = from_values(values)
                 kind = SYSTEM.get(name) or MARKS.get(name)
                 arrays[name] = array if kind is None or array.type == kind else array.cast(kind)
-            except (pa.ArrowException, ValueError, TypeError) as error:
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 raise SchemaMismatch(name, f"values of one type expected; {error}") from error
             if len(arrays[name]) != rows:
                 raise SchemaMismatch(name, f"{rows} values expected, one per record, got {len(arrays[name])}")
@@ -231,15 +233,21 @@ class Batch(RecordColumns):
 
     # ---- deriving --------------------------------------------------------------------------------------
 
-    def own(self) -> "Batch":
+    def own(self, *, reads: set[str] | None = None) -> "Batch":
         """Copy of the batch with a cache of its own.
 
         One reader's cached or changed values stay invisible to the others.
+
+        Parameters
+        ----------
+        reads
+            Takes the names of the columns that are read from the copy, and from what is derived from it.
         """
         derived = self._marked(Batch(self._table, model=self.model))
         derived._shared = self._shared
+        derived._reads = reads
         if self._answers:
-            derived._answers = {slot: answer.own() for slot, answer in self._answers.items()}
+            derived._answers = {slot: answer.own(reads=reads) for slot, answer in self._answers.items()}
         return derived
 
     def take(self, rows: ArrayLike) -> "Batch":
@@ -350,6 +358,7 @@ class Batch(RecordColumns):
     def _marked(self, derived: "Batch") -> "Batch":
         derived._is_new, derived._is_last = self._is_new, self._is_last
         derived._window, derived._runs = self._window, self._runs
+        derived._reads = self._reads
         return derived
 
     def _derive(self, cut: Any, cut_marks: Any) -> "Batch":
@@ -357,6 +366,8 @@ class Batch(RecordColumns):
         derived._answers = {
             slot: Batch(cut(other), model=self.model) for slot, other in self._answers.items()
         }
+        for each in (derived, *derived._answers.values()):
+            each._reads = self._reads
         derived._window = self._window
         for name in ("_is_new", "_is_last", "_runs"):
             marks = getattr(self, name)
@@ -448,7 +459,10 @@ def _take(table: pa.RecordBatch, rows: NDArray[Any]) -> pa.RecordBatch:
 def _time(value: Any, received: datetime) -> datetime:
     if value is None:
         return received
-    time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        time = None
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise SchemaMismatch(
             "ts", f"ISO 8601 time with an offset expected, for example …T10:00:00Z, got {value!r}"

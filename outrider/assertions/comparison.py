@@ -1,18 +1,43 @@
 """Comparison of a champion's and a challenger's answers, by measure and slice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .agreement import EVERYTHING, LEAST, MOST_SLICES, Agreement, Measure, Tally, confidence_of, excess
+from .agreement import (
+    EVERYTHING,
+    ITEMS,
+    MOST_SLICES,
+    Agreement,
+    Measure,
+    Tally,
+    confidence_of,
+    excess,
+    terms_of,
+)
 from .batch import Batch
-from .difference_sequence import DifferenceSequence
-from .differences import Bools, Ruler, deltas, differ, shared_measures, subjects
+from .difference_sequence import PARTS, DifferenceSequence
+from .differences import (
+    AnswerReading,
+    Bools,
+    Floats,
+    Ruler,
+    classes_of,
+    declared,
+    deltas,
+    differ,
+    is_of_items,
+    shared_measures,
+    subjects,
+)
 from .rate_sequence import RateSequence
 
+_Key = TypeVar("_Key")
+MOST_CLASSES = 48
+"""Classes of the champion's that are looked at among their own records, in order of appearance."""
 DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
 """Edges of the classes of score distances: below 1e-8, half a decade each, and 1 or more."""
 
@@ -111,12 +136,15 @@ class StreamComparison:
         Records by distance of scores (:data:`DELTA_EDGES`), of both models and of the champion from itself.
     entities
         Hashes of the conversations that have been counted.
+    classes
+        By class of the champion's answers, those records alone: A ≠ B less A ≠ A', given A.
     """
 
     tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
     apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     entities: frozenset[int] = frozenset()
+    classes: Mapping[str, Tally] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -126,6 +154,7 @@ class StreamComparison:
         *,
         slices: Sequence[str] = (),
         entities: frozenset[int] = frozenset(),
+        classes: Collection[str] = (),
         most_slices: int = MOST_SLICES,
     ) -> Self:
         """Comparison of some records.
@@ -141,6 +170,8 @@ class StreamComparison:
             ``most_slices`` are looked at.
         entities
             Conversations that have been counted already.
+        classes
+            Classes that are known already, as slices.
         """
         known = entities
         if len(pair.entities):
@@ -150,12 +181,13 @@ class StreamComparison:
         looked_at = list(dict.fromkeys([*slices, *names]))[:most_slices]
         one, two, asked = pair.champion, pair.challenger, pair.asked
         both = shared_measures(one, two, ruler)
-        twice = _Twice.of(pair)
+        twice = _Twice.of(pair, ruler)
         tallies: dict[tuple[Measure, str], Tally] = {}
+        readings = _Readings(ruler)
         for measure in both:
             once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
-            apart = differ(measure, one, two, ruler)
-            four = None if twice is None else twice.compared(measure, ruler)
+            apart = readings.of(measure, one).differs(readings.of(measure, two))
+            four = None if twice is None else twice.compared(measure)
             for name in [EVERYTHING, *looked_at]:
                 here = once.of_slice(name)
                 if here.any():
@@ -165,10 +197,11 @@ class StreamComparison:
                         differs, *(again if four is None else four.sequences(name))
                     )
         new = known - entities
+        by_class = _of_classes(pair, ruler, classes) if "label" in both else {}
         if "score" not in both:
-            return cls(tallies, entities=new)
+            return cls(tallies, entities=new, classes=by_class)
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
-        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new)
+        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new, by_class)
 
     def __add__(self, other: "StreamComparison") -> "StreamComparison":
         """Comparison of both parts.
@@ -183,14 +216,12 @@ class StreamComparison:
                 f"{len(self.entities & other.entities)} conversations counted in both parts, none expected: "
                 "a conversation counts once, so give StreamComparison.of(entities=) those counted before"
             )
-        tallies = dict(self.tallies)
-        for key, tally in other.tallies.items():
-            tallies[key] = tallies[key] + tally if key in tallies else tally
         return StreamComparison(
-            tallies,
+            _added(self.tallies, other.tallies),
             tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
             self.entities | other.entities,
+            _added(self.classes, other.classes),
         )
 
     @property
@@ -203,12 +234,22 @@ class StreamComparison:
         """Measures that can be compared, the deciding one first."""
         return tuple(dict.fromkeys(measure for measure, _ in self.tallies))
 
-    def agreements(self, *, margin: float) -> dict[tuple[Measure, str], Agreement]:
-        """Agreement by measure and slice, with simultaneous anytime bounds."""
-        measures = len(self.measures)
+    @property
+    def respects(self) -> int:
+        """Measures that share the error, classes among their own records as one."""
+        return len(self.measures) + ("label" in self.measures)
+
+    def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
+        """Agreement by measure and slice, with simultaneous anytime bounds.
+
+        ``agree`` is what of texts was declared to have to agree.
+        """
+        measures, must = self.respects, declared(agree)
         return {
             (measure, name): tally.agreement(
-                margin=margin, confidence=confidence_of(name, measures), least=LEAST[measure]
+                margin=margin,
+                confidence=confidence_of(name, measures),
+                terms=terms_of(measure, is_declared=measure in must),
             )
             for (measure, name), tally in self.tallies.items()
         }
@@ -217,6 +258,7 @@ class StreamComparison:
         """As JSON."""
         tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
         state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
+        state |= {"classes": {name: tally.to_dict() for name, tally in self.classes.items()}}
         return state | ({"entities": sorted(self.entities)} if self.entities else {})
 
     @classmethod
@@ -226,7 +268,40 @@ class StreamComparison:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
         entities = frozenset(map(int, state.get("entities", ())))
-        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities)
+        classes = {name: Tally.from_dict(tally) for name, tally in state["classes"].items()}
+        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities, classes)
+
+
+def _added(one: Mapping[_Key, Tally], other: Mapping[_Key, Tally]) -> dict[_Key, Tally]:
+    found = dict(one)
+    for key, tally in other.items():
+        found[key] = found[key] + tally if key in found else tally
+    return found
+
+
+def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> dict[str, Tally]:
+    """Tally of each class of the champion's first answers."""
+    said = classes_of(pair.champion, ruler)
+    apart = differ("label", pair.champion, pair.challenger, ruler)
+    asked, again, other = pair.asked, pair.again, pair.challenger_again
+    own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
+    if again is not None and other is not None and len(asked):
+        own = differ("label", pair.champion.take(asked), again, ruler)
+        his = differ("label", pair.champion.take(asked), other, ruler)
+        beyond = (apart[asked].astype(np.float64) + his) / 2 - own
+    else:
+        asked = asked[:0]
+    found = {}
+    for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
+        here, there = said == name, said[asked] == name
+        noise = RateSequence.of(own[there], pair.weight[asked][there])
+        found[name] = Tally(
+            RateSequence.of(apart[here], pair.weight[here]),
+            noise,
+            noise,
+            DifferenceSequence.of(beyond[there], pair.weight[asked][there]),
+        )
+    return {name: tally for name, tally in found.items() if tally.differs.asked}
 
 
 def one_of_each(
@@ -263,9 +338,24 @@ def one_of_each(
 
 def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[np.intp]:
     """Rows on which a model contradicts its own earlier answer."""
-    twice = _Twice.of(pair)
-    four = None if twice is None else twice.compared(measure, ruler)
+    twice = _Twice.of(pair, ruler)
+    four = None if twice is None else twice.compared(measure)
     return pair.asked[:0] if four is None else pair.asked[four.own | four.other]
+
+
+class _Readings:
+    """Answers as measures read them: the bags of the last measure serve the next, where they are the same."""
+
+    def __init__(self, ruler: Ruler) -> None:
+        self._ruler = ruler
+        self._last: dict[int, AnswerReading] = {}
+
+    def of(self, measure: Measure, answer: Batch) -> AnswerReading:
+        last = self._last.get(id(answer))
+        if last is not None and {last.measure, measure} == {"text", "words"}:
+            return last.of_measure(measure)
+        found = self._last[id(answer)] = AnswerReading.of(measure, answer, self._ruler)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,48 +404,63 @@ class _Twice:
     challenger: tuple[Batch, Batch]
     weight: NDArray[np.float64]
     slices: Sequence[Sequence[str]]
+    ruler: Ruler
+    readings: _Readings
 
     @classmethod
-    def of(cls, pair: PairedAnswers) -> Self | None:
+    def of(cls, pair: PairedAnswers, ruler: Ruler) -> Self | None:
         asked, again, other = pair.asked, pair.again, pair.challenger_again
         if again is None or other is None or not len(asked):
             return None
         one, two = pair.champion.take(asked), pair.challenger.take(asked)
         names = [[each[row] for row in asked] for each in (pair.slices, *pair.more_slices)]
-        return cls((one, again), (two, other), pair.weight[asked], names)
+        return cls((one, again), (two, other), pair.weight[asked], names, ruler, _Readings(ruler))
 
-    def compared(self, measure: Measure, ruler: Ruler) -> "_Four | None":
+    def compared(self, measure: Measure) -> "_Four | None":
         (one, again), (two, other) = self.champion, self.challenger
-        if any(measure not in shared_measures(one, answer, ruler) for answer in (again, two, other)):
+        if any(measure not in shared_measures(one, answer, self.ruler) for answer in (again, two, other)):
             return None
-        cross = [differ(measure, a, b, ruler) for a in (one, again) for b in (two, other)]
-        return _Four(
-            _Subjects.of(measure, one, self.weight, self.slices, ruler),
-            differ(measure, one, again, ruler),
-            differ(measure, two, other, ruler),
-            cross,
-        )
+        a, a2, b, b2 = (self.readings.of(measure, answer) for answer in (one, again, two, other))
+        of = _Subjects.of(measure, one, self.weight, self.slices, self.ruler)
+        pairs = [(x, y) for x in (a, a2) for y in (b, b2)]
+        if measure != "words" or not is_of_items(measure, self.ruler):
+            own, others = a.differs(a2), b.differs(b2)
+            return _Four(of, own, others, excess([x.differs(y) for x, y in pairs], own, others))
+        cross, own_items, other_items = [x.exchanged(y) for x, y in pairs], a.exchanged(a2), b.exchanged(b2)
+        # One item counts alike in short and long texts, and in all four answers to a record alike.
+        size = np.maximum(ITEMS, np.max([each.items for each in (a, a2, b, b2)], axis=0))
+        beyond = excess([each / size for each in cross], own_items / size, other_items / size)
+        return _Four(of, own_items > 0.0, other_items > 0.0, _rounded(beyond, one.keys), ITEMS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Four:
-    """Self-disagreement of each model, and disagreement between the two."""
+    """Self-disagreement of each model, and what the two differ beyond it in steps of 1 / parts."""
 
     of: _Subjects
     own: Bools
     other: Bools
-    cross: Sequence[Bools]
+    beyond: Floats
+    parts: int = PARTS
 
     def sequences(self, name: str) -> tuple[RateSequence, RateSequence, DifferenceSequence]:
         """Noise of both models, and what they differ beyond it, on a slice."""
         here = self.of.of_slice(name)
-        weight, own, other = self.of.weight[here], self.own[here], self.other[here]
-        beyond = excess([each[here] for each in self.cross], own, other)
+        weight = self.of.weight[here]
         return (
-            RateSequence.of(own, weight),
-            RateSequence.of(other, weight),
-            DifferenceSequence.of(beyond, weight),
+            RateSequence.of(self.own[here], weight),
+            RateSequence.of(self.other[here], weight),
+            DifferenceSequence.of(self.beyond[here], weight, parts=self.parts),
         )
+
+
+def _rounded(values: Floats, keys: NDArray[Any]) -> Floats:
+    """Values in steps of 1 / ``ITEMS``, up or down by a hash of the record's id: the mean stays."""
+    from pandas.util import hash_array  # pandas is slow to import
+
+    draw = hash_array(np.array([f"{key} rounded" for key in keys], dtype=object), categorize=False) / 2.0**64
+    found: Floats = np.floor(values * ITEMS + draw) / ITEMS
+    return found
 
 
 def _classes(apart: NDArray[np.float64]) -> tuple[int, ...]:

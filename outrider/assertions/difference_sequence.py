@@ -23,8 +23,9 @@ from .bets import (
 )
 
 Floats = NDArray[np.float64]
-VALUES = np.arange(-4, 5) / 4
-"""What a record may be worth: quarters, which are what averages over two answers of two models come to."""
+PARTS = 4
+"""Parts of 1 that a record is told in: quarters are what averages over two answers of two models come to."""
+VALUES = np.arange(-PARTS, PARTS + 1) / PARTS
 _NEAR = 1e-9
 
 
@@ -43,8 +44,8 @@ class DifferenceSequence:
     Parameters
     ----------
     counts
-        Records by value (:data:`VALUES`), per class of weight; see :meth:`of`. Parts of a stream add up to
-        the whole, in any order.
+        Records by value, from -1 to 1 in steps of 1 / parts, per class of weight; see :meth:`of`. Parts of a
+        stream add up to the whole, in any order.
 
     References
     ----------
@@ -62,13 +63,13 @@ class DifferenceSequence:
     counts: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
-    def of(cls, values: Floats, weight: Floats) -> Self:
+    def of(cls, values: Floats, weight: Floats, *, parts: int = PARTS) -> Self:
         """Sequence of some records.
 
         Parameters
         ----------
         values
-            Of :data:`VALUES`, shape (n,).
+            From -1 to 1 in steps of 1 / ``parts``, shape (n,).
         weight
             1 / probability of having been seen, shape (n,); below 1 counts as 1.
 
@@ -77,13 +78,15 @@ class DifferenceSequence:
         ValueError
             If shapes differ, a value is another, or a weight is not a positive number.
         """
-        if values.shape != weight.shape or not (weight > 0).all() or not np.isin(values, VALUES).all():
+        kinds = parts * (values + 1.0)
+        is_known = ((np.abs(values) <= 1.0) & (kinds == np.rint(kinds))).all()
+        if values.shape != weight.shape or not (weight > 0).all() or not is_known:
             raise ValueError(
-                f"quarters from -1 to 1 with one positive weight each expected, got shapes {values.shape} "
-                f"and {weight.shape}"
+                f"numbers from -1 to 1 in steps of 1 / {parts} with one positive weight each expected, got "
+                f"shapes {values.shape} and {weight.shape}"
             )
-        classes, width = weight_classes(weight), len(VALUES)
-        cells = classes * width + np.rint(4 * values + 4).astype(np.int64)
+        classes, width = weight_classes(weight), 2 * parts + 1
+        cells = classes * width + kinds.astype(np.int64)
         counts = np.bincount(cells, minlength=(int(classes.max(initial=-1)) + 1) * width).reshape(-1, width)
         there: list[int] = np.flatnonzero(counts.any(axis=1)).tolist()
         return cls({one: tuple(counts[one].tolist()) for one in there})
@@ -91,7 +94,7 @@ class DifferenceSequence:
     def __add__(self, other: "DifferenceSequence") -> "DifferenceSequence":
         merged = dict(self.counts)
         for one, counts in other.counts.items():
-            before = merged.get(one, (0,) * len(VALUES))
+            before = merged.get(one, (0,) * len(counts))
             merged[one] = tuple(a + b for a, b in zip(before, counts, strict=True))
         return DifferenceSequence(merged)
 
@@ -99,7 +102,7 @@ class DifferenceSequence:
         """Sequence of all records outside a part."""
         rest = {}
         for one, counts in self.counts.items():
-            gone = part.counts.get(one, (0,) * len(VALUES))
+            gone = part.counts.get(one, (0,) * len(counts))
             rest[one] = tuple(a - b for a, b in zip(counts, gone, strict=True))
         return DifferenceSequence({one: left for one, left in rest.items() if any(left)})
 
@@ -111,9 +114,9 @@ class DifferenceSequence:
     @property
     def mean(self) -> float:
         """Weighted mean, in [-1, 1]; 0.0 without records."""
-        counts, weight = self._columns()
+        values, counts, weight = self._columns()
         total = float(counts.sum(axis=1) @ weight)
-        return float(weight @ counts @ VALUES) / total if total else 0.0
+        return float(weight @ counts @ values) / total if total else 0.0
 
     def interval(
         self, confidence: float = 0.95, *, least: float = -1.0, is_unweighted: bool = False
@@ -132,15 +135,15 @@ class DifferenceSequence:
             another has been seen, they are not.
         """
         check_confidence(confidence)
-        counts, weight = self._columns()
+        values, counts, weight = self._columns()
         if not counts.any():
             return -1.0, 1.0
-        least = least if VALUES[counts.any(axis=0)].min() >= least else -1.0
+        least = least if values[counts.any(axis=0)].min() >= least else -1.0
         bets: Floats = UNIT_BETS[None, :] if is_unweighted and (weight == 1.0).all() else stakes(weight)
         at, kinds = np.nonzero(counts)
         cells = counts[at, kinds], weight[at], bets[np.zeros_like(at) if len(bets) == 1 else at]
-        low = _lower(VALUES[kinds], *cells, confidence, least)
-        return low, -_lower(-VALUES[kinds], *cells, confidence, -1.0)
+        low = _lower(values[kinds], *cells, confidence, least)
+        return low, -_lower(-values[kinds], *cells, confidence, -1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -151,11 +154,13 @@ class DifferenceSequence:
         """Sequence from the state of :meth:`to_dict`, empty from empty."""
         return cls({int(one): tuple(map(int, found)) for one, found in state.get("classes", {}).items()})
 
-    def _columns(self) -> tuple[Floats, Floats]:
-        """Records by value, shape (classes, values), and weight per class."""
+    def _columns(self) -> tuple[Floats, Floats, Floats]:
+        """Values, records by value, shape (classes, values), and weight per class."""
         classes = np.array(sorted(self.counts), dtype=np.int64)
         counts = np.array([self.counts[one] for one in classes.tolist()], dtype=np.float64)
-        return counts.reshape(-1, len(VALUES)), weights_of(classes)
+        counts = counts.reshape(len(classes), -1) if len(classes) else np.zeros((0, len(VALUES)))
+        values: Floats = np.linspace(-1.0, 1.0, counts.shape[1])
+        return values, counts, weights_of(classes)
 
 
 def mean_bounds(

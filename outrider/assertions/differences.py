@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .agreement import PROPERTIES, Measure
 from .batch import Batch
 from .columns import is_tensor
+from .items import bags, exchanged, read_items
 from .matching import matches
 from .words import words
 
@@ -21,6 +22,8 @@ Rows = NDArray[np.intp]
 
 LENGTH_TOLERANCE = 1.0
 """Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
+QUANTILES = (0.05, 0.95)
+"""Of production's scores: their distance is the spread that a tolerance is a share of."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -38,9 +41,13 @@ class Ruler:
     is_text
         Whether the target is generated text, to be compared by its words.
     score_tolerance
-        Scores differ where they are farther apart than this, or than this share of the larger one beyond 1.
-    text_overlap
-        Texts differ where they share a smaller part of their words (F1 of the bags of words).
+        Scores differ where they are farther apart than this share of ``spread``.
+    spread
+        Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts.
+        Fixed before it is used: :meth:`at`.
+    agree
+        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``), or
+        classes (``approved,rejected``).
     top
         Rankings differ where the order of this many best classes does.
     """
@@ -48,8 +55,28 @@ class Ruler:
     target: str = "label"
     is_text: bool = False
     score_tolerance: float = 0.01
-    text_overlap: float = 0.8
+    spread: float = 1.0
+    agree: tuple[str, ...] = ()
     top: int = 3
+
+    def at(self, answer: Batch) -> "Ruler":
+        """Ruler for scores that are spread as these.
+
+        Probabilities are told as they are.
+
+        Examples
+        --------
+        >>> scores = Batch.from_columns({"outputs.score": [0.001, 0.002, 0.009]}, model="m", rows=3)
+        >>> round(Ruler("score").at(scores).spread, 4), Ruler("score").at(scores.take([0])).spread
+        (0.0072, 0.0)
+        """
+        field = _score_field(answer, self)
+        values = _numbers(answer, field) if field and field != "probs" else np.zeros((0, 1))
+        known = values[np.isfinite(values)]
+        if not len(known):
+            return self
+        low, high = np.quantile(known, QUANTILES)
+        return replace(self, spread=float(high - low))
 
 
 def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
@@ -58,13 +85,23 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
     if _label_field(answer, ruler):
         found.append("label")
     if _text_field(answer, ruler):
-        found.append("text")
+        found += text_measures(ruler)
     if _score_field(answer, ruler):
         found.append("score")
     if _ranking(answer, ruler):
         found.append("rank")
     found += [name for name in PROPERTIES if answer.has(property_column(name))]
     return tuple(found)
+
+
+def text_measures(ruler: Ruler) -> tuple[Measure, ...]:
+    """Measures of a text's items, declared ones first."""
+    return tuple(dict.fromkeys((*declared(ruler.agree), "text", "words", "facts")))
+
+
+def declared(agree: Sequence[str]) -> tuple[Measure, ...]:
+    """Measures declared to have to agree."""
+    return tuple("text" if one == "words" else one for one in agree)
 
 
 def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, ...]:
@@ -127,30 +164,76 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
     >>> differ("label", one, two, Ruler()).tolist()
     [False, False, True]
     """
-    if measure == "label":
-        field = _label_field(first, ruler)
-        return _unequal(first.arrow(f"outputs.{field}"), other.arrow(f"outputs.{field}"))
-    if measure == "text":
-        field = _text_field(first, ruler)
-        pairs = zip(_texts_of(first, field), _texts_of(other, field), strict=True)
-        return np.array([overlap(a or "", b or "") < ruler.text_overlap for a, b in pairs], dtype=np.bool_)
-    if measure == "score":
-        return deltas(first, other, ruler) > ruler.score_tolerance
-    if measure in PROPERTIES:
-        one, two = (answer.column(property_column(measure)) for answer in (first, other))
-        return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE if measure == "length" else one != two)
-    if _ranking(first, ruler) == "pairs":
-        return np.asarray(_pair_order(first, ruler) != _pair_order(other, ruler))
-    best, others = _best(first, ruler), _best(other, ruler)
-    if best.shape != others.shape:
-        return np.ones(first.rows, dtype=np.bool_)
-    return np.asarray((best != others).any(axis=1))
+    return AnswerReading.of(measure, first, ruler).differs(AnswerReading.of(measure, other, ruler))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReading:
+    """Answers of one model as a measure sees.
+
+    Attributes
+    ----------
+    bag
+        Items of each text, of a measure of items; None for others, which read the answers themselves.
+    """
+
+    measure: Measure
+    answer: Batch
+    ruler: Ruler
+    bag: Any = None
+
+    @classmethod
+    def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
+        """Answers, read."""
+        if not is_of_items(measure, ruler):
+            return cls(measure, answer, ruler)
+        kind = "text" if measure == "words" else measure
+        texts = _texts_of(answer, _text_field(answer, ruler))
+        return cls(measure, answer, ruler, bags([read_items(kind, text or "") for text in texts]))
+
+    def of_measure(self, measure: Measure) -> "AnswerReading":
+        """The same bags, as another measure reads them."""
+        return replace(self, measure=measure)
+
+    @property
+    def items(self) -> Floats:
+        """Number of items of each text, shape (rows,)."""
+        return np.asarray(self.bag.sum(axis=1), dtype=np.float64)
+
+    def exchanged(self, other: "AnswerReading") -> Floats:
+        """Items in which texts differ, shape (rows,)."""
+        return exchanged(self.bag, other.bag)
+
+    def differs(self, other: "AnswerReading") -> Bools:
+        """Mask of the answers that differ."""
+        measure, first, second, ruler = self.measure, self.answer, other.answer, self.ruler
+        if self.bag is not None:
+            return np.asarray(self.exchanged(other) > 0.0)
+        if measure == "label":
+            field = _label_field(first, ruler)
+            return _unequal(first.arrow(f"outputs.{field}"), second.arrow(f"outputs.{field}"))
+        if measure == "score":
+            return deltas(first, second, ruler) > ruler.score_tolerance
+        if measure in PROPERTIES:
+            one, two = (answer.column(property_column(measure)) for answer in (first, second))
+            return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE if measure == "length" else one != two)
+        if _ranking(first, ruler) == "pairs":
+            return np.asarray(_pair_order(first, ruler) != _pair_order(second, ruler))
+        best, others = _best(first, ruler), _best(second, ruler)
+        if best.shape != others.shape:
+            return np.ones(first.rows, dtype=np.bool_)
+        return np.asarray((best != others).any(axis=1))
+
+
+def is_of_items(measure: Measure, ruler: Ruler) -> bool:
+    """True for a measure of the items of a text."""
+    return ruler.is_text and measure in text_measures(ruler)
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     """Distance of scores, shape (rows,).
 
-    The largest over a vector, relative to scores beyond 1.
+    The largest over a vector, as a share of the ruler's spread.
 
     A score that is no number is 0 from its like and infinitely far from a number.
     """
@@ -158,11 +241,17 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     one, two = _numbers(first, field), _numbers(other, field)  # (rows, k)
     if one.shape != two.shape:
         return np.full(first.rows, np.inf)
-    with np.errstate(invalid="ignore"):
-        scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(two)))
-        apart = np.where(one == two, 0.0, np.abs(one - two) / scale)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where(one == two, 0.0, np.abs(one - two) / ruler.spread)
     apart = np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(apart), np.inf, apart))
     found: Floats = apart.max(axis=1, initial=0.0)
+    return found
+
+
+def classes_of(answer: Batch, ruler: Ruler) -> NDArray[np.object_]:
+    """Class of each answer as text, empty without one."""
+    found = np.empty(answer.rows, dtype=object)
+    found[:] = [text or "" for text in _texts_of(answer, _label_field(answer, ruler))]
     return found
 
 
@@ -205,7 +294,7 @@ def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
     """Outputs that a measure reads, and their kind."""
     if measure == "label":
         return (_label_field(answer, ruler),)
-    if measure == "text":
+    if is_of_items(measure, ruler):
         return (_text_field(answer, ruler),)
     if measure == "score":
         return (_score_field(answer, ruler),)

@@ -16,6 +16,9 @@ from .window import Window
 if TYPE_CHECKING:
     import pandas as pd
 
+EVERYTHING = "*"
+"""Among the columns that are read: all, or all of a part."""
+
 
 class RecordColumns:
     """Records of one model as columns, with their window's marks.
@@ -23,13 +26,15 @@ class RecordColumns:
     All that reads a batch.
     """
 
-    __slots__ = ("_cache", "_is_last", "_is_new", "_runs", "_shared", "_table", "_window", "model")
+    __slots__ = ("_cache", "_is_last", "_is_new", "_reads", "_runs", "_shared", "_table", "_window", "model")
 
     def __init__(self, table: pa.RecordBatch, *, model: str) -> None:
         self._table = table
         self.model = model
         self._cache: dict[str, Any] = {}
         self._shared: dict[str, NDArray[Any]] = {}
+        self._reads: set[str] | None = None
+        """Where the names of the columns go that are read; None where nobody asks."""
         self._is_new: NDArray[np.bool_] | None = None
         self._is_last: NDArray[np.bool_] | None = None
         self._window: Window | Group | None = None
@@ -45,12 +50,16 @@ class RecordColumns:
 
     def to_arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch."""
+        if self._reads is not None:
+            self._reads.add(EVERYTHING)
         return self._table
 
     def to_pandas(self) -> "pd.DataFrame":
         """Columns under full names, tensors one numpy array per row."""
         import pandas as pd
 
+        if self._reads is not None:
+            self._reads.add(EVERYTHING)
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -88,6 +97,8 @@ class RecordColumns:
 
     def has(self, name: str) -> bool:
         """True where a column of that full name exists."""
+        if self._reads is not None:
+            self._reads.add(name)
         return name in self._table.schema.names
 
     @property
@@ -119,6 +130,8 @@ class RecordColumns:
         key = name if null is ... else f"{name}\0{null!r}"
         values: NDArray[Any] | None = self._cache.get(key)
         if values is None:
+            if self._reads is not None:
+                self._reads.add(name)
             values = self._shared.get(key)
             if values is None:
                 values = to_numpy(self.arrow(name), name, null)
@@ -129,6 +142,8 @@ class RecordColumns:
 
     def arrow(self, name: str) -> pa.Array:
         """One column as an Arrow array."""
+        if self._reads is not None:
+            self._reads.add(name)
         index = self._table.schema.get_field_index(name)
         if index < 0:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
@@ -337,11 +352,15 @@ class RecordColumns:
 
         key = f"{part}\0frame"
         if key not in self._cache:
+            reads, self._reads = self._reads, None  # which of them are looked at, nobody knows
+            if reads is not None:
+                reads.add(f"{part}.{EVERYTHING}")
             names = [name for name in self.names if name.startswith(f"{part}.")]
             self._cache[key] = pd.DataFrame(
                 {name.removeprefix(f"{part}."): self._values(name) for name in names},
                 index=pd.RangeIndex(self.rows),
             )
+            self._reads = reads
         frame: pd.DataFrame = self._cache[key]
         return frame.copy(deep=False)  # copy on write: changing it never changes the batch
 

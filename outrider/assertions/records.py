@@ -39,7 +39,7 @@ class Columns(dict[str, Any]):
         self.batch = batch
 
     def __missing__(self, name: str) -> Any:
-        column = self.batch.to_arrow().column(name) if self.batch.has(name) else None
+        column = self.batch.arrow(name) if self.batch.has(name) else None
         if column is None:
             raise KeyError(f"no column {name!r}; there are {', '.join(self.batch.names)}")
         if is_tensor(column.type):

@@ -121,7 +121,7 @@ def objects_of(view: Batch, explode: str | None, fields: Sequence[str] = ()) -> 
     Without ``explode`` the records with the asked columns.
     """
     if explode is None:
-        present = {name: view.to_arrow().column(name) for name in fields if view.has(name)}
+        present = {name: view.arrow(name) for name in fields if view.has(name)}
         return Objects(np.arange(view.rows), np.full(view.rows, -1), present)
     if not view.has(explode):
         view = view.with_columns({explode: pa.nulls(view.rows)})

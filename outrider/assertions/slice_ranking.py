@@ -1,9 +1,9 @@
 """Slices on which a candidate differs more than on the rest, ranked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .agreement import EVERYTHING, LEAST, Measure, Tally
+from .agreement import EVERYTHING, Measure, Tally, terms_of
 from .comparison import StreamComparison
 from .verdict import ERROR, MOST_SLICES, PARTS, Bounding, deciding_measures
 
@@ -43,6 +43,7 @@ def rank_slices(
     error: float = ERROR,
     candidates: int = 1,
     most_slices: int = MOST_SLICES,
+    agree: Sequence[str] = (),
 ) -> tuple[SliceDifference, ...]:
     """Slices by lower bound of their difference beyond the rest, largest first.
 
@@ -53,17 +54,19 @@ def rank_slices(
     ----------
     most_slices
         As given to :meth:`StreamComparison.of`.
+    agree
+        As of :func:`~.verdict.verdict_of`.
 
     References
     ----------
     Bonferroni over the slices that may appear, named before the first is seen. The rest is the whole without
     the slice: both are counts, so no record stands on both sides.
     """
-    deciding = deciding_measures(comparison.measures)
+    deciding = deciding_measures(comparison.measures, agree)
     parts = 2 * candidates * max(1, len(deciding)) * most_slices * 2
     confidence = 1.0 - error * PARTS["difference"] / parts
     found = [
-        _against_rest(comparison.tallies, measure, name, confidence)
+        _against_rest(comparison.tallies, measure, name, Bounding(confidence, terms_of(measure)))
         for measure in deciding
         for name in comparison.slices
         if (measure, name) in comparison.tallies
@@ -72,21 +75,19 @@ def rank_slices(
 
 
 def _against_rest(
-    tallies: Mapping[tuple[Measure, str], Tally], measure: Measure, name: str, confidence: float
+    tallies: Mapping[tuple[Measure, str], Tally], measure: Measure, name: str, bounding: Bounding
 ) -> SliceDifference:
     here, rest = tallies[measure, name], tallies[measure, EVERYTHING].without(tallies[measure, name])
     is_known = here.beyond.rows > 0 and rest.beyond.rows > 0
-    value, low, high = _bounds(here, measure, confidence, is_known=is_known)
-    other, _, most = _bounds(rest, measure, confidence, is_known=is_known)
+    value, low, high = _bounds(here, bounding, is_known=is_known)
+    other, _, most = _bounds(rest, bounding, is_known=is_known)
     return SliceDifference(name, measure, here.differs.asked, value, low, high, other, low - most)
 
 
-def _bounds(
-    tally: Tally, measure: Measure, confidence: float, *, is_known: bool
-) -> tuple[float, float, float]:
+def _bounds(tally: Tally, bounding: Bounding, *, is_known: bool) -> tuple[float, float, float]:
     """Share on which the two differ, with bounds: beyond noise, or as answered."""
     if not is_known:
-        low, high = tally.differs.interval(confidence)
+        low, high = tally.differs.interval(bounding.confidence)
         return tally.differs.rate, low, high
-    found = Bounding(confidence, LEAST[measure]).agreement(tally, 0.0).beyond
+    found = bounding.agreement(tally, 0.0).beyond
     return 1.0 - found.value, 1.0 - found.high, 1.0 - found.low

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .batch import Batch
 from .differences import Ruler, property_column, text_column_of
+from .items import json_of
 from .words import words
 
 Strings = NDArray[np.object_]
@@ -41,7 +42,6 @@ REFUSALS = re.compile(
 )
 _FEW = 200
 """Letters at the beginning of a text within which it is refused in other languages than English."""
-_FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LIST = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
 
 
@@ -114,11 +114,7 @@ def structure(text: str) -> str:
     >>> structure('{"b": 1, "a": 2}'), structure("1. one\n2. two"), structure("[1, 2]"), structure("Hello.")
     ('json object: a, b', 'list', 'json array', 'none')
     """
-    fenced = _FENCED.match(text)
-    try:
-        value = json.loads(fenced[1] if fenced else text)
-    except (ValueError, RecursionError):
-        value = None
+    value = json_of(text)
     if isinstance(value, dict):
         return f"json object: {', '.join(sorted(value))}"
     if isinstance(value, list):

@@ -129,7 +129,7 @@ def text_of(batch: "Batch", name: str) -> list[str | None]:
     """Values of a column as text for people, None for null."""
     if not batch.has(name):
         return [None] * batch.rows
-    column = batch.to_arrow().column(name)
+    column = batch.arrow(name)
     if pa.types.is_string(column.type):
         texts: list[str | None] = column.to_pylist()
         return texts

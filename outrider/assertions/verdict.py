@@ -1,16 +1,28 @@
 """Verdict on a candidate from its comparison with production."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
 import numpy as np
 
-from .agreement import EVERYTHING, LEAST, PROPERTIES, Agreement, Measure, Tally, excess
-from .comparison import StreamComparison
+from .agreement import (
+    EVERYTHING,
+    PART_OF_EXCESS,
+    PROPERTIES,
+    Agreement,
+    Measure,
+    Tally,
+    Terms,
+    confidence_of,
+    excess,
+    terms_of,
+)
+from .comparison import MOST_CLASSES, StreamComparison
 from .difference_sequence import VALUES, DifferenceSequence
+from .differences import Ruler, declared, text_measures
 from .rate_sequence import RateSequence
 
 Word = Literal["same", "close", "different", "undecided"]
@@ -24,6 +36,12 @@ PARTS: Mapping[Literal["difference", "outcomes", "judge"], float] = {
 """Shares of this error: of a difference (half of it where), of paired outcomes, of a judge."""
 MOST_SLICES = 48
 """Slices that a comparison looks at, of all attributes together."""
+FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "structure"))
+"""Measures of how a text is worded: where something was declared, they say nothing."""
+GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", "text", "words", "score", "rank")
+"""Measures that say little of what differs, the least last: they are named where no other is different."""
+CALLS: tuple[Measure, ...] = ("tools", "arguments")
+_WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
 _FARTHEST = 10_000_000
 """Records beyond which a forecast says nothing."""
 _STEP = 1.05
@@ -81,6 +99,10 @@ class CandidateVerdict:
         As of :class:`MeasureVerdict`, until this word is settled.
     measures
         Verdict by deciding measure.
+    apart
+        Classes of production that are rarer than the margin and differ among their own records.
+    unseen
+        Of these classes, those whose records are too few to say so, with their number.
     """
 
     word: Word
@@ -88,6 +110,14 @@ class CandidateVerdict:
     more: int | None
     why: str
     measures: Mapping[Measure, MeasureVerdict]
+    apart: Mapping[str, MeasureVerdict] = field(default_factory=dict)
+    unseen: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def deciding(self) -> MeasureVerdict:
+        """Verdict of the measure that the word rests on."""
+        assert self.decided_by is not None, "records expected"
+        return self.measures[self.decided_by]
 
     @property
     def is_settled(self) -> bool:
@@ -95,16 +125,40 @@ class CandidateVerdict:
         return self.word != "undecided"
 
 
-def deciding_measures(measures: tuple[Measure, ...]) -> tuple[Measure, ...]:
-    """Measures that decide: of texts every property, otherwise the first."""
-    texts = tuple(each for each in measures if each == "text" or each in PROPERTIES)
-    return texts if texts and "label" not in measures else measures[:1]
+def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
+    """Measures that can raise a difference.
+
+    Of texts all, of scores their ranks too, of others the first. Where somebody declared what of texts has to
+    agree, their wording may be another.
+    """
+    if "text" not in measures or "label" in measures:
+        return tuple(measures[: 2 if measures[:2] == ("score", "rank") else 1])
+    free = FREE - {*declared(agree)} if agree else frozenset[Measure]()
+    texts = {*declared(agree), "text", "words", "facts", *PROPERTIES} - free
+    return tuple(each for each in measures if each in texts)
+
+
+def talk_measures(agree: Sequence[str] = ()) -> tuple[Measure, ...]:
+    """Deciding measures of texts with calls of tools."""
+    return deciding_measures((*text_measures(Ruler(agree=tuple(agree))), *PROPERTIES), agree)
+
+
+def vouching_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
+    """Deciding measures that can say *same*.
+
+    What was declared, else whole texts; calls of tools always have to agree, too.
+    """
+    deciding = deciding_measures(measures, agree)
+    must = {*(declared(agree) or ("text",)), *CALLS}
+    is_text = "text" in deciding or bool(agree)
+    return tuple(each for each in deciding if each in must) if is_text else deciding[:1]
 
 
 def verdict_of(
     comparison: StreamComparison,
     *,
     margin: float,
+    agree: Sequence[str] = (),
     error: float = ERROR,
     candidates: int = 1,
     beside: int = 0,
@@ -118,7 +172,9 @@ def verdict_of(
     Parameters
     ----------
     margin
-        Share of records on which a candidate may differ beyond noise and still count as close, in (0, 1).
+        Share of records whose answers may have changed for a candidate to count as close, in (0, 1).
+    agree
+        What of texts was declared to have to agree; see :class:`~.differences.Ruler`.
     beside
         Further respects that share the error, judged elsewhere.
     has_forecast
@@ -131,27 +187,77 @@ def verdict_of(
     >>> verdict_of(found, margin=0.02).word, verdict_of(found, margin=0.001).word
     ('same', 'undecided')
     """
-    deciding = deciding_measures(comparison.measures)
+    respects = len(deciding_measures(comparison.measures, agree)) + beside
+    respects += "label" in comparison.measures  # for its classes
+    confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
+    return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
+
+
+def stream_verdict(
+    comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
+) -> CandidateVerdict:
+    """Verdict on a challenger in a service, by the bounds of :meth:`StreamComparison.agreements`."""
+    confidence = confidence_of(EVERYTHING, max(1, comparison.respects))
+    bounding = Bounding(confidence, part_of_excess=PART_OF_EXCESS, is_unweighted=False)
+    return _verdict(comparison, bounding, agree, margin=margin, has_forecast=True)
+
+
+def _verdict(
+    comparison: StreamComparison,
+    bounding: "Bounding",
+    agree: Sequence[str],
+    *,
+    margin: float,
+    has_forecast: bool,
+) -> CandidateVerdict:
+    deciding = deciding_measures(comparison.measures, agree)
+    vouching, must = vouching_measures(comparison.measures, agree), declared(agree)
     if not deciding:
         why = "no answers of production and candidate can be compared"
         return CandidateVerdict("undecided", None, None, why, {})
-    confidence = confidence_in(len(deciding) + beside, error=error, candidates=candidates)
     found = {
         measure: measure_verdict(
             comparison.tallies[measure, EVERYTHING],
-            Bounding(confidence, LEAST[measure]),
+            replace(bounding, terms=terms_of(measure, is_declared=measure in must)),
             margin=margin,
-            has_forecast=has_forecast,
+            has_forecast=has_forecast and measure in vouching,
         )
         for measure in deciding
     }
-    for word in ("different", "undecided", "close", "same"):
-        named = [measure for measure in deciding if found[measure].word == word]
-        if named:
-            break
+    rare = _rare_classes(comparison, bounding, margin=margin)
+    classes = {name: each for name, each in rare.items() if each.word == "different"}
+    unseen = {name: each.rows for name, each in rare.items() if each.word == "undecided"}
+    apart = [measure for measure in deciding if found[measure].word == "different"]
+    if apart:
+        by = min(apart, key=lambda measure: GENERAL.index(measure) if measure in GENERAL else -1)
+        return CandidateVerdict("different", by, 0, "", found, classes, unseen)
+    if classes:
+        return CandidateVerdict("different", "label", 0, "", found, classes, unseen)
+    order: tuple[Word, ...] = ("undecided", "close", "same")
+    word = min((found[measure].word for measure in vouching), key=order.index)
+    named = [measure for measure in vouching if found[measure].word == word]
     # The one that is farthest from its end says why.
     by = max(named, key=lambda measure: math.inf if (more := found[measure].more) is None else more)
-    return CandidateVerdict(word, by, found[by].more, found[by].why, found)
+    if word == "same" and any(each.is_proven for each in found.values()):
+        word = "close"
+    return CandidateVerdict(word, by, found[by].more, found[by].why, found, {}, unseen)
+
+
+def _rare_classes(
+    comparison: StreamComparison, bounding: "Bounding", *, margin: float
+) -> dict[str, MeasureVerdict]:
+    """Verdict on each class that is rarer than the margin, by its own records; classes share one error."""
+    if len(comparison.classes) >= MOST_CLASSES:
+        return {}
+    error = (1.0 - bounding.confidence) / MOST_CLASSES
+    # Given A, the four answers are no longer exchangeable: their excess may be -1.
+    terms = replace(bounding, confidence=1.0 - error, terms=Terms())
+    rows = comparison.tallies["label", EVERYTHING].differs.asked if comparison.classes else 0
+    return {
+        name: measure_verdict(tally, terms, margin=margin, has_forecast=False)
+        for name, tally in comparison.classes.items()
+        if tally.differs.asked < margin * rows
+    }
 
 
 def confidence_in(respects: int, *, error: float = ERROR, candidates: int = 1) -> float:
@@ -168,6 +274,7 @@ def records_needed(
     error: float = ERROR,
     candidates: int = 1,
     measures: int = 1,
+    is_exact: bool = False,
 ) -> int | None:
     """Records until a verdict is to be expected.
 
@@ -183,6 +290,8 @@ def records_needed(
     difference
         Share of records on which the candidate differs beyond noise: 0 for an equal one, which ends as
         *same*; larger than the margin for one that ends as *different*.
+    is_exact
+        Whether texts are compared of which nothing was declared to have to agree.
 
     Examples
     --------
@@ -201,7 +310,7 @@ def records_needed(
         beyond = DifferenceSequence({0: tuple(np.rint(values * twice).astype(int).tolist())} if twice else {})
         return Tally(differs, own, own, beyond)
 
-    bounding = Bounding(confidence, -0.5)
+    bounding = Bounding(confidence, Terms(-0.5, is_exact=is_exact))
     found = _first(lambda rows: bounding.word(tally(rows), margin), 1.0)
     return None if found is None else math.ceil(found)
 
@@ -211,7 +320,7 @@ class Bounding:
     """Terms of the bounds of one measure, as of :meth:`Tally.agreement`."""
 
     confidence: float
-    least: float
+    terms: Terms = field(default_factory=lambda: Terms(-0.5))
     part_of_excess: float = 0.5
     is_unweighted: bool = True
 
@@ -220,7 +329,7 @@ class Bounding:
         return tally.agreement(
             margin=margin,
             confidence=self.confidence,
-            least=self.least,
+            terms=self.terms,
             part_of_excess=self.part_of_excess,
             is_unweighted=self.is_unweighted,
         )
@@ -251,7 +360,27 @@ def measure_verdict(
         settled = _first(lambda factor: bounding.word(_scaled(tally, factor), margin), _STEP)
     more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
     why = _reason(value, low, margin, is_known=known)
+    varies = found.noise.value
+    if known and bounding.terms.is_exact and varies >= margin:
+        more, why = None, f"wording varies in {percent(varies)} of production's own answers: {_WORDS}"
+    elif known and varies >= 0.5 and low <= 0.0:
+        why = f"production differs from itself in {percent(varies)} of its answers: little of a change shows"
     return MeasureVerdict(word, value, low, high, rows, more, why, known)
+
+
+def percent(share: float) -> str:
+    """Share as text, with few digits.
+
+    Examples
+    --------
+    >>> percent(0.034), percent(0.0004), percent(0.5)
+    ('3.4 %', '0.04 %', '50 %')
+    """
+    value = 100.0 * share
+    digits = (
+        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
+    )
+    return f"{digits} %"
 
 
 def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:

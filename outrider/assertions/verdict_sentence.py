@@ -1,7 +1,7 @@
 """Verdict on a candidate as a sentence."""
 
 from .agreement import Measure
-from .verdict import MeasureVerdict, Word
+from .verdict import CandidateVerdict, MeasureVerdict, Word, percent
 
 _UNSAID: tuple[Measure, ...] = ("label", "text")
 """Measures that go without saying."""
@@ -42,19 +42,17 @@ def verdict_sentence(
     return f"{name}: undecided: {more}it differs {apart}: {found.why}"
 
 
-def percent(share: float) -> str:
-    """Share as text, with few digits.
-
-    Examples
-    --------
-    >>> percent(0.034), percent(0.0004), percent(0.5)
-    ('3.4 %', '0.04 %', '50 %')
-    """
-    value = 100.0 * share
-    digits = (
-        f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}" if value >= 0.1 else f"{value:.2g}"
-    )
-    return f"{digits} %"
+def classes_sentence(verdict: CandidateVerdict) -> str:
+    """End of a sentence on rare classes of production."""
+    said = [
+        f"of {each.rows:,} records of {name!r} it changes {share_text(each.value, each.low, each.high)}"
+        for name, each in verdict.apart.items()
+    ]
+    if verdict.unseen and verdict.word in ("same", "close"):
+        named = [f"{name!r} ({rows:,} records)" for name, rows in [*verdict.unseen.items()][:3]]
+        more = f" and {len(verdict.unseen) - 3} more" if len(verdict.unseen) > 3 else ""
+        said.append(f"too rare to see a change: {', '.join(named)}{more}")
+    return "".join(f"; {each}" for each in said)
 
 
 def share_text(value: float, low: float, high: float) -> str:

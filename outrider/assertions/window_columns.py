@@ -57,7 +57,7 @@ def entity_column(batch: Batch, name: str) -> pa.Array:
     """
     if not batch.has(name):
         return pa.nulls(batch.rows)
-    column = batch.to_arrow().column(name)
+    column = batch.arrow(name)
     if is_tensor(column.type) or pa.types.is_nested(column.type):
         raise ValueError(f"by={name!r}: {column.type} cannot name an entity")
     return column

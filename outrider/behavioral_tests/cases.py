@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.pandas_types import is_frame, is_series
-from outrider.data_files import is_json, json_list, one_table
+from outrider.data_files import is_json, json_rows, one_table
+from outrider.errors import ConfigError
 
 from .examples import Grouped
 from .templates import Filled, Template, input_columns
@@ -175,11 +176,22 @@ def _full_name(column: str) -> str:
 
 def _read(path: Path) -> Batch | Grouped:
     if is_json(path):
-        return _of_list(json_list(path))
+        values = json_rows(path)
+        kind = type(next(iter(values.values())))
+        for line, value in values.items():
+            if not isinstance(value, str | dict | list) or not isinstance(value, kind):
+                expected = "objects, or texts, or lists of these expected, one kind in all lines"
+                raise ConfigError(f"{path}, line {line}: {expected}, got {type(value).__name__}")
+        return _of_list([*values.values()])
     table = one_table(path)
     columns = {_full_name(name): table.column(name) for name in table.column_names}
     if "id" in columns:
-        columns["id"] = columns["id"].cast(pa.string())
+        try:
+            columns["id"] = columns["id"].cast(pa.string())
+        except pa.ArrowException:
+            raise ConfigError(
+                f"{path}: column 'id': texts or numbers expected, got {columns['id'].type}"
+            ) from None
     return Batch.from_columns(columns, model=_MODEL, rows=len(table))
 
 

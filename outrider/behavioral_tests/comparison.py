@@ -82,15 +82,16 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """Exit code: 0 nothing worse, 1 a regression, 5 nothing comparable.
+        """Exit code: 0 nothing worse, 1 regression, 4 unanswered, 5 nothing comparable.
 
         Also 1 where a test can no longer be run on the challenger.
         """
-        broken = any(
-            r.champion and r.challenger and r.challenger.error and not r.champion.error for r in self.rows
-        )
+        both = [(r.champion, r.challenger) for r in self.rows if r.champion and r.challenger]
+        broken = any(new.error and not new.is_unanswered and not old.error for old, new in both)
         if self.regressions or broken:
             return 1
+        if any(old.is_unanswered or new.is_unanswered for old, new in both):
+            return 4
         return 0 if any(row.verdict != "not comparable" for row in self.rows) else 5
 
     def to_json(self) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def endpoint(
     Raises
     ------
     ValueError
-        If ``url`` is not http or https.
+        If ``url`` is not http or https. The predictor raises it where what was asked is refused (4xx), or
+        the answer has another form, and :class:`~outrider.errors.ServerError` where none came.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"an http:// or https:// address expected, got {url!r}")
@@ -73,18 +74,22 @@ def _post(
         answer = client.post_json(
             url, {"instances": instances}, key=key, deadline_s=timeout_s, max_bytes=MAX_ANSWER_BYTES
         )
-        if not answer.is_success:
-            raise ServerError(f"{url} answered {answer.status}: {answer.beginning(500)}")
-        if answer.is_cut:
-            raise ServerError(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
-        body = json.loads(answer.body)
-    except (TimeoutError, ValueError, RecursionError) as error:
-        raise ServerError(f"{url} gave no JSON answer within {timeout_s} s: {error}") from error
+    except TimeoutError as error:
+        raise ServerError(f"{url} gave no answer within {timeout_s:g} s: {error}") from error
     except OSError as error:
         raise ServerError(f"{url} cannot be reached: {error}") from error
+    if not answer.is_success:
+        kind = ValueError if answer.is_refusal else ServerError
+        raise kind(f"{url} answered {answer.status}: {answer.beginning(500)}")
+    if answer.is_cut:
+        raise ValueError(f"{url} answered with more than {MAX_ANSWER_BYTES} bytes")
+    try:
+        body = json.loads(answer.body)
+    except (ValueError, RecursionError) as error:  # perhaps of somebody in between
+        raise ServerError(f"{url} gave no JSON answer: {error}") from error
     predictions = body.get("predictions") if isinstance(body, dict) else None
     if not isinstance(predictions, list) or len(predictions) != batch.rows:
-        raise ServerError(
+        raise ValueError(
             f'{url}: {{"predictions": [...]}} with {batch.rows} entries expected, got {str(body)[:200]}'
         )
     return [entry if isinstance(entry, Mapping) else {"label": entry} for entry in predictions]

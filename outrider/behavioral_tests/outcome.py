@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.errors import ServerError
 
 from .case_values import describe, keep
 from .examples import Examples
@@ -21,6 +22,8 @@ Status = Literal["passed", "failed", "skipped", "error"]
 Interval = Literal["wilson", "sequence"]
 EXAMPLES = 10
 _SHOWN = ("inputs.", "outputs.", "label.")
+UNANSWERED = f"{ServerError.__name__}: "
+"""How the error of a test begins whose model gave no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,11 @@ class Outcome:
     error: str = ""
     ran: Ran | None = field(default=None, repr=False, compare=False)
     """All cases with their answers; not part of what is written."""
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True for a test not run, because the model gave no answer."""
+        return self.error.startswith(UNANSWERED)
 
     @property
     def status(self) -> Status:

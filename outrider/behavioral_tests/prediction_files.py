@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
-from outrider.data_files import is_json, json_list, one_table
+from outrider.data_files import flat_parts, is_json, json_rows, one_table
 from outrider.errors import ConfigError
 
 from .predictions import Columns
@@ -45,10 +45,10 @@ def read_predictions(path: Path) -> Columns:
         if path.name.lower().removesuffix(".gz").endswith(".txt"):
             return _of_text(path)
         if is_json(path):
-            return _of_records(json_list(path))
+            return _of_records(json_rows(path))
         table = one_table(path).combine_chunks()
         return _stacked({name: _numpy(table.column(name), name) for name in table.column_names})
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, OverflowError, pa.ArrowException) as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
@@ -224,24 +224,17 @@ def _sure(label: NDArray[Any]) -> Columns:
     return {"label": label, "probs": np.ones(len(label))}
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Objects under ``inputs`` and ``outputs`` as columns."""
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in ("inputs", "outputs") and isinstance(value, dict):
-            flat |= {f"{name}.{field}": inner for field, inner in value.items()}
-        else:
-            flat[name] = value
-    return flat
-
-
-def _of_records(values: list[Any]) -> Columns:
-    for number, value in enumerate(values, 1):
+def _of_records(values: Mapping[int, Any]) -> Columns:
+    rows = []
+    for number, value in values.items():
         if not isinstance(value, dict):
             raise ValueError(f'line {number}: an object such as {{"label": 1}} expected, got {value!r:.80}')
-    rows = [_flat(value) for value in values]
+        try:
+            rows.append(flat_parts(value))
+        except ConfigError as error:
+            raise ValueError(f"line {number}: {error}") from None
     names = dict.fromkeys(name for row in rows for name in row)
-    for number, row in enumerate(rows, 1):
+    for number, row in zip(values, rows, strict=True):
         missing = [name for name in names if name not in row and not name.startswith("inputs.")]
         if missing:
             raise ValueError(f"line {number} has no {missing[0]!r}, which other lines have")
@@ -253,7 +246,10 @@ def _values(values: list[Any], name: str) -> NDArray[Any]:
         kept = np.empty(len(values), dtype=object)
         kept[:] = values
         return kept
-    return _numpy(from_values(values), name)
+    try:
+        return _numpy(from_values(values), name)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: values of one type expected; {error}") from None
 
 
 def _numpy(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[Any]:
@@ -261,7 +257,10 @@ def _numpy(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[Any]:
     if name.startswith("inputs."):
         return _values(plain(array, name), name)
     if pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type):
-        array = from_values([np.asarray(value, dtype=np.float64) for value in array.to_pylist()])
+        try:
+            array = from_values([np.asarray(value, dtype=np.float64) for value in array.to_pylist()])
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}: lists of numbers expected, got {array.type}") from None
     return to_tensor(array, name) if is_tensor(array.type) else to_numpy(array, name)
 
 

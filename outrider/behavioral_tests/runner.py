@@ -13,7 +13,7 @@ from .running import run_safely
 from .suite import BehavioralTest, Suite, load_suite
 from .suite_file import SUFFIX
 
-PASSED, FAILED, NOTHING = 0, 1, 5  # exit codes of the command line
+PASSED, FAILED, UNANSWERED, NOTHING = 0, 1, 4, 5  # exit codes of the command line
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
@@ -74,7 +74,9 @@ def run_tests(
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Exit code: 0 all passed, 1 one failed, 5 nothing judged."""
-    if any(outcome.status in ("failed", "error") for outcome in outcomes):
+    """Exit code: 0 passed, 1 one failed, 4 unanswered, 5 nothing judged."""
+    if any(o.status in ("failed", "error") and not o.is_unanswered for o in outcomes):
         return FAILED
+    if any(outcome.is_unanswered for outcome in outcomes):
+        return UNANSWERED
     return PASSED if any(outcome.passed for outcome in outcomes) else NOTHING

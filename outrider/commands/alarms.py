@@ -11,7 +11,7 @@ COLUMNS = {
     "stream": "stream",
     "status": "status",
     "before": "before",
-    "now": "last hour",
+    "now": "now",
     "entities": "entities",
     "nearness": "to an alarm",
     "text": "evidence",

@@ -24,6 +24,7 @@ def show(name: Name, model: ModelOption = None, config: Config = None, json: Jso
     lead, detection = one["lead"], one["detection"]
     median = "-" if lead["median_s"] is None else f"{lead['median_s']:.0f} s"
     facts = {
+        "reads": ", ".join(one["reads"]) or "-",
         "precision": rate_text(one["precision"]) + f", {one['reviewed']} reviewed",
         **{f"  {part or '-'}": rate_text(rate) for part, rate in one["by_slice"].items()},
         "coverage": rate_text(detection["coverage"]) + " of the known errors",

@@ -75,6 +75,21 @@ def compare(
     target: Annotated[
         str | None, typer.Option(help="Output that is the answer; default: found in them.")
     ] = None,
+    agree: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What of texts must agree: words, facts, a path of JSON ($.decision) or "
+            "classes=approved,rejected; default: whole texts (may be repeated)."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Scores differ beyond this share of the spread of production's (5 to 95 %).",
+        ),
+    ] = 0.01,
     twice: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +168,7 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
+    from outrider.assertions.items import checked_agree
     from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
     from outrider.monitor.compare.chat_asker import ChatAsker
     from outrider.monitor.compare.embedder import TextEmbedder
@@ -181,6 +197,8 @@ def compare(
         judge is not None,
         embed is not None,
         seed,
+        checked_agree(agree or ()),
+        tolerance,
     )
     asked = (
         None
@@ -256,7 +274,14 @@ def compare(
             found = report(ending)
     _write(found, keep=keep, md=md, html=html, has_examples=examples)
     systems = ComparedSystems(
-        production, candidate, run.question, margin, production_key_env, candidate_key_env, candidate_model
+        production,
+        candidate,
+        run.question,
+        margin,
+        production_key_env,
+        candidate_key_env,
+        candidate_model,
+        plan.agree,
     )
     _keep(found, keep, systems)
     _send(found, live)

@@ -30,6 +30,6 @@ def _row(line: dict[str, Any]) -> dict[str, Any]:
     return line | {
         "verdict": VERDICTS[line["verdict"]],
         "since": line["since"] and line["since"][:19] + "Z",
-        "what": line["note"] or f"{line['about']}{where}",
+        "what": line["sentence"] or f"{line['about']}{where}",
         "last_record": line["last_record"] and line["last_record"][:16] + "Z",
     }

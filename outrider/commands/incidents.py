@@ -21,7 +21,8 @@ COLUMNS = {
     "flags": "flags",
     "opened": "opened",
     "last_flag": "last kept open",
-    "note": "why",
+    "sentence": "what",
+    "next_step": "proposed",
 }
 Incident = Annotated[str, typer.Argument(help="Id of the incident.")]
 Note = Annotated[str, typer.Option(help="Note for others.")]

@@ -41,6 +41,7 @@ class ComparedSystems:
     production_key_env: str = "OUTRIDER_MODEL_KEY"
     candidate_key_env: str = "OUTRIDER_CANDIDATE_KEY"
     candidate_model: str | None = None
+    agree: Sequence[str] = ()
 
 
 def write_project(folder: Path, systems: ComparedSystems, found: Mapping[str, Any]) -> None:
@@ -121,6 +122,7 @@ def _text(folder: Path, systems: ComparedSystems, refused: Mapping[str, str]) ->
     else:
         lines += _section(systems.production, "production", folder, systems, refused)
     lines += ["", f"[models.{_MODEL}.shadow]", f"agreement = {1.0 - systems.margin:.6g}"]
+    lines += [f"agree = {_toml([*systems.agree])}"] if systems.agree else []
     if _request(systems) is not None:
         lines += ["", f"[models.{_MODEL}.intake]", "keep_request = true", 'answers = "joined"']
         if name := _called(systems):

@@ -68,12 +68,18 @@ EMPTY = "no profile yet: the first minute with 1,000 records fixes the bins of t
 
 def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") -> dict[str, Any]:
     """Profile of a table's or dataset version's rows, in bins of their own."""
+    from outrider.assertions.batch_schema import is_part
     from outrider.assertions.profiling import Profile, ProfileLayout
     from outrider.dataset_reference import load_dataset
     from outrider.monitor.queries.profiles import column_reports
 
     rows = load_dataset(dataset) if dataset is not None else _table(Path(str(file)), options)
     found = Profile.of(rows, layout := ProfileLayout.fit(rows))
+    shown = {column.name.partition("#")[0] for column in layout.columns}
+    for name in rows.names:
+        if is_part(name) and name not in shown:
+            what = f"values of type {rows.arrow(name).type} have no profile"
+            typer.echo(f"outrider: column {name!r} is not shown: {what}", err=True)
     return {
         "records": found.rows,
         "weight": found.weight,

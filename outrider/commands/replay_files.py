@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +87,6 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
 
     of = FileReport(str(path))
     report.files.append(of)
-    about = path.stat()
-    file = sha256(f"{path.resolve()}\0{about.st_size}\0{about.st_mtime_ns}".encode()).hexdigest()[:32]
 
     def blame(row: int, reason: str) -> None:
         of.rows += 1
@@ -98,7 +95,7 @@ def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progre
     left, before = LeftOut(blame), progress.sent(path)
     try:
         for block in read_blocks(path, name, how, left, sent=before):
-            sender.send(block.keyed(file), of)
+            sender.send(block.keyed(name), of)
             if is_done(block):
                 progress.note(path, block.done, report.refused.get(of.file, ()), before=before)
             tell(block.share)

@@ -30,10 +30,11 @@ def read_table(path: Path, options: TableOptions = TableOptions(times=True)) -> 
         If it has no row.
     """
     left = LeftOut()
-    found = read_file(path, options, left)
-    for sentence in left.sentences(path):
-        typer.echo(f"outrider: {sentence}", err=True)
-    return found
+    try:
+        return read_file(path, options, left)
+    finally:
+        for sentence in left.sentences(path):
+            typer.echo(f"outrider: {sentence}", err=True)
 
 
 def table_options(

@@ -112,7 +112,7 @@ def run(
 ) -> None:
     """Run behavioral tests.
 
-    Exit code 0 all passed, 1 one failed, 3 bad config, 5 nothing to judge.
+    Exit code 0 all passed, 1 one failed, 3 bad config, 4 the model gave no answer, 5 nothing to judge.
     """
     check_together(
         compare,

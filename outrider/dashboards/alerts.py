@@ -139,6 +139,15 @@ ALERTS: tuple[Alert, ...] = (
         "overview says why. Everything else goes on.",
     ),
     Alert(
+        "OutriderAnswersOwed",
+        "outrider_owed_records > 0",
+        "15m",
+        "warning",
+        "A {{ $labels.role }} of {{ $labels.model }} does not answer",
+        "Its records are not judged as if it had: they wait and it is asked again; the overview says why. "
+        "What is older than latency.backfill_s is given up. Everything else goes on.",
+    ),
+    Alert(
         "OutriderAssertionSuspended",
         "outrider_assertion_suspended == 1",
         "0m",

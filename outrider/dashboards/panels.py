@@ -371,8 +371,12 @@ ROWS: tuple[PanelRow, ...] = (
             ),
             Panel(
                 "Records at the engines",
-                "Answered per second, and waiting.",
+                "Answered per second, waiting, and those that a version is asked about again.",
                 (
+                    (
+                        grouped("max", "model, role", "outrider_owed_records"),
+                        "{{model}} {{role}} not answered",
+                    ),
                     (rate("outrider_engine_records_total", "model"), "{{model}} per second"),
                     (grouped("max", "model", "outrider_engine_queued_records"), "{{model}} waiting"),
                 ),

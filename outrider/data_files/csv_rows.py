@@ -2,9 +2,9 @@
 
 import csv
 import io
-import itertools
 import re
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from outrider.errors import ConfigError
 
 from .left_out import LeftOut
-from .opening import Parts, TableOptions, kept_columns, opened
+from .opening import Parts, TableOptions, kept_columns, not_utf8, opened
 
 MOST = 0.9
 """Share of the first values of a column that say what its type is."""
@@ -50,19 +50,59 @@ def csv_parts(path: Path, how: TableOptions, left: LeftOut, *, rows: int) -> Par
     if not header.has_rows:
         return
     lines = _Lines(header.lines)
+    try:
+        yield from _parts_of(path, how, left, header, kept, lines, rows)
+    except pa.ArrowInvalid as error:
+        if any(word in str(error) for word in ("straddling", "out of sync")):
+            raise ConfigError(f"a row behind line {lines.read} is over 1 MiB: is a quote open?") from None
+        raise
+
+
+def _parts_of(
+    path: Path, how: TableOptions, left: LeftOut, header: _Header, kept: list[str], lines: "_Lines", rows: int
+) -> Parts:
     kinds: dict[str, pa.DataType] = {}
     total = path.stat().st_size
     # Arrow reads ahead: in a thread that must not need Python, which may be ending.
     with pa.OSFile(str(path)) as file, _reader(path, file, header, lines.malformed) as reader:
-        for batch in reader:
+        for batch, following in pairwise(chain(reader, [None])):
+            batch, places = _without_headers(batch, lines.of(batch, left), header.names, left)
+            if following is None and len(batch) and _is_open(path, batch.column(-1)[-1].as_py()):
+                left.row(int(places[-1]), "a quote that opens there is not closed up to the end of the file")
+                batch, places = batch.slice(0, len(batch) - 1), places[:-1]
             kinds = kinds or {
                 name: _kind(name, batch.column(name), how, left, header.delimiter) for name in kept
             }
-            table, places = _typed(batch, kinds, how.decimal, lines.of(batch, left), left)
+            table, places = _typed(batch, kinds, how.decimal, places, left)
             share = min(1.0, file.tell() / total)
             for start in range(0, len(table), rows):
                 yield table.slice(start, rows), places[start : start + rows].tolist(), share
         lines.of(pa.record_batch({}), left)
+
+
+def _without_headers(
+    batch: pa.RecordBatch, places: Lines, names: list[str], left: LeftOut
+) -> tuple[pa.RecordBatch, Lines]:
+    """Rows but for those that are the header again, as files put together have them."""
+    again = np.full(len(batch), len(names) > 1)
+    for name, column in zip(names, batch.columns, strict=True):
+        if not again.any():
+            return batch, places
+        again &= _mask(pc.equal(pc.fill_null(column, ""), name))
+    for row in np.flatnonzero(again):
+        left.row(int(places[row]), "the header again")
+    return batch.filter(pa.array(~again)), places[~again]
+
+
+def _is_open(path: Path, last: str | None) -> bool:
+    """Test for a last value that goes to the end of the file, its quote never closed."""
+    if last is None or "\n" not in last:
+        return False
+    tail = b""
+    with opened(path) as file:
+        while piece := file.read(1 << 20):
+            tail = (tail + piece)[-64:]
+    return not tail.rstrip(b"\r\n").endswith(b'"')
 
 
 def _header(path: Path, how: TableOptions) -> _Header:
@@ -79,10 +119,12 @@ def _header(path: Path, how: TableOptions) -> _Header:
         usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
         delimiter = how.delimiter or (declared[1] if declared else usual)
         try:
-            reader = csv.reader(itertools.chain([first], file), delimiter=delimiter)
+            reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
             names = next(reader)
         except (csv.Error, TypeError) as error:
             raise ConfigError(f"line {skipped + 1}: a header expected: {error}") from None
+        if "\0" in "".join(names):
+            raise ConfigError(f"line {skipped + 1}: {not_utf8('NUL bytes')}")
         if how.delimiter is None and declared is None:
             _check_delimiter(first, delimiter, len(names))
         return _Header(names, delimiter, skipped + reader.line_num, not all(map(str.isspace, file)))
@@ -129,9 +171,16 @@ class _Lines:
         self._malformed: list[tuple[int, int, str]] = []
         """Number among the rows from 0, line breaks inside, and reason; in their order."""
 
+    @property
+    def read(self) -> int:
+        """Lines so far."""
+        return self._line - 1
+
     def malformed(self, row: Any) -> str:
         why = f"{row.expected_columns} values expected, got {row.actual_columns}"
-        self._malformed.append((row.number - self._header - 1, row.text.count("\n"), why))
+        if breaks := row.text.count("\n"):
+            why += f"; it goes over {breaks + 1} lines: is a quote open?"
+        self._malformed.append((row.number - self._header - 1, breaks, why))
         return "skip"
 
     def of(self, batch: pa.RecordBatch, left: LeftOut) -> Lines:
@@ -194,6 +243,8 @@ def _kind(name: str, column: pa.Array, how: TableOptions, left: LeftOut, delimit
             _check_comma(name, texts, left, delimiter)
         return next((k for k in _TIMES if how.times and _cast_all(texts, k) is not None), pa.string())
     whole = texts.filter(pc.match_substring_regex(texts, _WHOLE))
+    if len(codes := whole.filter(pc.match_substring_regex(whole, r"^0\d"))):
+        left.note(f"column {name!r}: {codes[0].as_py()!r} is read as a number; --text {name} keeps its zeros")
     if len(whole) < pc.sum(is_number).as_py():
         return pa.float64()
     is_id = _cast_all(_unsigned(whole), pa.int64()) is None  # beyond 2^63
@@ -227,14 +278,22 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.if_else(pc.or_(is_true, is_false), is_true, None)
     found = _cast_all(texts, kind)
     if found is not None:
-        return found
+        return _in_range(found, texts)
     if pa.types.is_temporal(kind):
         import pandas as pd
 
         times = pd.to_datetime(texts.to_pandas(), format="ISO8601", utc=True, errors="coerce")
         return pa.array(times).cast(_TIMES[1], safe=False).cast(kind)
     numbers = _unsigned(pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, None))
-    return numbers.cast(pa.float64())
+    return _in_range(numbers.cast(pa.float64()), texts)
+
+
+def _in_range(numbers: pa.Array, texts: pa.Array) -> pa.Array:
+    """Numbers; null for those of more than a double holds (``1e400``)."""
+    if not pa.types.is_floating(numbers.type) or not pc.any(pc.is_inf(numbers)).as_py():
+        return numbers
+    is_beyond = pc.and_(pc.is_inf(numbers), pc.invert(pc.match_substring(texts, "inf", ignore_case=True)))
+    return pc.if_else(is_beyond, None, numbers)
 
 
 def _cast_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from outrider.assertions.batch_schema import PARTS
 from outrider.assertions.columns import as_type, from_values, wider_type
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, NothingToRead
 
 from .left_out import LeftOut
-from .opening import ending_of, opened
+from .opening import ending_of, kept_columns, opened
 
 JSON_BYTES = 1_000_000_000
 """A file that is one JSON value is read whole."""
@@ -54,8 +54,8 @@ def read_json_values(path: Path, left: LeftOut) -> Iterator[tuple[int, Any, floa
         yield place, value, share
 
 
-def json_list(path: Path) -> list[Any]:
-    """Values of JSON lines, or of a JSON file's list.
+def json_rows(path: Path) -> dict[int, Any]:
+    """Values of JSON lines, or of a JSON file's list, by line.
 
     None may be left out.
 
@@ -63,16 +63,20 @@ def json_list(path: Path) -> list[Any]:
     ------
     ConfigError
         Naming the first line that cannot be used.
+    NothingToRead
+        If there is no value.
     """
 
     def refuse(line: int, why: str) -> None:
         raise ConfigError(f"{path}, line {line}: {why}")
 
-    values = [value for _, value, _ in read_json_values(path, LeftOut(refuse))]
+    values = {place: value for place, value, _ in read_json_values(path, LeftOut(refuse))}
+    if not values:
+        raise NothingToRead(f"{path}: no row")
     if len(values) == 1 and ending_of(path) in _ONE_VALUE:
         with opened(path) as file:
             if not _body(file.read()).startswith(b"["):
-                raise ConfigError(f"{path}: a list expected, got {type(values[0]).__name__}")
+                raise ConfigError(f"{path}: a list expected, got {type(values[1]).__name__}")
     return values
 
 
@@ -101,6 +105,8 @@ def read_json_texts(path: Path) -> Iterator[tuple[int, bytes, float]]:
                 yield from _lines(file, float("inf") if is_packed else path.stat().st_size)
             else:
                 yield from _elements(path, _body(file.read(JSON_BYTES + 1)))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
 
@@ -110,6 +116,8 @@ def _body(content: bytes) -> bytes:
 
 
 def _elements(path: Path, body: bytes) -> Iterator[tuple[int, bytes, float]]:
+    if not body:
+        return
     if len(body) > JSON_BYTES:
         raise ConfigError(f"{path}: one JSON value of more than {JSON_BYTES} bytes; use JSON lines")
     is_array = body.startswith(b"[")
@@ -148,6 +156,8 @@ def json_reason(text: bytes, error: Exception, *, expected: str = "JSON") -> str
     def refuse(name: str) -> None:
         raise ConfigError(f"{name} is not JSON; send null")
 
+    if text.rstrip().endswith((b"},", b"],")):
+        return f"{expected} expected, got a comma behind it: delete it, or write all values as one list"
     try:
         value = json.loads(text, parse_constant=refuse)
     except ConfigError as found:
@@ -188,15 +198,16 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
     for first in values:
         rows = []
         for place, value, _ in chain([first], islice(values, ROWS - 1)):
-            if isinstance(value, Mapping):
-                rows.append(_flat(value))
+            try:
+                rows.append(_object(value))
                 places.append(place)
-            else:
-                left.row(place, f"a JSON object expected, got {type(value).__name__}")
+            except ConfigError as error:
+                left.row(place, str(error))
         names = dict.fromkeys(name for row in rows for name in row)
         chunks.append((len(rows), {name: _column([row.get(name) for row in rows]) for name in names}))
     found = {}
-    for name in dict.fromkeys(name for _, columns in chunks for name in columns):
+    names_of_all = [*dict.fromkeys(name for _, columns in chunks for name in columns)]
+    for name in [names_of_all[at] for at in kept_columns(names_of_all, left)] if names_of_all else []:
         parts = [columns.get(name, pa.nulls(rows)) for rows, columns in chunks]
         kind = reduce(_common_type, parts, pa.null())
         if kind is None:
@@ -206,14 +217,30 @@ def json_table(path: Path, left: LeftOut) -> tuple[pa.Table, list[int]]:
     return pa.table(found), places
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def flat_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Object whose parts (``inputs``, …) are fields under full names.
+
+    Raises
+    ------
+    ConfigError
+        If two fields have one name.
+    """
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        if name in PARTS and isinstance(value, Mapping):
-            flat |= {f"{name}.{field}": inner for field, inner in value.items()}
-        else:
-            flat[name] = value
+        is_part = name in PARTS and isinstance(value, Mapping)
+        fields = {f"{name}.{field}": inner for field, inner in value.items()} if is_part else {name: value}
+        if twice := flat.keys() & fields.keys():
+            raise ConfigError(
+                f"field {min(twice)!r} stands twice, inside {min(twice).split('.')[0]!r} and beside it"
+            )
+        flat |= fields
     return flat
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"a JSON object expected, got {type(value).__name__}")
+    return flat_parts(value)
 
 
 def _column(values: list[Any]) -> pa.Array | None:

@@ -46,6 +46,11 @@ class LeftOut:
         elif len(self.rows) < LISTED:
             self.rows.append((line, why))
 
+    def why_no_row(self) -> str:
+        """Sentence on a file without a usable row, with its reason."""
+        reasons = [f"line {line} is left out: {why}" for line, why in self.rows[:1]] + self.notes[:1]
+        return f"no row; {reasons[0]}" if reasons else "no row"
+
     def sentences(self, file: object) -> list[str]:
         """Everything left out, a line each."""
         lines = [f"{file}: {note}" for note in self.notes]

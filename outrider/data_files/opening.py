@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,27 @@ def is_json(path: Path) -> bool:
     return known_ending(path).removesuffix(".gz") in JSON
 
 
-def opened(path: Path) -> Any:
-    """Open bytes of a file, unpacked."""
-    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Bytes of a text file, unpacked.
+
+    Raises
+    ------
+    ConfigError
+        If its beginning is no UTF-8.
+    """
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        begin = file.peek(4)[:4]
+        if begin[:2] == b"\x1f\x8b":
+            raise ConfigError("text expected, got gzip; name the file .gz")
+        if begin[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in begin:
+            raise ConfigError(not_utf8("UTF-16"))
+        yield file
+
+
+def not_utf8(found: str = "another encoding") -> str:
+    """Sentence on a text of another encoding."""
+    return f"UTF-8 expected, got {found}; write the file as UTF-8 (spreadsheets say: CSV UTF-8)"
 
 
 def kept_columns(names: Sequence[str], left: LeftOut, *, named: Collection[str] = ()) -> list[int]:

@@ -14,7 +14,7 @@ from .arrow_files import table_parts
 from .csv_rows import csv_parts
 from .json_values import json_table
 from .left_out import LeftOut
-from .opening import CSV, TABLES, Parts, TableOptions, known_ending
+from .opening import CSV, TABLES, Parts, TableOptions, known_ending, not_utf8
 
 ROWS = 65_536
 
@@ -34,17 +34,12 @@ def read_parts(path: Path, how: TableOptions, left: LeftOut, *, rows: int = ROWS
         yield from _parts(path, known_ending(path), how, left, rows)
     except ConfigError as error:
         raise ConfigError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: {_not_utf8(error.object[:2])}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: {not_utf8()}") from None
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, pa.ArrowException) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
-        said = _not_utf8(b"") if "invalid UTF8" in message else f"cannot be read: {message}"
+        said = not_utf8() if "invalid UTF8" in message else f"cannot be read: {message}"
         raise ConfigError(f"{path}: {said}") from None
-
-
-def _not_utf8(begin: bytes) -> str:
-    what = "UTF-16" if begin in (b"\xff\xfe", b"\xfe\xff") else "another encoding"
-    return f"UTF-8 expected, got {what}; write the file as UTF-8 (spreadsheets say: CSV UTF-8)"
 
 
 def _parts(path: Path, ending: str, how: TableOptions, left: LeftOut, rows: int) -> Parts:
@@ -70,7 +65,7 @@ def read_table(path: Path, how: TableOptions, left: LeftOut) -> pa.Table:
         raise ConfigError(f"{path}: there is no such file")
     parts = [table for table, _, _ in read_parts(path, how, left) if len(table)]
     if not parts:
-        raise NothingToRead(f"{path}: no row")
+        raise NothingToRead(f"{path}: {left.why_no_row()}")
     table = pa.concat_tables(parts, promote_options="permissive")
     columns: dict[str, pa.ChunkedArray] = {}
     for name in table.column_names:

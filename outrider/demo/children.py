@@ -1,5 +1,6 @@
 """Processes of the demo, with logs, watched, stopped in order."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -34,6 +35,17 @@ class DemoProcess:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds of processor time; 0 where the system tells none."""
+        try:
+            fields = (
+                Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            )
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def tail(self) -> str:
         """The end of its log."""

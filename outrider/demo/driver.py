@@ -78,7 +78,7 @@ class Sender:
             thread.join()
 
     def _work(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=600)
         while (track := self._tracks.get()) is not None:
             try:
                 if self._failure is None:

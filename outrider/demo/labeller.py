@@ -112,7 +112,7 @@ def main() -> None:
         try:
             server.label(due, "inspection")
             answer_queue(server, digits, options.seed)
-        except (urllib.error.URLError, ConnectionError, FileNotFoundError) as error:  # no key: not up yet
+        except OSError as error:  # no key: not up yet; or it takes its time
             if isinstance(error, urllib.error.HTTPError) and error.code < 500:
                 raise
             waiting += [(now, record, digit) for record, digit in due.items()]  # the server is away for now

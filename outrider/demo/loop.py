@@ -32,11 +32,13 @@ HURRY = "the release is due"
 CONTROL = "what random labels are worth is measured"
 SECOND_LOOK = "second look"
 """Source of the labels that correct others."""
-STAGE_TIMEOUT_S = 240.0
+STALL_S = 600.0
+"""Without any progress in what is waited for: a crowded machine takes its time, and is not given up."""
 POLL_S = 0.1
-LOOK_S = 0.4
+LOOK_S, MOST_LOOK_S = 0.4, 10.0
 LOOK_SHARE = 0.1
-"""Part of the time, at most, that goes into reading the counters: the cores are wanted by the service."""
+"""Part of the time that goes into reading the counters, which are read every ``MOST_LOOK_S`` at least: the
+cores are wanted by the service."""
 
 
 class NotClosed(OutriderError):  # noqa: N818 - reads as the state it is
@@ -81,6 +83,7 @@ class Loop:
         self._began = began
         self._tick = tick
         self._service_port = 0
+        self._serve: DemoProcess | None = None
         self._imports: threading.Thread | None = None
         self._import_error: str | None = None
         self._next_look = 0.0
@@ -95,13 +98,8 @@ class Loop:
         children.environment["OUTRIDER_URL"] = self.state.url
         seed, truth = str(self.plan.seed), str(self.state.truth.path)
         train = children.start("train", ["train.py", "--seed", seed], may_end=True)
-        try:  # who loads the checks reads what it measured
-            train.process.wait(STAGE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise ServerError(
-                f"no model after {STAGE_TIMEOUT_S:.0f} s of training; see {train.log}"
-            ) from None
-        children.check()
+        with self._stage("training of version 1"):  # who loads the checks reads what it measured
+            self._until(lambda: train.process.poll() is not None, "trained model", lambda: train.cpu_s)
         self._serve = children.start("serve", ["-m", "outrider", "serve", "--config", "outrider.toml"])
         service = ["--folder", ".", "--port", str(self._service_port)]
         children.start("service", ["-m", "outrider.demo.service", *service])
@@ -127,7 +125,7 @@ class Loop:
         NotClosed
             If the gate refuses the automatic candidate.
         ServerError
-            If a process dies, or a stage takes too long.
+            If a process dies, or what is waited for stands still.
         """
         self.go_wrong()
         self.label()
@@ -160,20 +158,20 @@ class Loop:
         """Send healthy, then faulty traffic, until judged and late labels arrive."""
         with self._stage("start"):
             self.driver.say("healthy")
-            self._until(self._has_traffic, "traffic")
+            self._until(lambda: bool(self._sent()), "traffic", self._sent)
         with self._stage("healthy traffic"):
             self._wait_for_phase("healthy")
         with self._stage("faulty traffic"):
             self.children.start("labeller", self._labels)
             self.driver.say("faulty")
-            self._until(lambda: self.state.first_flag_s is not None, "flagged record")
+            self._until(lambda: self.state.first_flag_s is not None, "flagged record", self._judged)
             self._imports = threading.Thread(target=self._import_datasets, daemon=True)
             self._imports.start()
             self._wait_for_phase("faulty")
             self._wait_judged()
             late = len(late_labels(self.state.truth.of("faulty"), self.plan.seed))
             self._label_counts = {"late": late}
-            self._until(lambda: self.state.labels >= late, "late labels")
+            self._until(lambda: self.state.labels >= late, "late labels", self._labelled)
             self._join_imports()
 
     def label(self) -> None:
@@ -185,7 +183,7 @@ class Loop:
             self._label_counts["bought"] = len(asked)
             self.driver.say("flow")
             wanted = sum(self._label_counts.values())
-            self._until(lambda: self.state.labels >= wanted, "bought labels")
+            self._until(lambda: self.state.labels >= wanted, "bought labels", self._labelled)
 
     def improve(self) -> str:
         """Wait until the service retrains, judges and promotes; return the version.
@@ -215,26 +213,41 @@ class Loop:
         self.state.seconds[name] = round(time.monotonic() - began, 2)
         self._tick(self.state)
 
-    def _until(self, is_so: Callable[[], bool], what: str, *, every_s: float = POLL_S) -> None:
-        deadline = time.monotonic() + STAGE_TIMEOUT_S
+    def _until(
+        self,
+        is_so: Callable[[], bool],
+        what: str,
+        progress: Callable[[], object] = lambda: None,
+        *,
+        every_s: float = POLL_S,
+    ) -> None:
+        """Wait for as long as ``progress`` changes, and ``STALL_S`` after that."""
+        at, reached, away = time.monotonic(), progress(), ""
         while True:
             self.children.check()
             self.state.truth.read()
             self._find_link()
             self._look()
             self._tick(self.state)
-            if is_so():
-                return
-            if time.monotonic() > deadline:
+            try:
+                if is_so():
+                    return
+                away = ""
+            except (ServerError, OSError) as error:  # busy, or starting again
+                away = f": {error}"
+            if (now := progress()) != reached:
+                at, reached = time.monotonic(), now
+            if time.monotonic() - at > STALL_S:
+                stands = "" if reached is None else f", which stands still at {reached}"
                 raise ServerError(
-                    f"no {what} after {STAGE_TIMEOUT_S:.0f} s in stage {self.state.stage!r}; "
+                    f"no {what} in stage {self.state.stage!r} for {STALL_S:.0f} s{stands}{away}; "
                     f"logs are in {self.plan.folder / 'logs'}"
                 )
             time.sleep(every_s)
 
     def _find_link(self) -> None:
         """The one-time link that ``outrider serve`` prints."""
-        if not self.state.link:
+        if not self.state.link and self._serve is not None:
             found = re.search(r"page\s+(http\S+)", self._serve.log.read_text(encoding="utf-8"))
             self.state.link = found[1] if found else ""
 
@@ -248,20 +261,29 @@ class Loop:
         except (ServerError, OSError):
             return
         ended = time.monotonic()
-        self._next_look = ended + max(LOOK_S, (ended - began) / LOOK_SHARE)
+        self._next_look = ended + min(max(LOOK_S, (ended - began) / LOOK_SHARE), MOST_LOOK_S)
         self.state.judged, self.state.flagged = view["records"], view["flagged"]
         self.state.labels = view["labels"]
         if self.state.first_flag_s is None and view["flagged"]:
             self.state.first_flag_s = round(time.monotonic() - self._began, 2)
 
-    def _has_traffic(self) -> bool:
-        return bool(self.state.truth.answers)
+    def _sent(self) -> int:
+        return len(self.state.truth.answers)
+
+    def _judged(self) -> int:
+        return self.state.judged
+
+    def _labelled(self) -> int:
+        return self.state.labels
+
+    def _noted(self) -> str:
+        return self.state.note
 
     def _wait_for_phase(self, phase: str) -> None:
-        self._until(lambda: phase in self.state.truth.done, f"end of the {phase} phase")
+        self._until(lambda: phase in self.state.truth.done, f"end of the {phase} phase", self._sent)
 
     def _wait_judged(self) -> None:
-        self._until(lambda: self.state.judged >= len(self.state.truth.answers), "verdicts on all records")
+        self._until(lambda: self._judged() >= self._sent(), "verdicts on all records", self._judged)
 
     def _import_datasets(self) -> None:
         """As a user would: ``outrider dataset import``."""
@@ -283,16 +305,23 @@ class Loop:
         found: list[dict[str, Any]] = []
 
         def has_ended() -> bool:
-            jobs = self.api.get("/v1/retrains", model=MODEL)["retrains"]
-            if jobs:
-                self.state.note = jobs[0]["stage"] or jobs[0]["status"]
+            jobs = self._note_job()
             if len(jobs) > 1:
-                raise ServerError(f"one automatic retraining expected, got {len(jobs)}")
+                raise NotClosed(f"one automatic retraining expected, got {len(jobs)}")
             found[:] = [job for job in jobs if job["finished"]]
             return bool(found)
 
-        self._until(has_ended, "verdict on the automatic retraining", every_s=LOOK_S)
+        self._until(has_ended, "verdict on the automatic retraining", self._noted, every_s=LOOK_S)
         return found[0]
+
+    def _note_job(self) -> list[dict[str, Any]]:
+        """Retrainings, newest first; notes how far the newest is."""
+        jobs: list[dict[str, Any]] = self.api.get("/v1/retrains", model=MODEL)["retrains"]
+        if jobs:
+            epoch = jobs[0]["result"].get("epoch")
+            stage = jobs[0]["stage"] or jobs[0]["status"]
+            self.state.note = stage if epoch is None else f"{stage}, epoch {epoch}"
+        return jobs
 
     def _correct(self) -> None:
         """A second look at the labels that were bought; the next dataset version takes what it corrects."""
@@ -315,7 +344,10 @@ class Loop:
         arguments = ("retrain", MODEL, "--from-scratch", "--epochs", "1", "--wait", "--json")
         thread = threading.Thread(target=lambda: done.append(self._command(*arguments)), daemon=True)
         thread.start()
-        self._until(lambda: not thread.is_alive(), "verdict on the candidate from scratch")
+        self._until(
+            lambda: bool(self._note_job()) and not thread.is_alive(),
+            "verdict on the candidate from scratch", self._noted, every_s=LOOK_S,
+        )  # fmt: skip
         try:
             job: dict[str, Any] = json.loads(done[0].stdout)
         except (IndexError, ValueError):
@@ -328,7 +360,7 @@ class Loop:
         self._force(version, HURRY)
         self._until(lambda: self._serves(version), f"version {version} in production")
         self.driver.say("watched")
-        self._until(self._is_watched, "evidence of the watch", every_s=LOOK_S)
+        self._until(self._is_watched, "evidence of the watch", self._noted, every_s=LOOK_S)
         self._wait_for_phase("watched")
         self._next_look = 0.0
         self._wait_judged()
@@ -372,7 +404,6 @@ class Loop:
             capture_output=True,
             text=True,
             check=False,
-            timeout=STAGE_TIMEOUT_S,
         )
 
     @property

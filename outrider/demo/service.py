@@ -139,7 +139,7 @@ class Service:
     def _fetch(self, version: str) -> bytes:
         url = f"{self._client.url}/v1/models/{MODEL}/versions/{version}/weights"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._key()}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             weights: bytes = answer.read()
         return weights
 

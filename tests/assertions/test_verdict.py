@@ -15,7 +15,7 @@ from benchmarks.statistics.verdict import (
     records_until_different,
 )
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Tally
+from outrider.assertions.agreement import EVERYTHING, Tally, Terms
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
@@ -213,9 +213,9 @@ def test_a_proven_difference_leaves_the_word_open_until_it_exceeds_the_margin() 
     tally = Tally(
         RateSequence({0: (2000, 40)}), never, never, DifferenceSequence({0: (0, 0, 0, 0, 1960, 0, 0, 0, 40)})
     )
-    found = tally.agreement(margin=0.015, least=-0.5)
+    found = tally.agreement(margin=0.015, terms=Terms(-0.5))
     assert found.verdict == "undecided"
-    verdict = measure_verdict(tally, Bounding(0.95, -0.5), margin=0.015)
+    verdict = measure_verdict(tally, Bounding(0.95), margin=0.015)
     assert verdict.word == "undecided"
     assert verdict.more is not None
     more = (2000 + verdict.more) / 2000
@@ -223,4 +223,4 @@ def test_a_proven_difference_leaves_the_word_open_until_it_exceeds_the_margin() 
     differs = RateSequence({0: (round(2000 * more), round(40 * more))})
     beyond = DifferenceSequence({0: (0, 0, 0, 0, round(1960 * more), 0, 0, 0, round(40 * more))})
     later = Tally(differs, none, none, beyond)
-    assert measure_verdict(later, Bounding(0.95, -0.5), margin=0.015).word == "different"
+    assert measure_verdict(later, Bounding(0.95), margin=0.015).word == "different"

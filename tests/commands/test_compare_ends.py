@@ -16,10 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
+from outrider.errors import ServerError
 from tests.forked import forks
 from tests.scripted_server import Answer, Asked, Reply, ScriptedServer, scripted_server
 from tests.soak import PATIENCE_S
 
+PUBLIC = Path(__file__).parents[1] / "data_files" / "public_cases"
 LONG_S = "10000"
 """A deadline that no test waits for."""
 
@@ -106,18 +108,27 @@ def test_nothing_but_a_dead_candidate_is_worse_not_incomparable(tmp_path: Path) 
     assert len(production.asked) < 200
 
 
-@pytest.mark.parametrize("count", [3, 40])
-def test_a_production_that_is_asked_by_no_model_ends_with_the_reason_and_no_verdict(
-    count: int, tmp_path: Path
+@pytest.mark.parametrize("count", [5, 20])
+def test_production_that_answers_none_of_few_questions_ends_with_4_and_the_reason(
+    tmp_path: Path, count: int
 ) -> None:
-    lines = [{"messages": [{"role": "user", "content": f"thing {number}"}]} for number in range(count)]
-    (tmp_path / "unnamed.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    with scripted_server(well) as production, scripted_server(well) as candidate:
-        arguments = [*asked_of(production, candidate), "--candidate-model", "m", "--from", "unnamed.jsonl"]
-        process = started(arguments, tmp_path)
-        out, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out) == (4, "")
-    assert "the request names no model" in " ".join(err.split())
+    """The requests of a public case name no model, which production needs and the candidate is given."""
+
+    def by_model(asked: Asked) -> Reply:
+        return well(asked) if asked.body else Reply(b"{}", status=404)  # what models there are
+
+    chats = (PUBLIC / "chats_without_model.jsonl").read_text().splitlines()[:count]
+    (tmp_path / "chats.jsonl").write_text("\n".join(chats))
+    with scripted_server(by_model) as server:
+        found = CliRunner().invoke(
+            app,
+            ["compare", *asked_of(server, server), "--candidate-model", "m",
+             "--from", str(tmp_path / "chats.jsonl")],
+        )  # fmt: skip
+    assert isinstance(found.exception, ServerError)
+    assert "better" not in found.output
+    words = rf"answered none of {count} questions.*the request names no model"
+    assert re.search(words, str(found.exception)), str(found.exception)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -4,6 +4,7 @@ import base64
 import csv
 import gzip
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -251,6 +252,30 @@ def test_folders_are_searched_by_name_and_named_in_ids(tmp_path: Path) -> None:
         find_files([tmp_path / "gone.csv"])
 
 
+def test_files_whose_names_make_no_ids_are_refused(tmp_path: Path) -> None:
+    for name in (b"\xff.csv", b"a\nb.jsonl"):
+        path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        path.write_text("x\n1\n")
+        for each in (path, tmp_path):
+            with pytest.raises(ConfigError, match="a name of letters in UTF-8 expected") as refused:
+                find_files([each])
+            assert str(refused.value).isascii()
+        path.unlink()
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ConfigError, match=r"pipe\.csv is no file"):
+        find_files([tmp_path / "pipe.csv"])
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "day.csv" for folder in ("jan/raw", "feb/raw")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("x\n1\n")
+    assert [name for _, name in find_files(paths)] == ["jan/raw/day.csv", "feb/raw/day.csv"]
+    assert [name for _, name in find_files([paths[0], paths[0]])] == ["day.csv"]
+    assert [name for _, name in find_files([paths[0]])] == ["day.csv"]
+
+
 # ---- SageMaker -----------------------------------------------------------------------------------------
 
 
@@ -325,12 +350,78 @@ def test_base64_is_an_image_a_table_or_json_by_its_content_type(tmp_path: Path) 
 
 def test_line_of_a_label_with_all_its_fields_is_a_label(tmp_path: Path) -> None:
     label = {
-        "model": "churn", "id": "a", "ts": "2026-01-01T00:00:00Z", "source": "ann", "key": "k",
+        "model": "churn", "id": "a", "ts": "2026-01-01T00:00:00+00:00", "source": "ann", "key": "k",
         "label": {"truth": 1},
     }  # fmt: skip
     found, blamed = of_lines(tmp_path, label)
     assert found == [{"route": "labels", "place": 1, **label}]
     assert not blamed
+
+
+LABEL = {"id": "007", "ts": "2026-01-01T00:00:00+00:00", "source": "ann", "key": "k", "entity": "8"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("left", [{"entity"}, {"id", "key"}, {"key", "source", "ts"}])
+@pytest.mark.parametrize("column", ["label.truth", "label"])
+def test_table_of_ids_and_labels_is_labels_whatever_else_it_has(
+    tmp_path: Path, ending: str, left: set[str], column: str
+) -> None:
+    row = {name: value for name, value in LABEL.items() if name not in left}
+    path = tmp_path / f"labels.{ending}"
+    told: dict[str, Any] = {**row, column: 1}
+    if ending == "csv":
+        path.write_text(f"{','.join(told)}\n{','.join(map(str, told.values()))}\n")
+    elif ending == "jsonl":
+        path.write_text(json.dumps(told))
+    else:
+        pa.parquet.write_table(pa.table({name: [value] for name, value in told.items()}), path)
+    (found,), blamed = rows_of(path, how())
+    assert not blamed
+    name = "truth" if column == "label.truth" else "label"
+    value = found.pop("label")[name] if ending == "jsonl" else found.pop(f"label.{name}")
+    at = found.pop("ts", None)
+    assert value == 1
+    assert (str(at)[:10] == "2026-01-01") == ("ts" in row)
+    assert found.pop("place") == (2 if ending == "csv" else 1)
+    assert found == {"route": "labels"} | {n: value for n, value in row.items() if n != "ts"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_labels_beside_what_only_records_have_leave_it_out_by_name(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"labels.{ending}"
+    row = {"id": "a", "label.truth": 1, "attrs.note": "x", "weight": 2}
+    path.write_text(
+        json.dumps(row) if ending == "jsonl" else f"{','.join(row)}\n{','.join(map(str, row.values()))}\n"
+    )
+    left = LeftOut()
+    (block,) = read_blocks(path, path.name, how(), left)
+    assert block.route == "labels"
+    assert [("attrs" in note, "these rows are labels" in note) for note in sorted(left.notes)] == [
+        (True, True),
+        (False, True),
+    ]
+
+
+def test_file_of_neither_inputs_nor_labels_is_refused_with_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,ts\na,1\n")
+    with pytest.raises(ConfigError, match="no column of inputs, outputs or labels; there are id, ts"):
+        rows_of(tmp_path / "x.csv", how())
+
+
+def test_parts_beside_another_field_are_opened_as_in_a_table(tmp_path: Path) -> None:
+    items = [
+        {"inputs": {"age": 1}, "label": {"truth": 1}},
+        {"inputs": {"age": 1}, "outputs": {"p": 0.5}, "note": "x"},
+    ]
+    first, second, label = of_lines(tmp_path, *items)[0]
+    assert (first["inputs"], second["inputs"]) == ({"age": 1}, {"age": 1, "note": "x"})
+    assert (second["outputs"], label["label"], label["id"]) == ({"p": 0.5}, {"truth": 1}, first["id"])
+
+
+def test_withdrawal_of_a_label_stays_one(tmp_path: Path) -> None:
+    withdrawn = {"id": "a", "label": {"truth": None}}
+    assert of_lines(tmp_path, withdrawn)[0] == [{"route": "labels", "place": 1, **withdrawn}]
 
 
 def test_ground_truth_becomes_labels(tmp_path: Path) -> None:

@@ -169,6 +169,12 @@ CASES = {
         {"model": "m", "role": "challenger"},
         {'outrider_shadows_left_out{model="m",role="challenger"}': "0x60"},
     ),
+    "OutriderAnswersOwed": Case(
+        {'outrider_owed_records{model="m",role="champion"}': "0x3 20x30"},
+        "30m",
+        {"model": "m", "role": "champion"},
+        {'outrider_owed_records{model="m",role="champion"}': "20x10 0 20x10"},
+    ),
     "OutriderAssertionSuspended": Case(
         {'outrider_assertion_suspended{model="m",assertion="a"}': "0x3 1x10"},
         "8m",

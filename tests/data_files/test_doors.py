@@ -167,6 +167,18 @@ def test_replay_and_profile_of_a_file_without_a_row_exit_with_5(monkeypatch: pyt
     assert isinstance(found.exception, NothingToRead)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("all_null", "nulls 0 % → 100 %"), ("constant", "new categories `FR` 100 %")]
+)
+def test_drift_of_a_column_that_has_no_value_or_another_one_exits_with_1(name: str, words: str) -> None:
+    files = [str(PUBLIC / f"{name}_{window}.parquet") for window in ("ref", "cur")]
+    found = CliRunner().invoke(app, ["drift", "--json", "--reference", files[0], "--current", files[1]])
+    assert found.exit_code == 1
+    assert [one["words"] for one in json.loads(found.stdout)["columns"] if one["status"] == "drift"] == [
+        words
+    ]
+
+
 ROWS = pa.table({"amount": [1, 2], "city": ["a", "b"]})
 
 
@@ -299,6 +311,22 @@ def test_replay_reads_a_chat_beside_its_response(tmp_path: Path) -> None:
             "id": "log.jsonl:1",
         }
     ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_compare_counts_labels_as_labels_and_no_questions(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"labels.{ending}"
+    row = {"id": "a", "label.y": 1, "source": "ann"}
+    match ending:
+        case "csv":
+            path.write_text("id,label.y,source\na,1,ann\n")
+        case "jsonl":
+            path.write_text(json.dumps(row))
+        case _:
+            pq.write_table(pa.Table.from_pylist([row]), path)
+    traffic = Traffic([path])
+    assert list(traffic) == []
+    assert traffic.funnel()["reasons"] == [{"reason": "a label without a question", "count": 1}]
 
 
 BROKEN = 'amount,city\n1,"a\nb"\n\n2,c,x\n3,d\nodd,e\n' + "".join(f"{n},z\n" for n in range(4, 40))

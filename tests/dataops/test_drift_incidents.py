@@ -110,7 +110,7 @@ class Hours:
 
     def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
-            found = stored_incidents.list_incidents(connection)
+            found = stored_incidents.list_incidents(connection, now_us=self.now_us)
         return [row for row in reversed(found) if row.assertion != "records"]
 
     def told(self, event: str) -> list[dict[str, Any]]:

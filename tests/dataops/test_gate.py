@@ -197,6 +197,16 @@ def test_a_refusal_names_capability_test_both_rates_with_intervals_and_three_exa
     assert "[c1]" not in judge_suite(suite(3, 5)).reason
 
 
+@pytest.mark.parametrize("who", ["champion", "candidate"])
+def test_suite_that_a_model_gave_no_answer_to_is_open_and_no_refusal(who: str) -> None:
+    late = FailureRate(0, 0, error="ServerError: http://far gave no answer within 2 s")
+    asked, other = suite(0, 40), FailureRate(400, 40)
+    pair = (late, other) if who == "champion" else (other, late)
+    check = judge_suite(dataclasses.replace(asked, champion=pair[0], candidate=pair[1]))
+    assert check.outcome == "undecided"
+    assert f"not run, the {who} gave no answer: ServerError: http://far" in check.reason
+
+
 def test_a_candidate_that_raises_or_leaves_nothing_to_judge_is_refused() -> None:
     broken = dataclasses.replace(suite(0, 0), candidate=FailureRate(0, 0, error="ValueError: no such column"))
     assert judge_suite(broken) == Check(
@@ -206,7 +216,7 @@ def test_a_candidate_that_raises_or_leaves_nothing_to_judge_is_refused() -> None
         "ValueError: no such column",
     )
     silent = dataclasses.replace(suite(0, 0), candidate=FailureRate(0, 0))
-    assert not judge_suite(silent).passed
+    assert judge_suite(silent).outcome == "failed"
     assert "no case could be judged for the candidate" in judge_suite(silent).reason
 
 

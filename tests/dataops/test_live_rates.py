@@ -78,7 +78,7 @@ class Book:
 
     def incidents(self) -> list[IncidentRow]:
         with self.engine.connect() as connection:
-            return list(reversed(stored_incidents.list_incidents(connection)))
+            return list(reversed(stored_incidents.list_incidents(connection, now_us=self.now_us)))
 
 
 def test_an_alarm_is_an_incident_that_counts_further_failures_and_outlives_silence(engine: Engine) -> None:

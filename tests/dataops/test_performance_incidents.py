@@ -98,7 +98,7 @@ class Labelled:
 
     def incidents(self) -> list[stored_incidents.IncidentRow]:
         with self.engine.connect() as connection:
-            return list(reversed(stored_incidents.list_incidents(connection)))
+            return list(reversed(stored_incidents.list_incidents(connection, now_us=self.now_us)))
 
     def retrains(self) -> list[str]:
         """Incidents that start a retraining where critical ones do."""

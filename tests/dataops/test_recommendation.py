@@ -2,14 +2,13 @@
 
 import pytest
 
-from outrider.assertions.agreement import Agreement, Share, Verdict
+from outrider.assertions.verdict import CandidateVerdict, MeasureVerdict, Word
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 
 
-def agreement(verdict: Verdict, *, high: float = 1.0) -> Agreement:
-    share = Share(0.995, 0.99, high, 4000)
-    noise = Share(0.001, 0.0, 0.01, 400)
-    return Agreement(share, noise, noise, share, verdict)
+def agreement(word: Word, *, low: float = 0.0) -> CandidateVerdict:
+    found = MeasureVerdict(word, 0.005, low, 0.01, 4000, None, "why", is_noise_known=True)
+    return CandidateVerdict(word, "label", None, "why", {"label": found})
 
 
 BETTER, WORSE = DiscordantPairs(300, 40, 3), DiscordantPairs(300, 3, 40)
@@ -30,7 +29,7 @@ BETTER, WORSE = DiscordantPairs(300, 40, 3), DiscordantPairs(300, 3, 40)
         ),
         (ShadowTestFindings(agreement("different"), labels=BETTER), "promote", "right more often"),
         (ShadowTestFindings(agreement("undecided"), smaller=0.5), "undecided", "not estimated well enough"),
-        (ShadowTestFindings(agreement("undecided", high=0.999), smaller=0.5), "keep", "differs beyond noise"),
+        (ShadowTestFindings(agreement("undecided", low=0.001), smaller=0.5), "keep", "differs beyond noise"),
         (ShadowTestFindings(agreement("same"), labels=WORSE, smaller=0.5), "keep", "wrong more often"),
         (
             ShadowTestFindings(agreement("same"), flags=WORSE, smaller=0.5),

@@ -41,6 +41,17 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     engine.dispose()
 
 
+def test_test_without_an_answer_of_the_model_replaces_no_outcome(engine: Engine) -> None:
+    late = dataclasses.replace(OUTCOME, error="ServerError: http://far gave no answer within 2 s")
+    with write(engine) as connection:
+        suite_outcomes.keep(connection, "mood", "1", [OUTCOME], source="registered", now_us=1)
+        for version in ("1", "2"):
+            suite_outcomes.keep(connection, "mood", version, [late], source="gate", now_us=2)
+    with engine.connect() as connection:
+        found = suite_outcomes.list_outcomes(connection, "mood")
+    assert [(row.version, row.status, row.at_us) for row in found] == [("1", "failed", 1)]
+
+
 def test_the_newest_outcome_of_a_test_is_kept_for_each_version(engine: Engine) -> None:
     mended = dataclasses.replace(OUTCOME, failures=0, rate=0.0, low=0.0, examples=(), revision="abd")
     with write(engine) as connection:

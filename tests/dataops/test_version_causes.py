@@ -58,7 +58,7 @@ class Counted:
         for minute in range(number):
             self.minute(at(minute))
         with self.engine.connect() as connection:
-            found = stored_incidents.list_incidents(connection)
+            found = stored_incidents.list_incidents(connection, now_us=self.now_us)
         return [row for row in reversed(found) if row.model == self.model]
 
 
@@ -74,7 +74,7 @@ def test_a_canary_that_is_worse_is_named_and_over_once_it_is_gone(engine: Engine
     assert first["now"]["share"] == pytest.approx(0.5, abs=0.1)
     assert row.opened_us - (START_US + 90 * MINUTE_US) < 15 * MINUTE_US
     assert row.details["before"]["share"] == pytest.approx(0.05, abs=0.02)
-    assert row.note.startswith("x on version 2-canary: ")
+    assert "of the entities of version 2-canary in the last" in row.sentence
     rows = counted.minutes(30, lambda _: {"1": (200, 0.05)})
     assert [one.status for one in rows] == ["resolved"]
 
@@ -128,7 +128,7 @@ def test_invented_versions_that_are_worse_are_named_together(engine: Engine) -> 
 
     (row,) = Counted(engine).minutes(120, at)
     assert row.details["explained_by"][0]["version"] == OTHERS
-    assert row.note.startswith("x on other versions: ")
+    assert "of the entities of other versions in the last" in row.sentence
 
 
 @pytest.mark.parametrize("seed", range(2))

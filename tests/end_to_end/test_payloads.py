@@ -127,3 +127,20 @@ def test_a_table_is_replayed_with_labels_as_it_came(tmp_path: Path) -> None:
         assert (told["rows"], told["rejected"]) == (2, 0)
         service.wait_judged(count + 1)
         assert service.query("SELECT predicted FROM record WHERE id = '7'") == [("1",)]
+
+        # Labels of a file that is repaired are neither lost nor doubled.
+        labels = ["id,label.label,source", *(f"e{n},{n % 2},ann" for n in range(20)), "e20,1,ann,x"]
+        path = tmp_path / "labels.csv"
+        path.write_text("\n".join(labels))
+        done = outrider(tmp_path, "replay", "labels.csv", "--model", "toy", "--json")
+        assert (done.returncode, json.loads(done.stdout)["accepted"]) == (1, 20)
+        path.write_text("\n".join([*labels[:-1], "e20,1,ann"]).replace("e7,1", "e7,0"))
+        assert service.run_command("replay", "labels.csv", "--model", "toy")["rejected"] == 0
+        service.run_command("replay", "labels.csv", "--model", "toy")
+        service.run_command("label", "give", "toy", "e499", "1")
+        wait_until(
+            lambda: bool(service.query("SELECT 1 FROM label WHERE source = 'human'")), "labels", service
+        )
+        told = service.query("SELECT record_id, count(*) FROM label WHERE source = 'ann' GROUP BY record_id")
+        assert dict(told) == {f"e{n}": 1 + (n == 7) for n in range(21)}
+        assert service.query("SELECT count(*) FROM dead_letter") == [(0,)]

@@ -114,7 +114,7 @@ def test_evidence_is_that_of_the_worker_and_the_nearest_stands_first(
     book = IncidentBook(MODEL, AlarmRule())
     with write(engine) as connection:
         book.settle(connection, now_us=NOW_US)
-        assert list_incidents(connection) == []
+        assert list_incidents(connection, now_us=NOW_US) == []
 
 
 def test_a_stream_whose_evidence_is_enough_is_one_that_the_worker_tells(
@@ -126,7 +126,7 @@ def test_a_stream_whose_evidence_is_enough_is_one_that_the_worker_tells(
     assert before["evidence"] > before["needed"]
     with write(engine) as connection:
         IncidentBook(MODEL, AlarmRule()).settle(connection, now_us=NOW_US)
-        (row,) = list_incidents(connection)
+        (row,) = list_incidents(connection, now_us=NOW_US)
     report = reader.read(MODEL, now_us=NOW_US)
     first = report["streams"][0]
     assert (first["status"], first["incident"], first["nearness"]) == ("standing", row.id, 1.0)

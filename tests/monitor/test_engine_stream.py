@@ -126,7 +126,12 @@ def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Pat
             bench.feed(stream(20, number), model="other", after_s=1.5)
         versions = bench.worker.context.versions["other"]
         bench.work_until(lambda: bool(versions.failures))
-        bench.work_until(lambda: bench.rows("SELECT count(*) FROM record WHERE model = 'other'")[0][0] == 100)
+        bench.feed(stream(20, 5), model="other", after_s=1.5)
+        judged = "SELECT count(*) FROM record WHERE model = 'other'"
+        bench.work_until(
+            lambda: bench.rows(judged)[0][0] + bench.worker._backfills.owed_records("other") == 120
+        )
+        assert bench.worker._backfills.owed_records("other") >= 20  # of the units that it held up
         why = "no answer within 1 s"
         assert versions.failures == {"1": why}
         bench.worker._refresh(force=True)
@@ -140,6 +145,23 @@ def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Pat
         assert restarts is not None
         assert restarts >= 3
         assert bench.rows("SELECT count(*) FROM answer WHERE model = 'other'") == [(0,)]
+
+
+def test_engine_that_is_stopped_is_started_again_and_its_unit_is_answered(tmp_path: Path) -> None:
+    config = write_project(tmp_path, config=CONFIG + "\n[models.toy.shadow]\ndeadline_s = 1.0\n")
+    with workbench(config, has_processes=True) as bench:
+        bench.feed(stream(20))
+        bench.work_until(lambda: judged_until(bench, 1, "champion"))
+        assert bench.engines is not None
+        (client,) = bench.engines.clients.values()
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGSTOP)
+        bench.feed(stream(20, 1))
+        bench.work_until(lambda: judged_until(bench, 2, "champion"))
+        assert client.restarts["deadline"] >= 1
+        assert bench.rows("SELECT count(*) FROM answer WHERE version = '1'") == [(2,)]
+        assert (bench.count("records"), bench.worker._backfills.owed_records("toy")) == (40, 0)
+        assert not bench.worker.context.versions["toy"].failures
 
 
 def _queued(bench: Workbench, model: str) -> bool:

@@ -8,7 +8,7 @@ def test_plain_findings_are_one_buffer() -> None:
     found = Findings.of(np.array([0.0, 0.5, 0.0, 2.0]))
     parts = pack(found)
     assert len(parts) == 1
-    back = unpack(parts)
+    back, _ = unpack(parts)
     assert back.row.tolist() == [1, 3]
     assert back.severity.tolist() == [0.5, 2.0]
 
@@ -26,7 +26,7 @@ def test_everything_a_finding_says_comes_back() -> None:
     found = Findings(
         np.array([2]), np.array([1.0]), ("cam/7/flicker/f1",), (np.array([0, 1]),), ({"gap": 2},), weak
     )
-    back = unpack(pack(found))
+    back, _ = unpack(pack(found))
     assert back.subject == ["cam/7/flicker/f1"]
     assert [rows.tolist() for rows in back.members] == [[0, 1]]
     assert back.evidence == [{"gap": 2}]

@@ -15,8 +15,19 @@ import pytest
 from outrider.assertions import Batch, Findings, Window
 from outrider.assertions.window_state import WindowState
 from outrider.monitor.host.client import HostClient, HostVerdicts
+from outrider.monitor.process import starved_time
 from tests.forked import LightPopen
 from tests.soak import PATIENCE_S, promised
+
+SLOW = """
+import time
+from outrider.assertions import assertion
+
+@assertion
+def slow(batch):
+    time.sleep(1.5)
+    return batch.column("inputs.x")
+"""
 
 CONFIG = """
 [host]
@@ -195,6 +206,16 @@ def test_the_manifest_says_what_the_files_offer(host: HostClient) -> None:
     assert host.errors == {"m": []}
 
 
+def test_columns_that_an_assertion_reads_are_told_once_and_again_by_a_new_process(host: HostClient) -> None:
+    host.stop()
+    names = ["high", "excess"]
+    expected = {"high": ["inputs.x"], "excess": ["inputs.*"]}
+    assert judged(host, names).reads == expected
+    assert judged(host, names).reads == {}
+    host.stop()
+    assert judged(host, [*names, "rising"]).reads == expected | {"rising": ["inputs.x"]}
+
+
 def test_verdicts_of_well_behaved_assertions(host: HostClient) -> None:
     found = judged(host, GOOD)
     assert plain(found.found) == EXPECTED
@@ -322,3 +343,20 @@ def test_a_host_whose_parent_is_gone_before_it_starts_does_not_start(tmp_path: P
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([*command, "--parent", "1"], check=False, timeout=60, env=environment)
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("is_starved", [True, False])
+def test_host_blames_no_task_for_time_in_which_the_machine_gave_it_no_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_starved: bool
+) -> None:
+    waited = time.monotonic_ns if is_starved else lambda: 0
+    monkeypatch.setattr(starved_time, "_scheduled", lambda _: {"1": (0, waited())})
+    (tmp_path / "outrider.toml").write_text('[models.m]\nassertions = ["slow.py"]\n', encoding="utf-8")
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    client = HostClient(tmp_path / "outrider.toml", deadline_s=0.5, popen=LightPopen)
+    client.start()
+    batch = Batch.from_columns({"inputs.x": np.ones(3)}, model="m")
+    found = client.check(batch, assertions=["slow"])
+    client.stop()
+    assert [one.reason for one in found.failures] == ([] if is_starved else ["deadline"])
+    assert (sum(found.found["slow"].severity) == 3) if is_starved else not found.found

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from sqlalchemy import text
 
+from outrider.assertions import Batch
 from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process, checks
 from outrider.monitor.api.outside import version_uploads
+from outrider.monitor.registry.predictors import version_predictors
+from outrider.monitor.settings.model_sections import ShadowSettings
+from outrider.monitor.trainer.weights_size import weight_bytes
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -213,6 +219,58 @@ def test_model_folder_is_opened_in_a_process_before_it_is_taken(
     world: World, files: dict[str, bytes]
 ) -> None:
     assert send_folder(world, files).status_code == 201
+
+
+def costly(how: str) -> bytes:
+    """File whose work or memory grows with the largest number of a row."""
+    make, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    zero = onnx.helper.make_tensor("zero", FLOAT, [], [0.0])
+    nodes = [make("Abs", ["x"], ["a"]), make("ReduceMax", ["a"], ["m"], keepdims=0), cast("m")]
+    if how == "memory":
+        shape = onnx.helper.make_tensor("shape", INT64, [1], [1])
+        nodes += [constant(shape), make("Reshape", ["s", "k"], ["r"]), make("ConstantOfShape", ["r"], ["c"])]
+        nodes += [make("ReduceSum", ["c"], ["z"], keepdims=0)]
+    else:
+        steps = [make("Identity", ["was"], ["is"]), make("Add", ["sum", "sum"], ["next"])]
+        is_on, sums = onnx.TensorProto.BOOL, [info("next", FLOAT, [])]
+        takes = [info("i", INT64, []), info("was", is_on, []), info("sum", FLOAT, [])]
+        body = onnx.helper.make_graph(steps, "b", takes, [info("is", is_on, []), *sums])
+        nodes += [
+            constant(onnx.helper.make_tensor("on", is_on, [], [True])),
+            make("Loop", ["s", "k", "zero"], ["z"], body=body),
+        ]
+    nodes += [make("Add", ["x", "z"], ["y"])]
+    x, y = info("x", FLOAT, ["n", 2]), info("y", FLOAT, ["n", 2])
+    return model_of(onnx.helper.make_graph(nodes, "g", [x], [y], initializer=[zero]))
+
+
+@pytest.mark.parametrize(
+    ("how", "number", "why"), [("memory", 2e9, "Failed to allocate"), ("work", 1e15, "no answer within 1 s")]
+)
+def test_upload_that_waits_for_a_row_of_the_gate_fails_there_alone(
+    world: World, how: str, number: float, why: str
+) -> None:
+    sent = world.send({"net.onnx": costly(how)}, "onnx")
+    assert sent.status_code == 201, sent.text
+    own = world.settings.models["m"]
+    own = own.model_copy(update={"shadow": ShadowSettings(deadline_s=1.0, memory_mb=1000)})
+    settings = world.settings.model_copy(update={"models": {**world.settings.models, "m": own}})
+    with world.engine.connect() as connection:
+        champion, upload = version_predictors(settings, connection, "m", "1", sent.json()["version"])
+    waited_for = Batch.from_columns({"inputs.a": np.array([number]), "inputs.b": np.zeros(1)}, model="m")
+    with pytest.raises(RuntimeError, match=why):
+        upload(waited_for)
+    assert len(champion(waited_for)["label"]) == 1
+
+
+def test_bytes_of_an_uploaded_folder_are_those_that_a_confined_engine_holds(
+    world: World, files: dict[str, bytes]
+) -> None:
+    version = send_folder(world, files).json()["version"]
+    (held,) = weight_bytes(world.context, "m", (version,))
+    weights = sum(tensor.nbytes for tensor in safetensors.torch.load(files["model.safetensors"]).values())
+    assert held is not None
+    assert weights <= held < weights + 10_000  # with buffers
 
 
 def test_model_folder_with_more_weights_by_its_configuration_is_refused(

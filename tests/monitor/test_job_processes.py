@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import Connection, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
@@ -293,31 +293,31 @@ key_envs = { "http://127.0.0.1:9" = "SCORER_TOKEN" }
 """
 
 
-def test_job_that_opens_an_upload_has_its_key_alone_and_an_empty_working_directory(
+def test_job_that_trains_from_an_upload_has_no_secret_and_an_empty_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OUTRIDER_KEY", "OUTRIDER_MODEL_KEY", "SHOP_TOKEN", "SCORER_TOKEN", "OUTRIDER_SERVER__PORT"):
         monkeypatch.setenv(name, "7")
     bench = Bench(tmp_path, "pass", UPLOADS)
     asked = Source("endpoint", "http://127.0.0.1:9/v2/models/m", is_uploaded=True).to_json()
+    first = bench.get(bench.add())
     with write(bench.engine) as connection:
-        for version in ("1", "2"):
-            status = "champion" if version == "1" else "challenger"
-            models.register(
-                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1,
-                source=asked if version == "2" else None,
-            )  # fmt: skip
-        job = jobs.add(connection, model="m", kind="retrain", params={"candidate": "2"}, now_us=2)
-        found = jobs.get(connection, job)
-    assert bench.processes._kept_secrets(found) is None
+        models.register(
+            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=1,
+            source=asked,
+        )  # fmt: skip
+        uploaded(connection, "2")
+    assert bench.processes._kept_secrets(first) is None  # its engine opens that alone
     with write(bench.engine) as connection:
-        row = {
-            "id": "up_2", "model": "m", "token": False, "begun_by": "ann", "request": {}, "status": "done",
-            "version": "2", "created_us": 0, "until_us": 0,
-        }  # fmt: skip
-        connection.execute(insert(table_of(VersionUpload)).values(row))
-    kept = bench.processes._kept_secrets(found)
+        uploaded(connection, "1")
+        run = {"champion": "m@1", "settings": {"trainer": "train.py:fine_tune"}}
+        jobs.claim(connection, now_us=now_us())
+        jobs.note(connection, first.id, stage="train", result={"run": run})
+    kept = bench.processes._kept_secrets(first)
     assert kept == frozenset({"SCORER_TOKEN"})
+    own = bench.get(bench.add(repeat=first.id))
+    assert bench.processes._kept_secrets(own) is None  # code of the owner's may need any
+    assert bench.processes._kept_secrets(bench.get(bench.add(candidate="2"))) is None
     started = bench.processes._started(kept)
     try:
         place = Path("/proc", str(started.process.pid))
@@ -330,3 +330,11 @@ def test_job_that_opens_an_upload_has_its_key_alone_and_an_empty_working_directo
         started.kill()
     assert started.scratch is not None
     assert not Path(started.scratch.name).exists()
+
+
+def uploaded(connection: Connection, version: str) -> None:
+    row = {
+        "id": f"up_{version}", "model": "m", "token": False, "begun_by": "ann", "request": {},
+        "status": "done", "version": version, "created_us": 0, "until_us": 0,
+    }  # fmt: skip
+    connection.execute(insert(table_of(VersionUpload)).values(row))

@@ -1,14 +1,21 @@
 """Keys of labels: one that is sent again, because its answer got lost, is stored once."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
+from outrider.data_files import LeftOut
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.journal.stored_rows import read_stored
 from outrider.monitor.files.blocks import FileBlock
+from outrider.monitor.files.captures import CaptureNames
+from outrider.monitor.files.columns import Names
+from outrider.monitor.files.readers import ReadOptions, read_blocks
 from tests.end_to_end.service import write_project
 
 from .test_intake import Caller, ipc, running
@@ -86,13 +93,53 @@ def test_intake_takes_keys_of_labels_as_json_and_arrow(tmp_path: Path) -> None:
         assert keys_in(call) == ["k1", None, "k3", None]
 
 
+def keys_of(block: FileBlock) -> list[str]:
+    rows = block.rows.to_pylist() if isinstance(block.rows, pa.Table) else block.rows
+    return [row["key"] for row in rows]
+
+
 def test_labels_of_a_file_have_the_keys_of_their_places_however_they_are_cut() -> None:
     rows = [{"id": "a", "label": {"label": 1}}, {"id": "b", "label": {"label": 2}}, {"id": "c", "key": "own"}]
     block = FileBlock("labels", rows, [4, 4, 5], 3, 1.0)
-    keys = [row["key"] for row in block.keyed("f").rows]
-    assert keys == ["f:4.0", "f:4.1", "own"]
-    assert [row["key"] for row in block.keyed("f").cut(1, 2).rows] == ["f:4.1"]
-    table = FileBlock("labels", pa.table({"id": ["a", "b"], "label.label": [1, 2]}), [2, 3], 2, 1.0)
-    assert table.keyed("f").rows.column("key").to_pylist() == ["f:2.0", "f:3.0"]  # type: ignore[union-attr]
+    first, second, own = keys_of(block.keyed("f"))
+    assert (first != second, own) == (True, "own")
+    assert keys_of(block.keyed("f").cut(1, 2)) == [second]
+    assert keys_of(block.cut(1, 2).keyed("f")) == [second]
+    assert keys_of(block.cut(1, 2).keyed("g")) != [second]
+    assert keys_of(FileBlock("labels", rows[1:2], [5], 3, 1.0).keyed("f")) != [second]
+    table = pa.table({"id": ["a", "b"], "key": ["own", None], "label.label": [1, 2]})
+    own, third = keys_of(FileBlock("labels", table, [2, 3], 2, 1.0).keyed("f"))
+    assert (own, len(third)) == ("own", 32)
     records = FileBlock("records", pa.table({"inputs.x": [1]}), [2], 1, 1.0)
     assert records.keyed("f") is records
+
+
+def keys_by_line(path: Path) -> dict[int, str]:
+    how = ReadOptions(Names(), CaptureNames(), rows=7)
+    blocks = [block.keyed(path.name) for block in read_blocks(path, path.name, how, LeftOut())]
+    assert {block.route for block in blocks} == {"labels"}
+    return {at: key for block in blocks for at, key in zip(block.places, keys_of(block), strict=True)}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_repaired_file_of_labels_has_the_keys_that_it_had_but_on_the_repaired_line(
+    tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"labels.{ending}"
+    rows = [{"id": f"r{n}", "label.score": n % 2} for n in range(40)]
+
+    def write(rows: list[dict[str, Any]]) -> dict[int, str]:
+        if ending == "csv":
+            path.write_text("id,label.score\n" + "".join(f"{r['id']},{r['label.score']}\n" for r in rows))
+        elif ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        return keys_by_line(path)
+
+    first = write(rows)
+    assert len(first) == len(set(first.values())) == 40
+    assert write(rows) == first
+    rows[9]["label.score"] = 0.5  # the column has floats now
+    repaired = write(rows)
+    assert [at for at in first if repaired[at] != first[at]] == [11 if ending == "csv" else 10]

@@ -260,7 +260,7 @@ def test_incidents_are_acknowledged_muted_and_resolved_over_http(sample: Sample,
     assert ask(app, "POST", "/v1/incidents/none", {"action": "resolve"}).status_code == 404
     assert rows(sample, "SELECT event FROM outbox") == [("incident.resolved",)]
     with sample.engine.connect() as connection:
-        assert stored_incidents.list_incidents(connection, model=MODEL, status="current") == []
+        assert stored_incidents.list_incidents(connection, now_us=0, model=MODEL, status="current") == []
 
 
 def test_figures_say_when_they_are_weighted(sample: Sample, app: FastAPI) -> None:

@@ -24,7 +24,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
-from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.registry.registration import CHANGED, GONE, Registration, changed_challengers
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.model_sections import RetrainSettings
@@ -93,7 +93,8 @@ class Project:
         return Source.from_json(stored)
 
     def labels(self, version: str) -> list[object]:
-        predict = predictor_factory(self.settings, self.engine, self.objects)("m", version)
+        with self.engine.connect() as connection:
+            (predict,) = version_predictors(self.settings, connection, "m", version)
         labels: list[object] = predict(X)["label"].tolist()
         return labels
 

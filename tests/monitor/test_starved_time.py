@@ -1,14 +1,17 @@
 """Waiting for a processor is told from running and sleeping."""
 
+import itertools
 import multiprocessing
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 
 import pytest
 
-from outrider.monitor.process.starved_time import StarvedTime
+from outrider.monitor.process import starved_time
+from outrider.monitor.process.starved_time import Patience, StarvedTime
 
 CROWD = 4
 
@@ -58,3 +61,25 @@ def test_starved_time_of_a_sleeping_or_ended_process_is_none() -> None:
     sleeper.join()
     starved.look(at_once=True)
     assert starved.seconds - before < 0.05
+
+
+@pytest.mark.parametrize(("starved", "over"), [(0.5, 4), (0.0, 2)])
+def test_patience_ends_where_its_seconds_were_the_processes_own(
+    monkeypatch: pytest.MonkeyPatch, starved: float, over: int
+) -> None:
+    seconds = itertools.count()
+    now = 0.0
+    monkeypatch.setattr(starved_time, "_scheduled", lambda _: {"1": (0, int(1e9 * now * starved))})
+    patience = Patience(1, 1.5, clock=lambda: now)
+    while patience.left_s > 0.0:
+        now = float(next(seconds))
+    assert now == over - (starved > 0.0)
+
+
+def test_patience_is_at_its_end_with_nothing_to_read_and_not_before() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with pytest.raises(TimeoutError):
+            Patience(os.getpid(), 0.01).wait(ours)
+        theirs.sendall(b"x")
+        Patience(os.getpid(), 0.0).wait(ours)

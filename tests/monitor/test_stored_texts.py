@@ -142,6 +142,49 @@ def test_arrow_door_refuses_a_bad_text_alone_and_names_its_field(
     assert [(one["index"], one["field"]) for one in answer["rejected"]] == [(1, field)]
 
 
+def unchecked(values: list[bytes]) -> pa.Array:
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+NESTED = {
+    "dictionary": lambda texts: pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, None, 0], pa.int8()), texts
+    ),
+    "list": lambda texts: pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 3, 3], pa.int32()), texts),
+    "objects": lambda texts: pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 3, 3, 3], pa.int32()),
+        pa.StructArray.from_arrays([texts, pa.array(range(3))], ["word", "n"]),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [*((kind, "inputs.word") for kind in NESTED), ("dictionary", "attrs.region")]
+)
+def test_arrow_door_refuses_a_bad_text_inside_a_column_alone(call: Caller, kind: str, column: str) -> None:
+    rows = {"id": pa.array([*"abcde"]), column: NESTED[kind](unchecked([b"x", b"\xff", b"z"]))}
+    rows.setdefault("inputs.n", pa.array(range(5)))
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    for _ in range(2):  # once new, once known
+        answer = call("POST", "/v1/records?model=churn", content=ipc(pa.record_batch(rows)), headers=headers)
+        found = answer.json()
+        assert answer.status_code == 202, found
+        assert (found["accepted"], [(one["index"], one["field"]) for one in found["rejected"]]) == (
+            4, [(1, column)],
+        )  # fmt: skip
+
+
+def test_arrow_door_refuses_a_dictionary_whose_places_lie_outside(call: Caller) -> None:
+    whole = pa.array(["x", "y", "x"]).dictionary_encode()
+    outside = pa.DictionaryArray.from_buffers(
+        whole.type, 3, [None, pa.py_buffer(np.array([0, 1, 99], np.int32))], unchecked([b"x", b"\xff"])
+    )
+    body = ipc(pa.record_batch({"inputs.word": outside}))
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    answer = call("POST", "/v1/records?model=churn", content=body, headers=headers)
+    assert (answer.status_code, "not a readable Arrow" in answer.text) == (400, True)
+
+
 @pytest.mark.parametrize("field", ["id", "entity", "source", "label.label", "label.spans"])
 @pytest.mark.parametrize("value", BAD)
 def test_labels_door_refuses_a_bad_text_alone_and_names_its_field(

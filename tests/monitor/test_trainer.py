@@ -35,14 +35,18 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, ServerError
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.settings.reload import Serving, note_serving
+from outrider.monitor.trainer import champion_suites_job
 from outrider.monitor.trainer.champion_suites_job import ChampionSuites, complete
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.dataset_jobs import commit_flagged
+from outrider.monitor.trainer.job_process import AGAIN
 from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
+from tests.end_to_end.service import wait_until
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 from tests.training_rows import trained
@@ -87,6 +91,14 @@ SUITE = """
 from outrider.behavioral_tests import MFT
 cases = [{"inputs": {"value": value, "faulty": 0.0}} for value in (-3.0, 3.0)]
 test_clear = MFT(cases=cases, labels=[0, 1], capability="basics")
+"""
+SILENT = """
+from outrider.errors import ServerError
+
+def absent(*_):
+    raise ServerError("http://far gave no answer within 2 s")
+
+test_far = MFT(cases=cases, expect=absent, capability="basics")
 """
 
 
@@ -1038,7 +1050,7 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(cont
         look()
 
 
-def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_directory(
+def test_tests_of_an_uploaded_champion_ask_an_engine_without_secrets_in_an_empty_working_directory(
     context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "7")
@@ -1048,9 +1060,10 @@ def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_d
     }  # fmt: skip
     with write(context.engine) as connection:
         connection.execute(insert(tables.table_of(improvement_tables.VersionUpload)).values(row))
-    suite = context.settings.path("suite.py")
+    suite, code = context.settings.path("suite.py"), context.settings.path("model.py")
+    suite.write_text("import os\nassert os.environ['SHOP_TOKEN'] == '7'\n" + suite.read_text())
     guard = "import os\nassert 'SHOP_TOKEN' not in os.environ\nassert not os.listdir()\n"
-    suite.write_text(guard + suite.read_text())
+    code.write_text(guard + code.read_text())
     champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     champions.look()
     deadline = time.monotonic() + PATIENCE_S
@@ -1058,6 +1071,59 @@ def test_tests_of_an_uploaded_champion_run_without_secrets_in_an_empty_working_d
         time.sleep(0.05)
     champions.close()
     assert kept(context) == [("1", "test_clear", "passed", "registered")]
+
+
+def test_champions_tests_wait_until_the_worker_has_judged_what_came_while_it_loaded(
+    context: JobContext,
+) -> None:
+    folder, asked = context.settings.data_folder, []
+
+    def holds(model: str, after: int, until: int) -> bool:
+        asked.append((model, after, until))
+        return len(asked) < 3
+
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run" / "config.json").write_text(json.dumps({"loaded_s": 7.0}))
+    waiting = dataclasses.replace(context, newest=lambda: 40, holds=holds)
+    champions = ChampionSuites(waiting, context.settings.base / "outrider.toml", look_s=0.0)
+    champions.look()
+    assert not champions.is_running
+    note_serving(folder, Serving(7.0))
+    for _ in range(2):
+        champions.look()
+        assert not champions.is_running
+    champions.look()
+    assert champions.is_running
+    assert asked == [("sign", 0, 40)] * 3
+    champions.close()
+
+
+def test_champion_that_gave_no_answer_keeps_no_outcome_and_is_asked_again(
+    context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = context.settings.path("suite.py")
+    suite.write_text(suite.read_text() + SILENT)
+    with pytest.raises(ServerError, match="1 of 2 were not run: ServerError: http://far gave no answer"):
+        complete(context.settings, context.engine, context.objects, "sign")
+    assert kept(context) == [("1", "test_clear", "passed", "registered")]
+    monkeypatch.setattr(champion_suites_job, "FIRST_REST_S", 0.2)
+    champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
+    champions.look()
+    first = ended(champions)
+
+    def goes_on() -> bool:
+        champions.look()
+        return champions.is_running
+
+    wait_until(goes_on, "the next run")
+    assert (first, ended(champions)) == (AGAIN, AGAIN)
+    champions.close()
+
+
+def ended(champions: ChampionSuites) -> int | None:
+    running = champions._running
+    assert running is not None
+    return running.wait(PATIENCE_S)
 
 
 def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(context: JobContext) -> None:

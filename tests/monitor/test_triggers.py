@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outrider.behavioral_tests import Outcome
+from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.improvement import jobs, suite_outcomes
 from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.outbox import EVENTS, WebhookTarget
@@ -353,3 +354,34 @@ def test_what_a_trigger_remembered_goes_once_it_is_not_set(tmp_path: Path) -> No
         made.look()
         left = "SELECT state, suggested_us, suggested FROM trigger_state WHERE trigger = 'incidents'"
         assert made.bench.rows(left) == [("{}", None, 1)]
+
+
+SENDER = '''
+from outrider.assertions import assertion
+
+
+@assertion(level="critical")
+def square_feet(batch):
+    """An area that no home of these has: in square feet."""
+    return batch.column("inputs.x") > 0.9
+'''
+
+
+def test_model_is_not_trained_on_what_a_sender_sends_wrong_unless_a_person_labels_it(tmp_path: Path) -> None:
+    section = "enabled = true\ncooldown_s = 0\nlabelled_flags = 3\n[models.toy.retrain.triggers]\n"
+    config = f'{CONFIG}\n[models.toy.retrain]\n{section}incidents = "warning"\n'
+    with workbench(write_project(tmp_path, config=config, checks=SENDER)) as bench:
+        made = Trained(bench)
+        made.serve(20, 40)
+        with bench.engine.connect() as connection:
+            (incident,) = list_incidents(connection, now_us=made.now, model="toy")
+        assert (incident.level, incident.next_step) == ("critical", "check what sends x for a")
+        bench.label({f"r{n}": 1 for n in range(20)}, source="api")  # a feed, which the fault did not stop
+        bench.work()
+        made.look()
+        assert made.fired() == []
+        assert made.last("labelled_flags").why == "0 labels are not in the dataset; 3 start a run"
+        assert made.last("incidents").why == "no incident of level warning or above is open"
+        bench.label({f"r{n}": 1 for n in range(3)}, source="page")
+        bench.work()
+        assert made.fired() == ["labelled_flags"]

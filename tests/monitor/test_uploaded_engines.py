@@ -146,7 +146,7 @@ def retired(bench: Workbench, version: str) -> str:
     """Reason of the incident with which a version was retired."""
     bench.work_until(lambda: status(bench, version) == "retired")
     with bench.engine.connect() as connection:
-        (found,) = [one for one in list_incidents(connection) if one.kind == "version_retired"]
+        (found,) = [one for one in list_incidents(connection, now_us=0) if one.kind == "version_retired"]
     assert found.assertion == f"version {version}"
     return str(found.details["reason"])
 

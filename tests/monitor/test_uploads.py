@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save
 from sqlalchemy import Engine, text
 
-from outrider.assertions import Batch
+from outrider.assertions import Batch, Predictor
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.improvement import jobs
@@ -25,7 +25,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.dataops.uploads import job_tokens
 from outrider.dataops.uploads.asking import ask_for_version, request_of
-from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.registry.registration import Registration
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import Settings, load_settings
@@ -115,6 +115,10 @@ class World(Server):
             )  # fmt: skip
             changes.commit(connection, draft, validation={}, now_us=now_us(), made_from=[])
 
+    def predictors(self, model: str, *versions: str) -> tuple[Predictor, ...]:
+        with self.engine.connect() as connection:
+            return version_predictors(self.settings, connection, model, *versions)
+
     def waiting_job(self) -> tuple[str, str]:
         """A job that waits for a version, and its token."""
         with write(self.engine) as connection:
@@ -192,7 +196,7 @@ def test_weights_become_a_challenger_before_the_gate(world: World) -> None:
     version, job = done.json()["version"], done.json()["job"]
     found = world.version(version)
     assert (found.status, found.note) == ("challenger", "elsewhere")
-    labels = predictor_factory(world.settings, world.engine, world.objects)("m", version)(ROWS)["label"]
+    labels = world.predictors("m", version)[0](ROWS)["label"]
     assert list(labels) == ["no", "yes"]  # the champion says the opposite
     with world.engine.connect() as connection:
         queued = jobs.get(connection, job)
@@ -506,8 +510,7 @@ def test_an_adapter_is_kept_in_pieces_and_answers_over_its_base(world: World) ->
     assert (source["adapter"], source["adapted_from"]) == (None, "deep@1")
     assert found.weights == world.version("1", "deep").weights
     rows = Batch.from_columns({"inputs.a": np.array([2.0]), "inputs.b": np.array([2.0])}, model="deep")
-    load = predictor_factory(world.settings, world.engine, world.objects)
-    probs = [load("deep", one)(rows)["probs"] for one in ("1", version)]
+    probs = [predict(rows)["probs"] for predict in world.predictors("deep", "1", version)]
     assert not np.allclose(probs[0], probs[1])
     opened = list((world.folder / "folders").iterdir())
     assert [sorted(p.name for p in one.iterdir()) for one in opened] == [sorted(lora())]
@@ -549,7 +552,7 @@ def onnx_file(columns: int, *, outputs: int = 2) -> bytes:
 def test_an_onnx_file_is_loaded_in_a_process_before_it_is_taken(world: World) -> None:
     done = world.send({"net.onnx": onnx_file(2)}, "onnx")
     assert done.status_code == 201, done.text
-    predict = predictor_factory(world.settings, world.engine, world.objects)("m", done.json()["version"])
+    (predict,) = world.predictors("m", done.json()["version"])
     assert len(predict(ROWS)["label"]) == 2
     for data, why in (
         (onnx_file(3), "input 'x': 2 columns expected (a, b), got 3"),

@@ -83,7 +83,8 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     shares = one / one.sum()
     error = 0.5 * float(np.sqrt(2 / np.pi * shares * (1 - shares)).sum()) * own
     statistic, freedom = chi_square(one, two)
-    if not freedom:
+    # Beside one category all others are unseen, and judged as such: so few are no chi-square.
+    if not freedom or np.count_nonzero(counts.reference) == 1:
         return ChangeEvidence("shape", distance, max(least, error), 1.0)
     # Pearson's statistic is of independent records: 1 / n + 1 / m is the variance in it.
     ratio = statistic * (1 / n + 1 / m) / spread / freedom

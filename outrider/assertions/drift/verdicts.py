@@ -54,14 +54,15 @@ class MeasuredColumn:
         Returns
         -------
         bool
-            True where both windows have values, and those of the reference vary.
+            True where the reference has values, and something may have changed.
         """
         self.problems += _problems(counts)
         self.is_same = np.count_nonzero(counts.reference + counts.current) == 1
-        if np.count_nonzero(counts.reference) <= 1 or not counts.current.any():
+        if not counts.reference.any() or (self.is_same and not any(counts.missing)):
             return False
         self.counts, self.variation = counts, Variation.of(counts)
-        self.evidence = evidence_of(counts, self.variation, least=least, least_share=least_share)
+        found = evidence_of(counts, self.variation, least=least, least_share=least_share)
+        self.evidence = [each for each in found if each.change == "missing" or not self.is_same]
         return True
 
 
@@ -107,19 +108,27 @@ def _verdict(
     if column.energy is not None:
         return _vector_verdict(column, column.energy, chances, alpha)
     if column.counts is None or column.variation is None:
-        status: Status = "no drift shown" if column.is_same else "undecided"
-        return ColumnDrift(column.name, column.role, kind, status, "", tuple(column.problems))
+        alone: Status = "no drift shown" if column.is_same else "undecided"
+        return ColumnDrift(column.name, column.role, kind, alone, "", tuple(column.problems))
     pairs = list(zip(column.evidence, chances, strict=True))
     drifting = [each for each, chance in pairs if chance <= alpha and each.distance >= each.floor]
-    smallest = smallest_found(column.counts, column.variation, alpha_each)
+    status: Status = "drift" if drifting else "no drift shown" if column.is_same else "undecided"
     problems = list(column.problems)
-    if smallest > find and not drifting:
+    if not column.counts.current.any():
+        return ColumnDrift(
+            column.name, column.role, kind, status, say(column, drifting), tuple(problems),
+            tuple(column.evidence), chances, tuple(each.change for each in drifting),
+        )  # fmt: skip
+    smallest = smallest_found(column.counts, column.variation, alpha_each)
+    if status == "undecided" and smallest <= find:
+        status = "no drift shown"
+    if status == "undecided":
         problems.append(_too_small(column.counts, column.variation, alpha_each, smallest, find))
     return ColumnDrift(
         column.name,
         column.role,
         kind,
-        "drift" if drifting else "undecided" if smallest > find else "no drift shown",
+        status,
         say(column, drifting),
         tuple(problems),
         tuple(column.evidence),

@@ -37,11 +37,9 @@ def arrow(batch: Batch, column: str) -> Any:
 
     Nulls when the batch lacks it.
     """
-    table = batch.to_arrow()
-    index = table.schema.get_field_index(column)
-    if index < 0:
+    if not batch.has(column):
         return pa.nulls(batch.rows)
-    found = table.column(index)
+    found = batch.arrow(column)
     return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
 
@@ -83,7 +81,7 @@ def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
     source = batch if slot is None else batch.answers(slot)
     if source is None or not source.has(column):
         return np.zeros((batch.rows, 0))
-    found = source.to_arrow().column(column)
+    found = source.arrow(column)
     if is_tensor(found.type):
         if not found.null_count:
             tensor = to_tensor(found, column)

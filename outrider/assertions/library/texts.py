@@ -32,7 +32,7 @@ def text_column(batch: Batch, name: str) -> pa.Array:
     """
     if not batch.has(name):
         return pa.array([""] * batch.rows, pa.string())
-    column = batch.to_arrow().column(name)
+    column = batch.arrow(name)
     kind = column.type
     if pa.types.is_null(kind):
         return pa.array([""] * len(column), pa.string())

@@ -14,7 +14,6 @@ from .explanation import cause_json, explained, records
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, MinuteCounts
 from .rate_alarms import MOST_CAUSES, Cause, FlaggedShare, RateAlarm, causes
-from .share_incidents import FLOOD
 from .watched_streams import FLAGS
 
 
@@ -28,7 +27,7 @@ class CriticalIncidents:
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
         """True for an incident of this kind."""
-        return row.kind in (FLAGS, FLOOD) and row.level == "critical"
+        return bool(row.kind == FLAGS and row.level == "critical")
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
         """Open one incident per assertion, count flags, end by silence."""

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.flags.registered_assertions import columns_of, columns_of_sender
 from outrider.dataops.ledger.first_seen import STATED
-from outrider.dataops.ledger.stated_values import OTHERS, slice_words, version_words
+from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .minute_counts import ALL, CHAMPION
@@ -50,6 +51,7 @@ def explained(
     """
     first = told[0]
     event = event_near(connection, model, alarm)
+    reads = columns_of_sender(connection, model, [cause.assertion for cause in told])
     return {
         "onset": {
             "first": iso(alarm.first_us), "likeliest": iso(alarm.onset_us), "last": iso(alarm.last_us),
@@ -60,7 +62,8 @@ def explained(
         "version": version,
         "event": event_json(event),
         "records": records(connection, model, first),
-        "action": action(event),
+        "action": "check_sender" if reads and action(event) != "mute" else action(event),
+        "reads": reads or columns_of(connection, model, first.assertion),
         "guarantee": {"alpha": rule.alpha, "horizon_s": rule.horizon_s},
     }  # fmt: skip
 
@@ -115,22 +118,6 @@ def action(event: ModelEvent | None) -> str:
 def page(model: str, assertion: str) -> str:
     """Path of the assertion's page."""
     return f"/assertions/{quote(model, safe='')}/{quote(assertion, safe='')}"
-
-
-def sentence(details: dict[str, Any]) -> str:
-    """One line of an explanation, for notes and tables."""
-    first = details["explained_by"][0]
-    version, part = first.get("version", ""), first["slice"]
-    where = "" if version else "all records"
-    if part:
-        where = slice_words(part) if part == OTHERS else f"slice {part}"
-    if version:
-        where = f"{version_words(version)} in {where}" if where else version_words(version)
-    before, now = details["before"]["share"], details["now"]["share"]
-    return (
-        f"{first['assertion']} on {where}: {before:.1%} of entities before, {now:.1%} since "
-        f"{details['onset']['likeliest']}"
-    )
 
 
 def iso(us: int) -> str:

@@ -1,15 +1,25 @@
 """Incidents in words: cause, onset, slices, guarantee."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import slice_words
 
-from .stored_incidents import IncidentRow
+from .incident_share import IncidentShare, StoredIncident
 
 MOST_NAMED = 3
+NEXT_STEPS: Mapping[str, str] = {
+    "label": "label some of its records",
+    "roll_back": "roll the champion back",
+    "mute": "look at the revised assertion; mute it if that was wanted",
+    "retrain": "retrain",
+    "check_sender": "check what sends the records",
+    "mend_assertion": "mend the assertion",
+}
+_OF_OPENING = ("performance", "drift", "live_test", "version_mismatch")
+_PARTS: Mapping[str, str] = {"inputs.*": "the inputs", "attrs.*": "the attributes"}
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?Z?")
 _COUNTED = "Records are counted; nothing is estimated."
 _SURE: Mapping[str, str] = {
@@ -21,41 +31,76 @@ _SURE: Mapping[str, str] = {
     "version_mismatch": _COUNTED,
     "version_retired": "The work under way was read when its process ended; nothing is estimated.",
     "clock": "The journal knows each step of the clock; nothing is estimated.",
-    "flood": "A rule of an earlier release opened it, which promised nothing.",
 }
 
 
-def incident_sentence(row: IncidentRow) -> str:
-    """Cause, onset and slices of an incident in one sentence.
+class IncidentWithShare(StoredIncident, Protocol):
+    """Incident with all that its sentence depends on."""
+
+    @property
+    def status(self) -> str: ...  # noqa: D102 - columns of the table
+    @property
+    def flags(self) -> int: ...  # noqa: D102
+    @property
+    def note(self) -> str: ...  # noqa: D102
+    @property
+    def share(self) -> IncidentShare | None: ...  # noqa: D102
+
+
+def incident_sentence(row: IncidentWithShare) -> str:
+    """Share, onset and slices of an incident in one sentence.
+
+    Figures of the opening say so.
 
     Examples
     --------
-    >>> share = {"before": {"share": 0.012, "seen": 900}, "now": {"share": 0.15, "seen": 80}}
+    >>> from .incident_share import IncidentShare
+    >>> from .stored_incidents import IncidentRow
     >>> onset = dict.fromkeys(("first", "likeliest", "last"), "2026-01-05T09:52:00Z")
+    >>> share = IncidentShare(
+    ...     share=0.9821, low=0.9504, high=0.9939, flagged=165, seen=168, of="entities of eu",
+    ...     since="2026-01-05T10:25:00Z", until="2026-01-05T10:30:00Z", is_now=True, highest=None,
+    ... )
     >>> incident_sentence(
     ...     IncidentRow(
-    ...         id="i", model="m", assertion="odd_size", slice="clinic-2", kind="flags", status="open",
+    ...         id="i", model="m", assertion="odd", slice="eu", kind="flags", status="open",
     ...         opened_us=0, last_flag_us=0, muted_until_us=0, resolved_us=None, flags=12, level="warning",
-    ...         first_record="r", note="", details=share | {"onset": onset},
+    ...         first_record="r", note="", details={"before": {"share": 0.012}, "onset": onset}, share=share,
     ...     )
     ... )
-    'odd_size flags 15.0 % of the entities of clinic-2 since 2026-01-05 09:52 UTC, 1.2 % before'
+    'odd flags 98.2 % of the entities of eu in the last 5 minutes, since 2026-01-05 09:52 UTC; 1.2 % before'
     """
     told = row.details.get("sentence")
     if told:
         return _readable(str(told))
-    whom, at = for_whom(row), since(row)
-    if row.kind == "flags" and _has_shares(row.details) and row.level != "critical":
-        before, now = (_percent(row.details[when]["share"]) for when in ("before", "now"))
-        entities = f"the entities of {whom}" if whom else "all entities"
-        return f"{row.assertion} flags {now} of {entities} since {at}, {before} before"
-    if row.kind in ("flags", "flood"):
+    if row.kind != "flags":
+        return _readable(row.note) + _of_opening(row) if row.note else f"{row.assertion}, since {since(row)}"
+    if row.level == "critical" or not _is_share(row.details.get("before")):
+        whom, share = for_whom(row), row.share
         records = f"{row.flags:,} records of {whom}" if whom else f"{row.flags:,} records"
-        return f"{row.assertion} has flagged {records} since {at}"
-    return _readable(row.note) or f"{row.assertion}, since {at}"
+        shared = "" if share is None else f"; {_shared(row, share)}"
+        return f"{row.assertion} has flagged {records} since {since(row)}{shared}{_silent(row)}"
+    before = _percent(row.details["before"]["share"])
+    return f"{row.assertion} {_flagging(row)}; {before} before{_silent(row)}"
 
 
-def guarantee_words(row: IncidentRow) -> str:
+def next_step(row: IncidentWithShare) -> str:
+    """Proposed step in words; empty for none and when resolved."""
+    action, columns = row.details.get("action"), row.details.get("reads")
+    if action is None or row.status == "resolved":
+        return ""
+    if row.kind == "drift" or row.details.get("silent") == "column":
+        columns = [row.assertion]
+    whom = for_whom(row) or (row.share.of.removeprefix("entities of ") if row.share is not None else "")
+    if action == "check_sender" and columns:
+        parts = f" for {whom}" if whom not in ("", "all entities") else ""
+        return f"check what sends {_columns(columns)}{parts}"
+    if action == "label" and columns in ([], ["*"]):
+        return f"{NEXT_STEPS['label']}; which columns {row.assertion} reads is not known"
+    return NEXT_STEPS.get(str(action), "")
+
+
+def guarantee_words(row: IncidentWithShare) -> str:
     """Guarantee of an incident in words."""
     guarantee = row.details.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("words"):
@@ -73,14 +118,14 @@ def guarantee_words(row: IncidentRow) -> str:
     return _SURE.get(row.kind, "No guarantee is stored with it.")
 
 
-def since(row: IncidentRow) -> str:
+def since(row: IncidentWithShare) -> str:
     """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
     at = onset["likeliest"] if isinstance(onset, Mapping) and onset else utc_text(row.opened_us)
-    return f"{at[:16].replace('T', ' ')} UTC"
+    return _minute(at)
 
 
-def for_whom(row: IncidentRow) -> str:
+def for_whom(row: IncidentWithShare) -> str:
     """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
     named = list(
@@ -91,9 +136,54 @@ def for_whom(row: IncidentRow) -> str:
     return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
 
 
-def _has_shares(details: Mapping[str, Any]) -> bool:
-    sides = [details.get(when) for when in ("before", "now")]
-    return all(isinstance(side, Mapping) and "share" in side for side in sides)
+def _flagging(row: IncidentWithShare) -> str:
+    """Verb, share, time and onset."""
+    share = row.share
+    if share is None:  # nothing has been counted since
+        whom, told = for_whom(row), row.details["now"]
+        entities = f"the entities of {whom}" if whom else "all entities"
+        return f"flagged {_percent(told['share'])} of {entities} when it opened, since {since(row)}"
+    if row.resolved_us is not None:
+        return f"flagged {_shared(row, share)}"
+    return f"{'flags' if share.is_now else 'flagged'} {_shared(row, share)}, since {since(row)}"
+
+
+def _shared(row: IncidentWithShare, share: IncidentShare) -> str:
+    """Share with its entities and its time."""
+    told = f"{_percent(share.share)} of {share.of if share.of.startswith('all ') else f'the {share.of}'}"
+    if row.resolved_us is not None:
+        highest = "" if share.highest is None else f", {_percent(share.highest)} at its highest"
+        return f"{told} from {_minute(share.since)} to {_minute(share.until)}{highest}"
+    minutes = "minute" if share.minutes == 1 else f"{share.minutes} minutes"
+    if share.is_now:
+        return f"{told} in the last {minutes}"
+    return f"{told} in the {minutes} before {_minute(share.until)}"
+
+
+def _silent(row: IncidentWithShare) -> str:
+    """Time since which nothing was judged; empty where records came of late."""
+    if row.share is None or row.share.is_now or row.resolved_us is not None:
+        return ""
+    return f"; no record was judged since {_minute(row.share.until)}"
+
+
+def _of_opening(row: IncidentWithShare) -> str:
+    """Time of the figures in a note; empty where notes have none."""
+    return f" (when it opened, {_minute(utc_text(row.opened_us))})" if row.kind in _OF_OPENING else ""
+
+
+def _columns(columns: Sequence[str]) -> str:
+    named = [_PARTS.get(name, name.partition(".")[2] or name) for name in columns]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return ", ".join(named[:MOST_NAMED]) + more
+
+
+def _is_share(side: Any) -> bool:
+    return isinstance(side, Mapping) and "share" in side
+
+
+def _minute(at: str) -> str:
+    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def _readable(text: str) -> str:

@@ -14,7 +14,7 @@ from outrider.dataops.state.tables import Incident, table_of
 
 from .explanation import RUNBOOK
 from .rate_alarms import AlarmRule, Stream
-from .stored_incidents import IncidentRow, resolve
+from .stored_incidents import IncidentRow, read_incident, resolve
 
 RULE = "rule"
 """Who ended an incident that no person ended."""
@@ -71,7 +71,9 @@ class IncidentWriter:
         details: Mapping[str, Any] | None = None,
     ) -> IncidentRow:
         """Incident that begins now, for :meth:`open`."""
-        text = "\0".join((self.model, assertion, part, str(now_us), kind, note))
+        first: Mapping[str, Any] = next(iter((details or {}).get("explained_by") or ()), {})
+        version = first.get("version", "")
+        text = "\0".join((self.model, assertion, part, str(now_us), kind, note, version))
         identity = f"inc_{blake2b(text.encode(), digest_size=12).hexdigest()}"
         return IncidentRow(
             id=identity, model=self.model, assertion=assertion, slice=part, kind=kind, status="open",
@@ -85,9 +87,11 @@ class IncidentWriter:
         if "page" in row.details:  # of what it is about
             details["subject_page"] = row.details["page"]
         values = asdict(row) | {"details": details}
+        del values["share"]
         connection.execute(insert(_INCIDENT), [values])
         names = ("id", "model", "kind", "assertion", "slice", "level", "first_record")
-        told = {name: values[name] for name in names} | details
+        current = read_incident(connection, row.id, now_us=row.opened_us)
+        told = {name: values[name] for name in names} | details | current.present
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 
     def add(self, connection: Connection, row: Row[Any], flags: int, now_us: int) -> None:

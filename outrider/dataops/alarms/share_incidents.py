@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 
 from outrider.dataops.ledger.minutes import MINUTE_US
 
-from .explanation import cause_json, explained, sentence
+from .explanation import cause_json, explained
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import (
@@ -24,9 +24,6 @@ from .rate_alarms import (
 from .version_causes import with_versions, worse_beside
 from .watched_streams import FLAGS, WatchedStreams, causes_of_streams, stream_of
 
-FLOOD = "flood"
-"""Of an earlier release: further slices together; silence ends it."""
-
 
 @dataclass(slots=True)
 class ShareIncidents:
@@ -39,7 +36,7 @@ class ShareIncidents:
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
         """True for an incident of this kind."""
-        return row.kind in (FLAGS, FLOOD) and row.level != "critical"
+        return bool(row.kind == FLAGS and row.level != "critical")
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
         """Count the flags of open incidents."""
@@ -171,7 +168,6 @@ class ShareIncidents:
             part=part,
             flags=first.now.hits if flags is None else flags,
             record=ids[0] if ids else "",
-            note=sentence(details),
             details=details,
         )
         writer.open(connection, made)
@@ -187,8 +183,6 @@ class ShareIncidents:
         self, row: Row[Any], levels: Mapping[str, str], begun: Mapping[str, int], now_us: int
     ) -> str:
         """Reason that an incident of a warning is over; empty while it stands."""
-        if row.kind != FLAGS or not row.details.get("now"):  # of an earlier release
-            return self.writer.quiet_words if self.writer.is_quiet(row, now_us) else ""
         if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
             return ""
         streams = causes_of_streams(row.details) or row.details["explained_by"]

@@ -1,7 +1,7 @@
 """Incidents as stored: listed, acknowledged, muted and resolved."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, case, func, select, update
@@ -11,6 +11,9 @@ from outrider.assertions.times import utc_text
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Incident, table_of
 from outrider.errors import NotFound, OutriderError
+
+from .incident_share import IncidentShare, read_share
+from .incident_words import incident_sentence, next_step
 
 _INCIDENT = table_of(Incident)
 
@@ -36,8 +39,26 @@ class IncidentRow:
     first_record: str
     note: str
     details: dict[str, Any]
-    """As in the event ``incident.opened``; ``history`` is what became of it since, as of
+    """As in the event ``incident.opened``, when it opened; ``history`` is what became of it since, as of
     :class:`IncidentStep`."""
+    share: IncidentShare | None = None
+    """Of flags, the share now, or over the time of a resolved one."""
+
+    @property
+    def sentence(self) -> str:
+        """Share, onset and slices in one sentence."""
+        return incident_sentence(self)
+
+    @property
+    def next_step(self) -> str:
+        """Proposed step in words; empty for none and when resolved."""
+        return next_step(self)
+
+    @property
+    def present(self) -> dict[str, Any]:
+        """Share, sentence and next step, as events and the API have them."""
+        share = None if self.share is None else asdict(self.share)
+        return {"sentence": self.sentence, "next_step": self.next_step, "share": share}
 
 
 class IncidentStep(TypedDict):
@@ -76,7 +97,9 @@ def resolve(
     found = get(connection, incident)
     if found.status == "resolved":
         return
-    details = _with_step(found, "resolved", now_us, who, why) | {"ended_by": by}
+    found = _with_share(connection, replace(found, status="resolved", resolved_us=now_us), now_us=now_us)
+    share = None if found.share is None else asdict(found.share)
+    details = _with_step(found, "resolved", now_us, who, why) | {"ended_by": by, "share": share}
     connection.execute(
         update(_INCIDENT)
         .where(_INCIDENT.c.id == incident)
@@ -89,7 +112,7 @@ def resolve(
         "assertion": found.assertion,
         "slice": found.slice,
     }
-    told |= {"level": found.level, "flags": found.flags, "reason": why}
+    told |= {"level": found.level, "flags": found.flags, "reason": why} | found.present
     enqueue(connection, "incident.resolved", told, targets=targets, now_us=now_us)
 
 
@@ -136,15 +159,30 @@ def get(connection: Connection, incident: str) -> IncidentRow:
     return IncidentRow(**row._mapping)
 
 
+def read_incident(connection: Connection, incident: str, *, now_us: int) -> IncidentRow:
+    """Incident of that id with its share.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that id.
+    """
+    return _with_share(connection, get(connection, incident), now_us=now_us)
+
+
 def list_incidents(
     connection: Connection,
     *,
+    now_us: int,
     model: str | None = None,
     status: str | None = None,
     assertion: str | None = None,
     limit: int = 50,
 ) -> list[IncidentRow]:
-    """Incidents, newest first. ``status`` may be ``current`` for all that are not resolved."""
+    """Incidents with their shares, newest first.
+
+    ``status`` may be ``current`` for all that are not resolved.
+    """
     query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
     if model is not None:  # what is of no model concerns all
         query = query.where(_INCIDENT.c.model.in_((model, "")))
@@ -154,7 +192,8 @@ def list_incidents(
         query = query.where(_INCIDENT.c.status != "resolved")
     elif status is not None:
         query = query.where(_INCIDENT.c.status == status)
-    return [IncidentRow(**row._mapping) for row in connection.execute(query)]
+    found = [IncidentRow(**row._mapping) for row in connection.execute(query)]
+    return [_with_share(connection, row, now_us=now_us) for row in found]
 
 
 def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
@@ -170,6 +209,10 @@ def open_alarms(connection: Connection) -> list[tuple[str, str, str, str]]:
     columns = _INCIDENT.c.model, _INCIDENT.c.kind, _INCIDENT.c.level, _INCIDENT.c.assertion
     query = select(*columns).where(_INCIDENT.c.status.in_(("open", "acknowledged"))).distinct()
     return [(row.model, row.kind, row.level, row.assertion) for row in connection.execute(query)]
+
+
+def _with_share(connection: Connection, row: IncidentRow, *, now_us: int) -> IncidentRow:
+    return replace(row, share=read_share(connection, row, now_us=now_us))
 
 
 def _noted(found: IncidentRow, more: str) -> str:

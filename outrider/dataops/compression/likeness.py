@@ -49,6 +49,7 @@ def likeness(champion: Batch, again: Batch, variant: Batch, variant_again: Batch
     if missing or not measures:
         what = missing[0] if missing else f"outputs.{ruler.target}, a text or a score"
         raise ValueError(f"{what} expected; there is {', '.join(variant.names)}")
+    ruler = ruler.at(champion)
     own, other = (differ(measures[0], *two, ruler) for two in ((champion, again), (variant, variant_again)))
     pairs = [differ(measures[0], a, b, ruler) for a in (champion, again) for b in (variant, variant_again)]
     noise, different = float((own.mean() + other.mean()) / 2), float(pairs[0].mean())

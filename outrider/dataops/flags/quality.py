@@ -3,6 +3,7 @@
 All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,6 +91,8 @@ class AssertionQuality(AssertionFacts):
 
     flags: int
     """Of all revisions, since the beginning."""
+    reads: tuple[str, ...]
+    """Columns that it was seen to read; ``inputs.*`` is a whole part, ``*`` whole records."""
     fire_rate: Rate
     """Flags per record of the last day of traffic."""
     reviewed: int
@@ -242,6 +245,7 @@ def read_quality(
         owner=row.owner,
         revision=row.revision,
         flags=counts.get(f"flags:{name}", 0),
+        reads=tuple(json.loads(row.reads)),
         fire_rate=fire_rate,
         precision=precision,
         reviewed=said.reviewed,

@@ -1,12 +1,14 @@
 """Registered assertions and live tests by revision, with their suspensions."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Group, Window
+from outrider.assertions.columns_read import columns_read, is_of_sender
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import AssertionRow, table_of
 
@@ -112,7 +114,7 @@ def add_revisions(
     rows = [
         (
             model, o.name, o.revision, o.kind, o.level, o.description, o.owner, is_active, 0, "", now_us,
-            first_seq, o.definition, _by(o), 0,
+            first_seq, o.definition, _by(o), 0, "[]", False,
         )
         for o in offered
     ]  # fmt: skip
@@ -123,6 +125,30 @@ def note_judged(connection: Connection, model: str, names: Sequence[str], *, at_
     """Note when active assertions last gave verdicts."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.name.in_(names)
     connection.execute(_ASSERTION.update().where(*own).values(judged_us=at_us))
+
+
+def note_reads(connection: Connection, model: str, reads: Mapping[str, Sequence[str]]) -> None:
+    """Add columns that active assertions were seen to read."""
+    own = _ASSERTION.c.model == model, _ASSERTION.c.active
+    known = select(_ASSERTION.c.name, _ASSERTION.c.reads).where(*own, _ASSERTION.c.name.in_(reads))
+    for name, before in connection.execute(known).all():
+        columns = columns_read([*json.loads(before), *reads[name]])
+        values = {"reads": json.dumps(columns), "of_sender": is_of_sender(columns)}
+        connection.execute(_ASSERTION.update().where(*own, _ASSERTION.c.name == name).values(values))
+
+
+def columns_of_sender(connection: Connection, model: str, names: Sequence[str]) -> list[str]:
+    """Columns of assertions, among the named, that read inputs and attributes alone."""
+    own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.of_sender
+    query = select(_ASSERTION.c.reads).where(*own, _ASSERTION.c.name.in_(names))
+    return columns_read(column for reads in connection.scalars(query) for column in json.loads(reads))
+
+
+def columns_of(connection: Connection, model: str, name: str) -> list[str]:
+    """Columns that an active assertion was seen to read."""
+    own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.name == name
+    reads: str | None = connection.scalar(select(_ASSERTION.c.reads).where(*own))
+    return [] if reads is None else list(json.loads(reads))
 
 
 def kinds_of_active(connection: Connection, model: str) -> dict[str, str]:

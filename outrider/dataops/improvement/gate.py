@@ -12,6 +12,7 @@ from typing import Literal
 
 from outrider.assertions.estimation import Estimate
 from outrider.assertions.loss_bounds import Excess
+from outrider.behavioral_tests.outcome import UNANSWERED
 from outrider.errors import nearest
 
 from .gate_check import Check, Outcome
@@ -75,6 +76,11 @@ class FailureRate:
     """Why the test could not be run; empty when it could."""
     confidence: float = 0.95
     """Of the interval."""
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True for a test not run, because the model gave no answer."""
+        return self.error.startswith(UNANSWERED)
 
     @property
     def rate(self) -> float:
@@ -361,10 +367,16 @@ def judge_suite(suite: SuiteEvidence) -> Check:
 
     A test that the champion passes must be passed; one that both fail may not be failed more often. "More
     often" is a question of the cases that one of them alone fails (McNemar), over all tests together (Holm).
-    What raises fails, and so does a candidate that leaves nothing to be judged.
+    What raises fails, and so does a candidate that leaves nothing to be judged. Where either gave no answer,
+    the test was not run, and is open.
     """
     where = f"{suite.capability}: {suite.test} ({suite.kind}, suite {suite.suite})"
     champion, candidate = suite.champion, suite.candidate
+    for who, asked in (("candidate", candidate), ("champion", champion)):
+        if asked.is_unanswered:
+            return Check(
+                suite.test, False, f"{where}: not run, the {who} gave no answer: {asked.error}", True
+            )
     if candidate.error:
         return Check(suite.test, False, f"{where}: it could not be run on the candidate: {candidate.error}")
     if not candidate.cases:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from outrider.assertions.agreement import Agreement, fails_more
+from outrider.assertions.agreement import fails_more
+from outrider.assertions.verdict import CandidateVerdict
 
 Recommendation = Literal["promote", "keep", "undecided"]
 SMALLER = 0.9
@@ -34,8 +35,8 @@ class DiscordantPairs:
 class ShadowTestFindings:
     """All that a shadow test found."""
 
-    agreement: Agreement | None = None
-    """On all records, by what decides for the task; None without a record."""
+    agreement: CandidateVerdict | None = None
+    """On all records; None without a record."""
     has_common: bool = True
     """Whether something that both answered can be compared; False only where both did answer."""
     labels: DiscordantPairs = DiscordantPairs(0, 0, 0)
@@ -82,7 +83,7 @@ def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendati
         return "promote", [_labels(found.labels, "the challenger is right more often"), alike, *gains]
     if _differs(found.agreement):
         return "keep", [f"{alike}, and no labels prove the challenger better"]
-    if found.agreement.verdict == "undecided":
+    if found.agreement.word == "undecided":
         return "undecided", [alike]
     if gains:
         return "promote", [alike, *gains]
@@ -108,21 +109,25 @@ def _against(found: ShadowTestFindings) -> list[str]:
     return reasons
 
 
-def _alike(agreement: Agreement, margin: float) -> str:
-    beyond = agreement.beyond
-    numbers = f"{beyond.value:.2%} (95 %: {beyond.low:.2%} to {beyond.high:.2%}) of {agreement.raw.rows:,}"
+def _alike(agreement: CandidateVerdict, margin: float) -> str:
+    found = agreement.deciding
+    numbers = (
+        f"{1 - found.value:.2%} (95 %: {1 - found.high:.2%} to {1 - found.low:.2%}) of {found.rows:,} "
+        f"records, by {agreement.decided_by}"
+    )
     said = {
-        "same": f"the challenger agrees, no difference beyond noise is proven: {numbers} records",
-        "close": f"the challenger agrees within {margin:.2%}: {numbers} records beyond noise",
-        "different": f"the challenger differs beyond noise: {numbers} records agree",
-        "undecided": f"agreement is not estimated well enough yet: {numbers} records beyond noise",
+        "same": f"the challenger agrees, no difference beyond noise is proven: {numbers}",
+        "close": f"the challenger agrees within {margin:.2%}: {numbers} beyond noise",
+        "different": f"the challenger differs beyond noise: {numbers} agree",
+        "undecided": f"agreement is not estimated well enough yet: {numbers}; {agreement.why}",
     }
-    return said["different" if _differs(agreement) else agreement.verdict]
+    return said["different" if _differs(agreement) else agreement.word]
 
 
-def _differs(agreement: Agreement) -> bool:
+def _differs(agreement: CandidateVerdict) -> bool:
     """A difference is proven, and none larger than the margin is ruled out."""
-    return agreement.verdict == "different" or (agreement.verdict == "undecided" and agreement.is_proven)
+    is_proven = any(each.is_proven for each in agreement.measures.values())
+    return agreement.word == "different" or (agreement.word == "undecided" and is_proven)
 
 
 def _labels(sides: DiscordantPairs, what: str) -> str:

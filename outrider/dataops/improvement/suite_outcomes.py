@@ -51,8 +51,13 @@ def keep(
     source: Source,
     now_us: int,
 ) -> None:
-    """Replace the tests' former outcomes, in the caller's write transaction."""
+    """Replace the tests' former outcomes, in the caller's write transaction.
+
+    One that was not run because the model gave no answer replaces none.
+    """
     for outcome in outcomes:
+        if outcome.is_unanswered:
+            continue
         row = {
             "model": model,
             "version": version,

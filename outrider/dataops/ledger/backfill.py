@@ -1,4 +1,4 @@
-"""Ranges that the champion skipped in time, and their later judgement.
+"""Ranges that the champion skipped or owes answers to, judged later.
 
 A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
 verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
@@ -13,6 +13,8 @@ from outrider.dataops.state.tables import Backfill, table_of
 
 _BACKFILL = table_of(Backfill)
 CHAMPION = "champion"
+SLOW, OWED = "slo", "no answer"
+"""Reasons: too old for the objective, or not answered by the champion."""
 SLOT = "backfill"
 """Where the judgement of skipped blocks stands in the stream; what it finds is the champion's."""
 
@@ -42,7 +44,7 @@ class SkippedBlocks:
 
 def skip(
     connection: Connection, model: str, *, after_seq: int, until_seq: int, records: int, now_us: int,
-    version: str | None, reason: str = "slo", passed: int = 0,
+    version: str | None, reason: str = SLOW, passed: int = 0,
 ) -> None:  # fmt: skip
     """Note a skipped range, in the cursor's transaction."""
     row = {
@@ -50,6 +52,12 @@ def skip(
         "records": records, "at_seq": after_seq, "passed": passed, "version": version, "created_us": now_us,
     }  # fmt: skip
     connection.execute(_BACKFILL.insert().values(row))
+
+
+def extend(connection: Connection, gap: SkippedBlocks, *, until_seq: int, records: int) -> None:
+    """Extend an open range by the blocks behind, in the cursor's transaction."""
+    values = {"until_seq": until_seq, "records": gap.records + records}
+    connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
 
 def advance(

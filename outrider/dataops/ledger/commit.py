@@ -136,6 +136,8 @@ class Effects(FlagRows):
     """Version of the replica that answered; None without one."""
     measures: list[Row] = field(default_factory=list)
     """Rows of ``measure_count``."""
+    reads: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that assertions were seen to read, where that is news."""
     classes: Sequence[str] = ()
     """Words of the model's declared classes, in the order in which answers score them."""
     stated_versions: list[str | None] = field(default_factory=list)

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from outrider.dataops.state.rows import replace_rows
 from outrider.dataops.state.tables import Counter, Freshness, table_of
 
-from .backfill import CHAMPION, gaps
+from .backfill import CHAMPION, OWED, SLOW, gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class ObjectiveStanding:
         Skipped records that were judged later, and records that were not judged.
     waiting
         Skipped records that are not judged yet.
+    owed
+        Records that the champion has not answered, and is asked about again.
     skipped_us
         When a backlog was skipped last: windows began anew then; None if never.
     """
@@ -68,6 +70,7 @@ class ObjectiveStanding:
     backfilled: int
     shed: int
     waiting: int
+    owed: int
     skipped_us: int | None
 
 
@@ -81,11 +84,16 @@ def standing(connection: Connection, model: str) -> ObjectiveStanding:
     )
     counts = {row.name: row.value for row in connection.execute(query)}
     known = gaps(connection, model)
+    waits = {
+        reason: sum(gap.records - gap.passed for gap in known if (gap.reason, gap.done_us) == (reason, None))
+        for reason in (SLOW, OWED)
+    }
     return ObjectiveStanding(
         read(connection, model),
         counts.pop("backfilled", 0),
         sum(counts.values()),
-        sum(gap.records - gap.passed for gap in known if gap.done_us is None),
+        waits[SLOW],
+        waits[OWED],
         known[-1].created_us if known else None,
     )
 
@@ -107,11 +115,11 @@ def told(known: ObjectiveStanding) -> str:
     Examples
     --------
     >>> latest = FreshnessView("m", 1.0, 900, 0.512, 0.86, 0.5, "sampling", 0)
-    >>> told(ObjectiveStanding(latest, 0, 420, 30, 1)).split("; ")[1:]
-    ['now: sampling, 50 % admitted', '420 shed, 30 skipped wait']
+    >>> told(ObjectiveStanding(latest, 0, 420, 30, 7, 1)).split("; ")[1:]
+    ['now: sampling, 50 % admitted', '420 shed, 30 skipped wait, 7 not answered, asked again']
     """
     if known.latest is None:
-        return "no record judged yet"
+        return f"no record judged yet{f', {known.owed} not answered, asked again' if known.owed else ''}"
     latest = known.latest
     wanted = "no objective" if latest.slo_s is None else f"objective {latest.slo_s:g} s"
     parts = [f"p50 {seconds(latest.p50_s)} s, p99 {seconds(latest.p99_s)} s at verdict ({wanted})"]
@@ -120,6 +128,7 @@ def told(known: ObjectiveStanding) -> str:
             f"now: {latest.measure.replace('_', ' ')}, {latest.share:.0%} admitted".replace("%", " %")
         )
     sums = {"shed": known.shed, "judged later": known.backfilled, "skipped wait": known.waiting}
+    sums["not answered, asked again"] = known.owed
     if any(sums.values()):
         parts.append(", ".join(f"{count} {what}" for what, count in sums.items() if count))
     return "; ".join(parts)

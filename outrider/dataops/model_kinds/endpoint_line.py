@@ -74,9 +74,8 @@ class Line:
                 self.client, self.url, body, key=key, deadline_s=left_s, max_bytes=MAX_ANSWER_BYTES
             )
         except HttpStatusError as error:
-            status = error.answer.status
-            text = f"{self.url} answered {status}: {error.answer.beginning(300)}"
-            if 400 <= status < 500 and status not in (401, 403, 404, 408, 429):
+            text = f"{self.url} answered {error.answer.status}: {error.answer.beginning(300)}"
+            if error.answer.is_refusal:
                 raise ValueError(text) from error
             raise ServerError(text) from error
         except TimeoutError as error:

@@ -25,6 +25,8 @@ PREFIX = "outrider."
 OPTIONS = ("scores", "threads")
 SCORES = ("probs", "logits", "none")
 TASKS = ("classification", "embedding", "other")
+Forms = Mapping[str, Mapping[str, tuple[str, list[Any] | None]]]
+"""Type and dimensions of each of the ``inputs`` and ``outputs``."""
 TYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -56,7 +58,8 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
     except ImportError as error:
         raise ConfigError(f"ONNX files need onnxruntime: pip install outrider[onnx] ({error})") from error
     runtime.disable_telemetry_events()
-    parse_onnx(found if isinstance(found, bytes) else found.read_bytes(), source.reference)
+    content = found if isinstance(found, bytes) else found.read_bytes()
+    forms = declared_forms(parse_onnx(content, source.reference))
     options = runtime.SessionOptions()
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.intra_op_num_threads = int(source.options.get("threads", 1))
@@ -70,7 +73,7 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
     except Exception as error:  # its exceptions share no base class
         text = str(error).strip()[:300]
         raise ConfigError(f"{source.reference} cannot be loaded: {type(error).__name__}: {text}") from error
-    return OnnxModel(session, source)
+    return OnnxModel(session, source, forms)
 
 
 def parse_onnx(content: bytes, name: str) -> Any:
@@ -129,6 +132,26 @@ def _parts(model: Any) -> Iterator[Any]:
                 left += [value] if hasattr(value, "DESCRIPTOR") else value
 
 
+def declared_forms(model: Any) -> Forms:
+    """Forms that the file declares, whatever a runtime computes."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    fed = [value for value in model.graph.input if value.name not in weights]
+    return {
+        "inputs": {value.name: _form(value.type) for value in fed},
+        "outputs": {value.name: _form(value.type) for value in model.graph.output},
+    }
+
+
+def _form(kind: Any) -> tuple[str, list[Any] | None]:
+    if not kind.HasField("tensor_type"):
+        return str(kind.WhichOneof("value") or "of no type").removesuffix("_type"), None
+    told = kind.tensor_type
+    name = importlib.import_module("onnx").TensorProto.DataType.Name(told.elem_type).lower()
+    if not told.HasField("shape"):
+        return name, None
+    return name, [dim.dim_value if dim.HasField("dim_value") else "any" for dim in told.shape.dim]
+
+
 class OnnxModel:
     """A session of onnxruntime as a Predictor.
 
@@ -138,9 +161,12 @@ class OnnxModel:
         Fields that it is fed, in order.
     classes
         Value of each output of a classifier.
+    forms
+        Of inputs and outputs, as the file declares them.
     """
 
-    def __init__(self, session: Any, source: Source) -> None:
+    def __init__(self, session: Any, source: Source, forms: Forms) -> None:
+        self.forms = forms
         self._session = session
         self._fed = session.get_inputs()
         self._answers = [answer.name for answer in session.get_outputs()]

@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from outrider.assertions.columns import is_tensor
 from outrider.dataops.payloads.columns import is_payload
 
 from .kinds import Kind
-from .texts import PLACEHOLDER, TextRedactor, hint_of, names_phone
+from .sieve import rows_with_hints
+from .texts import PLACEHOLDER, TextRedactor, names_phone
 
 Kinds = Collection[Kind]
 _MARK = PLACEHOLDER.pattern.strip("()")
@@ -31,8 +31,9 @@ _LEAST_CARD, _LEAST_PHONE, _MOST_PHONE = 10**12, 10**7, 10**15
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 """In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
-_FEW_ROWS, _FEW_LETTERS = 8, 2000
-_BARE_DIGITS = r"^[\s(+]*(?:\d[\s()./-]*){8,15}$"
+_ALL_ROWS: tuple[Kind] = ("value",)
+_FEW_BYTES = 1000
+"""Of a column whose texts are looked at without a sieve."""
 
 
 class ColumnRules:
@@ -116,7 +117,7 @@ class ColumnRedactor:
     def _column(self, name: str, column: pa.Array, counts: Counter[Kind]) -> pa.Array:
         part, _, field = name.partition(".")
         if field == REST:
-            return _texts(column, _Rest(part, self.rules, self.key), r"(?s).", counts)
+            return _texts(column, _Rest(part, self.rules, self.key), _ALL_ROWS, counts)
         if part not in (*PARTS, "entity") or not (kinds := self.rules.kinds(name)):
             return column
         return redacted_column(column, kinds, self.key, counts, is_phone=self.rules.is_phone(name))
@@ -132,8 +133,7 @@ def redacted_column(
     """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        hint = f"{hint_of(kinds)}|{_BARE_DIGITS}" if is_phone else hint_of(kinds)
-        return _texts(column, _Texts(kinds, key, is_phone=is_phone), hint, counts)
+        return _texts(column, _Texts(kinds, key, is_phone=is_phone), kinds, counts)
     if "value" in kinds and (_is_number(kind) or is_payload(kind) or is_tensor(kind)):
         return _nulls(column, counts)
     if pa.types.is_integer(kind) or pa.types.is_float64(kind):
@@ -239,39 +239,25 @@ def _covers(said: str, name: str) -> bool:
     return name == said or (said.endswith(".*") and name.startswith(said[:-1]))
 
 
-def _texts(column: pa.Array, redact: "_Texts | _Rest", hint: str, counts: Counter[Kind]) -> pa.Array:
+def _texts(column: pa.Array, redact: "_Texts | _Rest", kinds: Kinds, counts: Counter[Kind]) -> pa.Array:
     if column.null_count == len(column):
         return column
-    mask = _sieved(column, hint)
-    if not pc.any(mask).as_py():
+    is_small = column.nbytes < _FEW_BYTES
+    rows = np.flatnonzero(rows_with_hints(column, _ALL_ROWS if is_small else kinds))
+    if not rows.size:
         return column
-    coded = column.filter(mask).dictionary_encode()
-    made = [redact(text) for text in coded.dictionary.to_pylist()]
-    times = np.bincount(coded.indices.to_numpy(), minlength=len(made))
-    changed = False
-    for (_, found), many in zip(made, times.tolist(), strict=True):
+    given = column.take(pa.array(rows)).to_pylist()
+    times = Counter(given)
+    made: dict[str, str] = {}
+    for text, many in times.items():
+        made[text], found = redact(text)
         for kind, count in found.items():
             counts[kind] += count * many
-            changed = True
-    if not changed:
+    if all(made[text] == text for text in times):
         return column
-    values = pa.array([text for text, _ in made], column.type).take(coded.indices)
-    return pc.replace_with_mask(column, mask, values)
-
-
-def _sieved(column: pa.Array, hint: str) -> pa.BooleanArray:
-    """Rows with a match; RE2, which compiles the hint at each call, where there are many letters."""
-    if len(column) <= _FEW_ROWS:
-        texts = column.to_pylist()
-        if sum(map(len, filter(None, texts))) <= _FEW_LETTERS:
-            search = _compiled(hint).search
-            return pa.array([text is not None and search(text) is not None for text in texts])
-    return pc.fill_null(pc.match_substring_regex(column, hint), False)
-
-
-@cache
-def _compiled(hint: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\\x\{(\w+)\}", lambda code: rf"\U{code[1]:0>8}", hint), re.ASCII)
+    mask = np.zeros(len(column), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(column, mask, pa.array([made[text] for text in given], column.type))
 
 
 def _nulls(column: pa.Array, counts: Counter[Kind]) -> pa.Array:

@@ -17,8 +17,9 @@ from outrider.assertions.library.personal import CARDS, FORMS, IBAN_LENGTHS, is_
 from .kinds import Kind
 from .readings import Span
 
-_BETWEEN = r"[ \t\r\n.\-/_+]{0,3}"
-"""What may stand between two groups of one value."""
+_PARTING = r" \t\r\n.\-/_+|,:;"
+_BETWEEN = rf"[{_PARTING}]{{0,3}}"
+"""Between two groups of one value; of a phone number less, for amounts and times are written so."""
 _MOST_DIGITS, _LONGEST_CARD_TEXT = 2000, 80
 _CARD_RUN = re.compile(rf"\d(?:{_BETWEEN}\d){{12,{_MOST_DIGITS}}}+", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
@@ -37,7 +38,7 @@ _AT = re.compile(
 _LOCAL_BACKWARDS = re.compile(r"(?:[\w.%+-]|(?<=\w)'(?=\w))*+")
 _LONGEST_LOCAL = 256
 
-_IBAN_HEAD = re.compile(r"(?<![^\W_])([A-Za-z]{2})\d\d(?=[ \t\r\n.\-/_+A-Za-z0-9])", re.ASCII)
+_IBAN_HEAD = re.compile(rf"(?<![^\W_])([A-Za-z]{{2}})\d\d(?=[{_PARTING}A-Za-z0-9])", re.ASCII)
 
 _PHONE = re.compile(
     r"(?<![^\W_])(?<![+.-])(?:"
@@ -71,6 +72,8 @@ _ISSUED = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.ASCII | re.DOTALL,
 )
+_SHORTEST_ISSUED = 15
+"""Signs without a space of the shortest issued key, ``xoxb-`` and ten."""
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/-]{16,}=*)", re.ASCII)
 SECRET_NAME = re.compile(
     r"(?i)(?:api|access|secret|private|auth)[_-]?(?:key|token)|(?:client)?[_-]?secret|passw(?:or)?d|token",
@@ -91,17 +94,18 @@ class Detector:
 
     Attributes
     ----------
-    hint
-        RE2: no text without a match holds such a value in its own bytes.
     spans
         Where values stand in a reading, in order, apart from each other.
     plain
         Form of a value in which equal ones are equal.
+    digits, sign
+        No text with fewer digits, or without the sign, holds such a value.
     """
 
-    hint: str
     spans: Callable[[str], Iterator[Span]]
     plain: Callable[[str], str]
+    digits: int = 0
+    sign: str = ""
 
 
 def whole_number(text: str) -> str | None:
@@ -286,16 +290,21 @@ def _powers(text: str) -> Iterator[Span]:
 
 
 def _tokens(text: str) -> Iterator[Span]:
-    yield from _apart(
-        [match.span() for match in _ISSUED.finditer(text)]
-        + [match.span(1) for match in _BEARER.finditer(text)]
-        + [
+    lower, longest = text.lower(), max(map(len, text.split()), default=0)
+    spans: list[Span] = []
+    if longest >= _SHORTEST_ISSUED or "PRIVATE KEY" in text:
+        spans += [match.span() for match in _ISSUED.finditer(text)]
+    if "bearer" in lower or "basic" in lower:
+        spans += [match.span(1) for match in _BEARER.finditer(text)]
+    if (":" in text or "=" in text) and any(name in lower for name in ("key", "token", "secret", "passw")):
+        spans += [
             match.span(1)
             for match in _ASSIGNED.finditer(text)
             if _LETTER.search(match[1]) and _GROUP.search(match[1])
         ]
-        + [match.span() for match in _RANDOM.finditer(text) if _is_random(match[0])]
-    )
+    if longest >= _RANDOM_CHARS:
+        spans += [match.span() for match in _RANDOM.finditer(text) if _is_random(match[0])]
+    return _apart(spans)
 
 
 def _apart(spans: list[Span]) -> Iterator[Span]:
@@ -331,17 +340,12 @@ def _number(text: str) -> str:
     return found or _digits(text)
 
 
-_EIGHT_DIGITS = r"(?:\d[^A-Za-z0-9]*){8}"
 DETECTORS: dict[Kind, Detector] = {
-    "value": Detector(r"(?s).", _whole, str),
-    "token": Detector(
-        r"[A-Za-z0-9_-]{20}|eyJ|xox|ya29|SG\.|(?i:bearer|basic|secret|passw|token|key)|PRIVATE KEY",
-        _tokens,
-        str,
-    ),
-    "email": Detector(r"\S@[^\x00-/:-@\[-`{-\x7f]", _emails, str.lower),
-    "iban": Detector(r"(?i:[a-z]{2})\d{2}[^A-Za-z0-9]{0,3}[A-Za-z0-9]{4}", _ibans, _letters),
-    "card": Detector(_EIGHT_DIGITS, lambda text: _apart([*_cards(text), *_powers(text)]), _number),
-    "phone": Detector(_EIGHT_DIGITS, lambda text: _apart([*_phones(text), *_named_phones(text)]), _number),
+    "value": Detector(_whole, str),
+    "token": Detector(_tokens, str),
+    "email": Detector(_emails, str.lower, sign="@"),
+    "iban": Detector(_ibans, _letters, digits=2),
+    "card": Detector(lambda text: _apart([*_cards(text), *_powers(text)]), _number, digits=11),
+    "phone": Detector(lambda text: _apart([*_phones(text), *_named_phones(text)]), _number, digits=8),
 }
 """By kind, in the order in which they are looked for: a key may hold digits."""

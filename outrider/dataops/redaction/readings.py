@@ -19,13 +19,13 @@ _HEX = "[0-9a-fA-F]"
 _BACKSLASH = re.compile(
     rf"\\(?:u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|[\"'\\/bfnrt])"
 )
-_NAMES = (
-    "&(?:nbsp|ensp|emsp|thinsp|Tab|NewLine|shy|zwnj|zwj|commat|plus|hyphen|dash|ndash|mdash|period|middot|bull"
-    "|sol|lowbar|lpar|rpar|amp);"
-)
+ENTITIES = (
+    "nbsp", "ensp", "emsp", "thinsp", "Tab", "NewLine", "shy", "zwnj", "zwj", "commat", "plus", "hyphen",
+    "dash", "ndash", "mdash", "period", "middot", "bull", "sol", "lowbar", "lpar", "rpar", "amp",
+)  # fmt: skip
 _ENTITY = re.compile(
     rf"%(?:0[9aAdD]|[2-7]{_HEX}|[cCdD]{_HEX}%{_HEX}{{2}}|[eE]{_HEX}(?:%{_HEX}{{2}}){{2}}"
-    rf"|[fF]{_HEX}(?:%{_HEX}{{2}}){{3}})|&\#(?:x{_HEX}{{1,6}}|\d{{1,7}});?|{_NAMES}"
+    rf"|[fF]{_HEX}(?:%{_HEX}{{2}}){{3}})|&\#(?:x{_HEX}{{1,6}}|\d{{1,7}});?|&(?:{'|'.join(ENTITIES)});"
 )
 _UNSEEN = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u20e3\ufe00-\ufe0f\ufeff"
@@ -45,14 +45,17 @@ _ZEROS = (
     "\ua620\ua8d0\ua900\ua9d0\ua9f0\uaa50\uabf0\U0001d7ce"
 )
 """Digits 0 of other scripts, each followed by those up to 9."""
-HINT = (
-    rf"\\[ux]{_HEX}{{2}}|%{_HEX}{{2}}|&\#|{_NAMES}"
-    r"|\d(?:\W*\\[nrt])+\W*\d|[\x{1B}\x{FE52}\x{FE6B}\x{FF01}-\x{FF5E}"
-    + "".join(f"\\x{{{ord(zero):X}}}-\\x{{{ord(zero) + 9:X}}}" for zero in _ZEROS)
-    + re.sub("[^-]", lambda sign: f"\\x{{{ord(sign[0]):X}}}", _UNSEEN)
-    + "]"
-)
-"""RE2 of every text of which another reading holds digits, letters or marks that its own bytes do not."""
+SIGNS = [
+    *"\ufe52\ufe6b",
+    *(chr(code) for code in range(0xFF01, 0xFF5F)),
+    *(chr(ord(zero) + more) for zero in _ZEROS for more in range(10)),
+    *(
+        chr(code)
+        for first, last in re.findall("(.)(?:-(.))?", _UNSEEN)
+        for code in range(ord(first), ord(last or first) + 1)
+    ),
+]
+"""Outside of ASCII, what stands for a letter, digit or mark, or is not seen."""
 
 
 class Reading:

@@ -14,12 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from . import readings
 from .detectors import DETECTORS, PHONE_NAME, SECRET_NAME, is_bare_phone, is_card_number, is_phone
 from .kinds import KINDS, Kind
+from .sieve import may_hold
 
 PLACEHOLDER = re.compile(rf"(<(?:{'|'.join(KINDS)}):[0-9a-f]{{16}}>)")
 _BEGINS_JSON = ("{", "[", '"')
@@ -40,12 +38,6 @@ _LONG, _SHORTEST, _FEWEST_SIGNS = 1000, 6, 8
 _DEEPEST = 64
 _DEEPEST_TEXT = 8
 """JSON within texts of JSON, so many times; deeper, and it is redacted as text."""
-
-
-def hint_of(kinds: Collection[Kind]) -> str:
-    """RE2 of texts with a value of these kinds in any reading."""
-    hints = dict.fromkeys(DETECTORS[kind].hint for kind in DETECTORS if kind in kinds)
-    return "|".join([*hints, readings.HINT])
 
 
 class _Found(NamedTuple):
@@ -207,8 +199,10 @@ class TextRedactor:
             _Found(*reading.place(start, end), rank, -depth, kind, said[start:end])
             for depth, reading in enumerate(readings.readings(text))
             for said in [_without_placeholders(reading.folded())]
+            for digits in [sum(map(said.count, "0123456789"))]
             for rank, (kind, detector) in enumerate(DETECTORS.items())
-            if kind in kinds and _may_hold(said, kind)
+            if kind in kinds and digits >= detector.digits and detector.sign in said
+            if len(said) < _LONG or may_hold(said, kind)
             for start, end in detector.spans(said)
         ]
         parts, at = [], 0
@@ -269,13 +263,6 @@ def _quote(text: str, start: int, end: int) -> str:
     """Quote that a placeholder needs as a member's value where a bare number stood, as its name has it."""
     named = _NAMED_NUMBER.search(text, max(start - 64, 0), start)
     return named[1] if named and _NUMBER.fullmatch(text, start, end) else ""
-
-
-def _may_hold(text: str, kind: Kind) -> bool:
-    """Sieve of long texts, by RE2."""
-    if len(text) < _LONG or not is_text(text):
-        return True
-    return bool(pc.match_substring_regex(pa.scalar(text), DETECTORS[kind].hint).as_py())
 
 
 def _without_placeholders(text: str) -> str:

@@ -45,7 +45,10 @@ class Cursor(SQLModel, table=True):
 
 
 class Backfill(SQLModel, table=True):
-    """Blocks that a slot skipped to stay within its objective. Judged later, from ``at_seq`` on."""
+    """Blocks that the champion skipped for its objective, or owes answers to.
+
+    Judged later, from ``at_seq`` on.
+    """
 
     __tablename__ = "backfill"
     __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
@@ -204,6 +207,10 @@ class AssertionRow(SQLModel, table=True):
     """Column that names the entities of its window; empty without a window."""
     judged_us: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
     """When it last gave verdicts on production's answers, to the minute; 0 for never."""
+    reads: str = Field(default="[]", sa_column_kwargs={"server_default": text("'[]'")})
+    """JSON of the columns that it was seen to read."""
+    of_sender: bool = Field(default=False, sa_column_kwargs={"server_default": text("0")})
+    """It reads inputs and attributes alone: what it flags is the sender's, whatever the model answers."""
 
 
 class Strike(SQLModel, table=True):

@@ -113,13 +113,15 @@ def read_regressions(connection: Connection, model: str) -> list[Regression]:
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
     """Open incidents of a level or above, the oldest first.
 
-    Those that propose to retrain count at any level; muted ones are left out.
+    Those that propose to retrain count at any level. Muted ones are left out, and those that a sender or the
+    author of an assertion has to mend: a model learns nothing from them.
     """
     proposed = _INCIDENT.c.details["action"].as_string()
     query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
         _INCIDENT.c.model == model,
         _INCIDENT.c.status.in_(("open", "acknowledged")),
         or_(_INCIDENT.c.level.in_(LEVELS[LEVELS.index(level) :]), proposed == "retrain"),
+        func.coalesce(proposed, "").not_in(("check_sender", "mend_assertion")),
     )
     rows = connection.execute(query.order_by(_INCIDENT.c.opened_us, _INCIDENT.c.id).limit(MOST_INCIDENTS))
     return [OpenIncident(**row._mapping) for row in rows]

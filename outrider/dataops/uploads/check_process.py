@@ -114,7 +114,7 @@ def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) 
             try:
                 code = subprocess.run(
                     clean_command("outrider.dataops.uploads.check_process"),
-                    input=json.dumps(request | {"scratch": scratch}).encode(), stdout=out, stderr=err,
+                    input=json.dumps(request).encode(), stdout=out, stderr=err,
                     env=environment, cwd=scratch, timeout=TIMEOUT_S, check=False,
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
@@ -139,7 +139,7 @@ def main() -> None:
     bound_memory(_MEMORY_BYTES + _TIMES * request["bytes"])
     resource.setrlimit(resource.RLIMIT_FSIZE, (_OUTPUT_BYTES, _OUTPUT_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (int(TIMEOUT_S) + 1, int(TIMEOUT_S) + 1))
-    confine([path, *also], [Path(request["scratch"])])
+    confine([path, *also], [Path.cwd()])
     source = Source.from_json(request["source"])
     try:
         answer = _OPENED[request["kind"]](path, source, also)
@@ -157,11 +157,10 @@ def main() -> None:
 def _onnx(path: Path, source: Source, also: Sequence[Path]) -> dict[str, Any]:
     import numpy as np
 
-    from outrider.dataops.model_kinds.onnx_file import TYPES, load_onnx, parse_onnx
+    from outrider.dataops.model_kinds.onnx_file import TYPES, declared_forms, load_onnx, parse_onnx
 
-    own = _declared(parse_onnx(path.read_bytes(), path.name))
     model = load_onnx(source, path.parent, path)
-    session, rng = model.session, np.random.default_rng(0)
+    own, session, rng = model.forms, model.session, np.random.default_rng(0)
     feeds = {}
     for fed in session.get_inputs():
         kind, dims = own["inputs"].get(fed.name, (fed.type, None))
@@ -191,7 +190,7 @@ def _onnx(path: Path, source: Source, also: Sequence[Path]) -> dict[str, Any]:
         raise WrongUpload(
             f"its answers are no {source.task}: {wanted} expected; it declares {outputs}"
         ) from error
-    champion = [_declared(parse_onnx(file.read_bytes(), file.name)) for file in also]
+    champion = [declared_forms(parse_onnx(file.read_bytes(), file.name)) for file in also]
     return {"own": own, "champion": champion[0] if champion else None}
 
 
@@ -202,28 +201,6 @@ def _drawn(shape: list[int], kind: Any, rng: Any) -> Any:
         return np.full(shape, "a text", dtype=object)
     values = rng.normal(size=shape)
     return np.abs(np.round(values)).astype(kind) if np.dtype(kind).kind in "ib" else values.astype(kind)
-
-
-def _declared(model: Any) -> dict[str, dict[str, tuple[str, list[Any] | None]]]:
-    """Type and dimensions of each input and output, as the file says them."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    fed = [value for value in model.graph.input if value.name not in weights]
-    return {
-        "inputs": {value.name: _form(value.type) for value in fed},
-        "outputs": {value.name: _form(value.type) for value in model.graph.output},
-    }
-
-
-def _form(kind: Any) -> tuple[str, list[Any] | None]:
-    import onnx
-
-    if not kind.HasField("tensor_type"):
-        return str(kind.WhichOneof("value") or "of no type").removesuffix("_type"), None
-    told = kind.tensor_type
-    name = onnx.TensorProto.DataType.Name(told.elem_type).lower()
-    if not told.HasField("shape"):
-        return name, None
-    return name, [dim.dim_value if dim.HasField("dim_value") else "any" for dim in told.shape.dim]
 
 
 def _folder(path: Path, source: Source, _also: Sequence[Path]) -> dict[str, Any]:

@@ -58,7 +58,12 @@ LiveRateFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(LiveRateView, "Liv
 ReviewFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(reviews.ReviewRow, "FlagReview", times=True)]
 IncidentFacts: TypeAlias = Annotated[
     dict[str, Any],
-    FieldsOf(IncidentRow, "AssertionIncident", times=True, more={"muted_until": Time | None}),
+    FieldsOf(
+        IncidentRow,
+        "AssertionIncident",
+        times=True,
+        more={"muted_until": Time | None, "sentence": str, "next_step": str},
+    ),
 ]
 
 
@@ -86,6 +91,7 @@ class AssertionFigures(TypedDict):
     owner: str
     revision: str
     flags: int
+    reads: tuple[str, ...]
     reviewed: int
     fire_rate: RateFigures
     precision: RateFigures
@@ -237,7 +243,7 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
         wanted = None if status == "all" else status
         with engine.connect() as connection:
             found = stored_incidents.list_incidents(
-                connection, model=model, status=wanted, assertion=assertion, limit=limit
+                connection, now_us=now_us(), model=model, status=wanted, assertion=assertion, limit=limit
             )
         return {"incidents": [incident_json(row) for row in found]}
 
@@ -261,6 +267,7 @@ def quality_json(found: AssertionQuality) -> AssertionFigures:
         "owner": found.owner,
         "revision": found.revision,
         "flags": found.flags,
+        "reads": found.reads,
         "reviewed": found.reviewed,
         "fire_rate": rate_json(found.fire_rate),
         "precision": rate_json(found.precision),
@@ -298,7 +305,7 @@ def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
 def incident_json(row: IncidentRow) -> dict[str, Any]:
     """Incident as JSON."""
     body = timed(dataclasses.asdict(row))
-    return body | {"muted_until": body["muted_until"] if row.muted_until_us else None}
+    return body | row.present | {"muted_until": body["muted_until"] if row.muted_until_us else None}
 
 
 def _time(until: AwareDatetime | None, for_s: float | None) -> int | None:

@@ -55,19 +55,23 @@ class AskedServer:
         self._limit, self._key_env, self._deadline_s = limit, key_env, deadline_s
         self._lock = threading.Lock()
         self.retries = 0
-        """Questions that were asked a second time, because the server asked for that."""
+        """Questions that were asked a second time, because the server asked for that or was late."""
 
     def post(self, url: str, body: bytes, *, questions: int = 1) -> Exchange:
-        """Ask once, or twice after 429 or 503 with Retry-After."""
+        """Ask once; twice after 429 or 503 with Retry-After, or a timeout."""
         self._limit.wait(questions)
         began = time.monotonic()
         try:
-            answer = self._send("POST", url, body, self._deadline_s)
+            try:
+                answer = self._send("POST", url, body, self._deadline_s)
+            except TimeoutError:
+                self._note_retry()
+                self._limit.wait(questions)
+                return self._outcome(self._send("POST", url, body, self._deadline_s), float("nan"))
             pause = _retry_after(answer)
             left = self._deadline_s - (time.monotonic() - began)
             if answer.status in _AGAIN and pause is not None and pause < left:
-                with self._lock:
-                    self.retries += 1
+                self._note_retry()
                 time.sleep(pause)
                 self._limit.wait(questions)
                 left = self._deadline_s - (time.monotonic() - began)
@@ -75,11 +79,15 @@ class AskedServer:
                     return self._outcome(self._send("POST", url, body, left), float("nan"))
             return self._outcome(answer, time.monotonic() - began)
         except TimeoutError:
-            return Exchange("late", why=f"no answer within {self._deadline_s:g} s")
+            return Exchange("late", why=f"no answer within {self._deadline_s:g} s, asked twice")
         except OSError as error:
             if is_own_fault(error):
                 return Exchange("unasked", why=f"{self.place}: not sent: {_plain(error)}")
             return Exchange("failed", why=f"{self.place}: no answer: {_plain(error)}")
+
+    def _note_retry(self) -> None:
+        with self._lock:
+            self.retries += 1
 
     def get(self, url: str) -> bytes | None:
         """Body of a page of status 200, or None."""

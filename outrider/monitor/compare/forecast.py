@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from outrider.assertions.agreement import PROPERTIES
-from outrider.assertions.verdict import records_needed
-from outrider.assertions.verdict_sentence import percent
+from outrider.assertions.verdict import percent, records_needed, talk_measures
 
 from .plan import ComparePlan, Until
 
-NOISES = (0.0, 0.05)
-"""Shares in which production may differ from itself that a forecast is made for."""
+NOISES, OF_TEXTS = (0.0, 0.05), (0.0, 0.01)
+"""Shares in which production may differ from itself that a forecast is made for; of whole texts less."""
 Prices = Mapping[str, tuple[float, float]]
 
 
@@ -28,11 +26,13 @@ def forecast(
         False where its recorded answers are compared.
     """
     is_again = asks_production or plan.is_deterministic
-    measures = 1 + len(PROPERTIES) if is_talk else 1
+    measures = len(talk_measures(plan.agree)) + 1 if is_talk else 1
     rows = []
-    for noise in NOISES[:1] if plan.is_deterministic else NOISES:
+    is_exact = is_talk and not plan.agree
+    noises = OF_TEXTS if is_exact else NOISES
+    for noise in noises[:1] if plan.is_deterministic else noises:
         share = plan.share_again(is_noisy=noise > 0.0) if is_again else 0.0
-        records = _needed(plan.margin, noise, share, candidates, measures)
+        records = _needed(plan.margin, noise, share, candidates, measures, is_exact)
         again = None if records is None else round(records * (1 + share))
         production = records if plan.is_deterministic else again
         rows.append(
@@ -88,5 +88,7 @@ def _records(row: Mapping[str, Any]) -> str:
 
 
 @cache
-def _needed(margin: float, noise: float, share: float, candidates: int, measures: int) -> int | None:
-    return records_needed(margin, noise, share, candidates=candidates, measures=measures)
+def _needed(
+    margin: float, noise: float, share: float, candidates: int, measures: int, is_exact: bool
+) -> int | None:
+    return records_needed(margin, noise, share, candidates=candidates, measures=measures, is_exact=is_exact)

@@ -203,10 +203,10 @@ def _of_record(item: dict[str, Any], about: dict[str, Any]) -> list[RecordedQues
             raise NoQuestion(ONLY_LABEL)
         return [_recorded(row, about | _known(row)) for row in rows]
     inputs, outputs = item.get("inputs"), item.get("outputs")
-    if isinstance(item.get("label"), Mapping) and inputs is None and outputs is None:
-        raise NoQuestion(ONLY_LABEL)
     if inputs is None and outputs is not None:
         raise NoQuestion(NO_CONTENT)
+    if isinstance(inputs, Mapping) and outputs is not None and not isinstance(outputs, Mapping):
+        raise Unreadable(f"outputs: an object expected, got {type(outputs).__name__}")
     record = item if isinstance(inputs, Mapping) else record_of(item, Names())
     return [_recorded(record, about)]
 
@@ -221,7 +221,8 @@ def _recorded(record: Mapping[str, Any], about: dict[str, Any]) -> RecordedQuest
     if about["attrs"] == {} and isinstance(record.get("attrs"), Mapping):
         about = about | {"attrs": attributes(record["attrs"])}
     if not inputs:
-        raise NoQuestion(NO_CONTENT)
+        is_label = "label" in record and not outputs
+        raise NoQuestion(ONLY_LABEL if is_label else NO_CONTENT)
     body = request_of(inputs, about["attrs"])
     if body is None:
         return RecordedQuestion(**about, inputs=inputs, outputs=outputs)

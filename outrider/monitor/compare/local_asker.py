@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +16,21 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.errors import ConfigError
-from outrider.monitor.engine.asks import Ask, AskAnswer
-from outrider.monitor.engine.client import EngineClient, Making
+from outrider.monitor.engine.asks import LATE
+from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.device_options import DeviceOptions
-from outrider.monitor.engine.events import VersionLoad
 from outrider.monitor.engine.launch import Launch
+from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.intake.protocols.chat_columns import input_fields
 
 from .answers import Answers, Fate, GatheredAnswers
-from .questions import MODEL, REQUEST
+from .questions import REQUEST
 from .records_asker import only_inputs
 
 BLOCK, AHEAD = 4096, 2
 """Records of an ask, and asks under way: one is sent and read while another is answered."""
 SEARCHES = 14
 """Asks in search of the record that ends or holds up a model, in all."""
-WAIT_S = 1.0
 _VERSION = "1"
 _TASKS: Mapping[str, Task] = {
     "ForSequenceClassification": "classification",
@@ -118,12 +116,8 @@ class LocalAsker:
         self.retries = 0
         self._model = model
         self._deadline_s = deadline_s
-        self._woken = threading.Event()
-        self._client: EngineClient | None = None
-        self._number = 0
+        self._version: SingleVersion | None = None
         self._searches = SEARCHES
-        self._answers: dict[int, AskAnswer] = {}
-        self._loads: list[VersionLoad] = []
 
     def ask(self, questions: Batch, /) -> Answers:
         """Answers to all questions.
@@ -134,68 +128,43 @@ class LocalAsker:
             If the model cannot be loaded.
         """
         batch = with_fields(only_inputs(questions))
-        client = self._client or self._load(batch)
+        self._version = version = self._version or self._load(batch)
         gathered = GatheredAnswers(questions)
         is_talk = questions.has(REQUEST)
         asked: deque[tuple[int, range]] = deque()
         for start in range(0, batch.rows, BLOCK):
             rows = range(start, min(start + BLOCK, batch.rows))
-            asked.append((self._send(client, batch, rows), rows))
+            asked.append((_send(version, batch, rows), rows))
             if len(asked) >= AHEAD:
-                self._take(client, batch, *asked.popleft(), gathered, is_talk=is_talk)
+                self._take(version, batch, *asked.popleft(), gathered, is_talk=is_talk)
         while asked:
-            self._take(client, batch, *asked.popleft(), gathered, is_talk=is_talk)
+            self._take(version, batch, *asked.popleft(), gathered, is_talk=is_talk)
         return gathered.answers()
 
     def close(self) -> None:
         """End the process."""
-        if self._client is not None:
-            self._client.stop()
+        if self._version is not None:
+            self._version.stop()
 
-    def _load(self, batch: Batch) -> EngineClient:
+    def _load(self, batch: Batch) -> SingleVersion:
         """Process with the first source that can be loaded."""
         field = (text_field(batch, self.name),) if self._model.needs_text else ()
         threads = max(1, len(os.sched_getaffinity(0)) // 2)
-        options = DeviceOptions(threads=threads).to_json()
-        failures = []
+        launch = Launch(self._model.folder, DeviceOptions(threads=threads).to_json(), threads)
+        failure: ConfigError | None = None
         for source in self._model.sources:
-            launch = Launch(self._model.folder, options, threads)
-            client = EngineClient(
-                self.name, launch, deadline_s=lambda _: self._deadline_s, wake=self._woken.set
-            )
             fed = source if not field else Source.from_json(_with_inputs(source, field))
-            client.load((MODEL, _VERSION), Making(fed))
-            self._loads.clear()
-            while not self._loads:
-                self._poll(client)
-            if not self._loads[0].failure:
-                self._client = client
-                return client
-            failures.append(self._loads[0].failure)
-            client.stop()
-        raise ConfigError(f"{self.name} cannot be loaded: {failures[-1]}")
-
-    def _poll(self, client: EngineClient) -> None:
-        """Wait for events, and take them."""
-        self._woken.clear()
-        found = client.poll()
-        for event in found:
-            if isinstance(event, VersionLoad):
-                self._loads.append(event)
-            elif isinstance(event, AskAnswer):
-                self._answers[event.number] = event
-        if not found:
-            self._woken.wait(WAIT_S)
-
-    def _send(self, client: EngineClient, batch: Batch, rows: range) -> int:
-        """Ask a block, and say by which number."""
-        self._number += 1
-        client.submit(Ask(self._number, MODEL, (_VERSION,), batch.slice(rows.start, len(rows))))
-        return self._number
+            try:
+                return SingleVersion(
+                    (self.name, _VERSION), Making(fed), launch, deadline_s=self._deadline_s
+                ).loaded()
+            except ConfigError as error:
+                failure = error
+        raise ConfigError(f"{self.name} cannot be loaded: {failure}")
 
     def _take(
         self,
-        client: EngineClient,
+        version: SingleVersion,
         batch: Batch,
         number: int,
         rows: range,
@@ -211,9 +180,7 @@ class LocalAsker:
             False where the model ended or hung. Where it does so with both halves, it is no record's doing,
             and nothing is searched any more.
         """
-        while number not in self._answers:
-            self._poll(client)
-        answer = self._answers.pop(number)
+        answer = version.take(number)
         if answer.outputs is None:
             is_end = "process" in answer.failure or "within" in answer.failure
             if is_end and len(rows) > 1 and self._searches > 0:
@@ -222,8 +189,8 @@ class LocalAsker:
                 halves = (range(rows.start, middle), range(middle, rows.stop))
                 is_well = []
                 for half in halves:
-                    number = self._send(client, batch, half)
-                    is_well.append(self._take(client, batch, number, half, gathered, is_talk=is_talk))
+                    number = _send(version, batch, half)
+                    is_well.append(self._take(version, batch, number, half, gathered, is_talk=is_talk))
                 if not any(is_well):
                     self._searches = 0
                 return False
@@ -242,6 +209,11 @@ class LocalAsker:
         return True
 
 
+def _send(version: SingleVersion, batch: Batch, rows: range) -> int:
+    """Ask a block, and say by which number."""
+    return version.send(batch.slice(rows.start, len(rows)))
+
+
 def fate_of(failure: str) -> Fate:
     """Fate of questions whose model gave no answer.
 
@@ -250,7 +222,7 @@ def fate_of(failure: str) -> Fate:
     >>> fate_of("no answer within 30 s"), fate_of("its process ended: signal 9")
     ('late', 'failed')
     """
-    return "late" if "no answer within" in failure else "failed"
+    return "late" if LATE in failure else "failed"
 
 
 def with_fields(batch: Batch) -> Batch:

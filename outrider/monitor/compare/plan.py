@@ -48,6 +48,10 @@ class ComparePlan:
         A model of this machine makes vectors of texts, by which they are compared as a whole.
     seed
         Of the draw of questions that are asked again.
+    agree
+        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON, or classes.
+    tolerance
+        Scores differ where they are farther apart than this share of the spread of production's.
     """
 
     margin: float = 0.02
@@ -58,6 +62,8 @@ class ComparePlan:
     has_judge: bool = False
     has_embedding: bool = False
     seed: int = 0
+    agree: tuple[str, ...] = ()
+    tolerance: float = 0.01
 
     def share_again(self, *, is_noisy: bool) -> float:
         """Share of questions that are asked again."""

@@ -8,7 +8,8 @@ from typing import Any
 from outrider.assertions.agreement import EVERYTHING, Tally
 from outrider.assertions.slice_ranking import SliceDifference
 from outrider.assertions.times import utc_text
-from outrider.assertions.verdict_sentence import percent, share_text
+from outrider.assertions.verdict import percent
+from outrider.assertions.verdict_sentence import share_text
 
 from .chat_asker import system_prompt
 from .forecast import costs

@@ -159,7 +159,7 @@ class ComparisonRun:
         ServerError
             With the reason that it gave most often.
         """
-        if self.asked and not self.production.fates["answered"]:
+        if self._production is not None and self.asked and not self.production.fates["answered"]:
             raise ServerError(
                 f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; "
                 f"most often: {self.production.most_often}"

@@ -23,6 +23,7 @@ from outrider.assertions.differences import (
     text_column_of,
 )
 from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness
+from outrider.assertions.items import hashed_bags
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
@@ -33,9 +34,10 @@ from outrider.assertions.verdict import (
     CandidateVerdict,
     MeasureVerdict,
     confidence_in,
+    percent,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import percent, share_text, verdict_sentence
+from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers, NumberKind
@@ -146,7 +148,7 @@ class Standing:
         if slices:
             both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
         one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
-        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan.target)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
         if again is not None and other is not None:
@@ -163,13 +165,13 @@ class Standing:
             [each[both].tolist() for each in slices[1:]],
             [entities[row] for row in both.tolist()] if entities else (),
         )
-        if self._plan.has_embedding:
-            self._keep_texts(pair, ruler)
+        self._witness_texts(pair, ruler)
         self.comparison += StreamComparison.of(
             pair,
             ruler,
             slices=self.comparison.slices,
             entities=self.comparison.entities,
+            classes=self.comparison.classes,
             most_slices=MOST_SLICES,
         )
         self._count_json(questions, both, pair)
@@ -194,8 +196,8 @@ class Standing:
             kind, production, candidate, entities=entities, keys=questions.keys, counted=self.outcomes
         )
 
-    def _keep_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
-        """Keep texts to be embedded; a conversation gives one pair."""
+    def _witness_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
+        """Compare texts as a whole, or keep them to be embedded; a conversation gives one pair."""
         columns = [text_column_of(each, ruler) for each in (pair.champion, pair.challenger)]
         if not all(columns):
             return
@@ -204,7 +206,10 @@ class Standing:
             rows, _ = one_of_each(pair.entities, pair.champion.keys, self.comparison.entities)
         sides = zip((pair.champion, pair.challenger), columns, strict=True)
         one, two = ([text or "" for text in side.take(rows).arrow(name).to_pylist()] for side, name in sides)
-        self._unembedded += zip(one, two, strict=True)
+        if self._plan.has_embedding:
+            self._unembedded += zip(one, two, strict=True)
+        else:
+            self._witness.update(hashed_bags(one), hashed_bags(two))
 
     def unembedded(self) -> list[tuple[str, str]]:
         """Texts of production and candidate since the last call."""
@@ -216,11 +221,15 @@ class Standing:
         self._witness.update(production, candidate)
 
     def energy_verdict(self) -> EnergyVerdict | None:
-        """Distance of the texts as a whole; None where nothing embeds them."""
-        if not self._plan.has_embedding:
+        """Distance of the texts as a whole; None without texts."""
+        if not self._has_texts:
             return None
         respects = len(self.verdict.measures) + 1
         return self._witness.verdict(confidence_in(respects, candidates=self._candidates))
+
+    @property
+    def _has_texts(self) -> bool:
+        return self._ruler is not None and self._ruler.is_text
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
         """Count answers that are no JSON where the question asks for it.
@@ -299,8 +308,9 @@ class Standing:
         self.verdict = verdict_of(
             self.comparison,
             margin=self._plan.margin,
+            agree=self._plan.agree,
             candidates=self._candidates,
-            beside=int(self._plan.has_embedding),
+            beside=int(self._has_texts),
         )
         outcomes = self.outcome_verdicts()
         self.unlabelled = self._by_outcomes(outcomes) or self._bounded(self._by_answers(), outcomes)
@@ -333,7 +343,7 @@ class Standing:
 
     def slices(self) -> Sequence[SliceDifference]:
         """Slices, the one that differs most beyond the rest first."""
-        return rank_slices(self.comparison, candidates=self._candidates)
+        return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
     def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
         """Conclusion by failures that one side has more of, proven beyond the margin."""
@@ -379,9 +389,10 @@ class Standing:
         found, word = verdict.measures[verdict.decided_by], verdict.word
         energy = self.energy_verdict()
         is_apart = energy is not None and energy.is_proven
-        if is_apart and word == "same":
+        if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
+        said += classes_sentence(verdict)
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":
@@ -425,23 +436,28 @@ def _more_failures(kind: str, found: OutcomeVerdict) -> str:
     return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
 
 
-def ruler_of(one: Batch, two: Batch, target: str) -> Ruler:
+def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:
     """Ruler for answers of two systems.
 
-    The target is the named output, else a known one, else the first that both have.
+    The target is the named output, else a known one, else the first that both have. ``one`` are production's
+    first answers: a tolerance of scores is a share of their spread.
 
     Raises
     ------
     ConfigError
-        If production has no output of that name.
+        If production has no output of that name, or no text where something of it has to agree.
     """
+    target, agree = plan.target, plan.agree
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
     ]
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
     chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
-    return Ruler(target=chosen, is_text=chosen == "text")
+    if agree and chosen != "text":
+        raise ConfigError(f"--agree {agree[0]}: outputs.text expected; production answers {form_of(one)}")
+    ruler = Ruler(chosen, is_text=chosen == "text", score_tolerance=plan.tolerance, agree=agree)
+    return ruler.at(one)
 
 
 def form_of(answers: Batch) -> str:

@@ -24,7 +24,7 @@ from outrider.monitor.intake.protocols.chat_columns import CALLERS_KEYS
 
 from .askable import KINDS, checked_kinds, is_secret, unsafe_kind
 from .conversations import Conversations
-from .line_forms import NO_CONTENT, chat_outputs, questions_of, recorded_answer, request_of
+from .line_forms import NO_CONTENT, ONLY_LABEL, chat_outputs, questions_of, recorded_answer, request_of
 from .questions import MODEL, REQUEST, Members, NoQuestion, RecordedQuestion, batch_of, chat_body, members_of
 from .redaction import Redaction
 
@@ -116,7 +116,10 @@ class Traffic:
         if not batch.has(REQUEST):
             return batch
         bodies, named = batch.arrow(REQUEST).to_pylist(), batch.arrow("entity").to_pylist()
-        entities = [name or self._conversations.name(body) for name, body in zip(named, bodies, strict=True)]
+        entities = [
+            name or (self._conversations.name(body) if isinstance(body, str) else None)
+            for name, body in zip(named, bodies, strict=True)
+        ]
         return batch.with_columns({"entity": pa.array(entities, pa.string())})
 
     def _start(self) -> None:
@@ -240,6 +243,7 @@ class Traffic:
     def _of_table(self, path: Path, name: str) -> Iterator[Batch]:
         how = ReadOptions(Names(), CaptureNames(), ROWS)
         left = LeftOut(self._blame)
+        is_asked = False
         for block in read_blocks(path, name, how, left):
             if not isinstance(block.rows, pa.Table):
                 texts = (
@@ -249,6 +253,10 @@ class Traffic:
                 yield from self._batches(self._questions(texts), name)
             elif block.route == "records":
                 yield from self._of_columns(block.rows, block.places, name)
+                is_asked = True
+            elif not is_asked:
+                self._seen += len(block)
+                self._not_asked[ONLY_LABEL] += len(block)
         yield from self._batches(self._unanswered(), name)
         for sentence in left.sentences(path):
             warnings.warn(sentence, stacklevel=2)
@@ -282,7 +290,7 @@ class Traffic:
                     parts[part][short] = value
             try:
                 question = _of_parts(parts, names)
-            except (msgspec.MsgspecError, Unreadable) as error:
+            except (msgspec.MsgspecError, Unreadable, TypeError) as error:
                 self._blame(place, str(error))
                 continue
             ts = None if times is None else times[row]
@@ -300,7 +308,7 @@ class _Waiting:
         """Questions that are whole now, or that wait no longer."""
         try:
             id_, body = str(event["id"]), base64.b64decode(event.get("data_base64", ""), validate=True)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise Unreadable(f"data_base64: base64 expected: {error}") from None
         is_request = ".request" in event["type"]
         mine, other = (self._requests, self._responses) if is_request else (self._responses, self._requests)
@@ -339,7 +347,7 @@ def _is_json(body: bytes) -> bool:
 
 def _event(text: bytes) -> Mapping[str, Any] | None:
     """Event of a model server's logger, or None."""
-    if b'"bytes"' not in text and b'"specversion"' not in text:
+    if b"inference." not in text:
         return None
     try:
         item = msgspec.json.decode(text)

@@ -66,6 +66,14 @@ class Poison:
     detail: str
 
 
+LATE = "no answer within"
+"""How the failure of a version begins that held up its process beyond the deadline."""
+SHOT = "its process ended: signal 9"
+"""Reason where the kernel or a person ended a process, which is laid to no version."""
+SILENT = "ServerError"
+"""How the failure of a model elsewhere begins that gave no answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class AskAnswer:
     """Answer of one version to one ask."""
@@ -83,6 +91,11 @@ class AskAnswer:
     all."""
     cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     """By input: texts that lost tokens to the longest that the model takes, shape (records,), where known."""
+
+    @property
+    def is_owed(self) -> bool:
+        """True for a missing answer that says nothing of the records."""
+        return self.outputs is None and self.failure.startswith((LATE, SHOT, SILENT))
 
 
 ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob"})

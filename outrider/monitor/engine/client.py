@@ -17,7 +17,7 @@ from typing import Literal
 from outrider.assertions import Batch
 from outrider.dataops.model_kinds.source import Source
 
-from .asks import AGAIN, Ask, AskAnswer, Name, again_of
+from .asks import AGAIN, LATE, Ask, AskAnswer, Name, again_of
 from .events import Ended, EngineEvent, Parted, VersionLoad
 from .frames import Header
 from .launch import Launch, StartedEngine
@@ -39,8 +39,6 @@ SLOW_TIMES, MOST_TIMES = 4.0, 10.0
 """Of the slowest pass that a version has ended, and of the deadline at most: a slow version is no hang."""
 GONE_S, GONE_LOAD_S = 2.0, 10.0
 """For the work of a version, or its loading, that is not wanted any more."""
-SHOT = "its process ended: signal 9"
-"""Reason where the kernel or a person ended a process, which is laid to no version."""
 SHOTS = 3
 """Such ends without an answer between them, before asks are tried version by version."""
 
@@ -100,7 +98,7 @@ class EngineClient:
         self.restarts: dict[str, int] = {"deadline": 0, "died": 0, "memory": 0}
         self.stats: dict[str, float] = {}
         """What all its processes did, by name; those of memory are of the present one."""
-        self._launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
+        self.launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
         self._bound, self._parts = bound, parts
         self._peak = 0
         self._starved_s = 0.0
@@ -217,7 +215,7 @@ class EngineClient:
         """Have a process where one is needed."""
         if self._process is not None or not self._makings or self._clock() < self._due:
             return
-        self._process = StartedEngine(self._launch, self._wake, self._clock, self._bound)
+        self._process = StartedEngine(self.launch, self._wake, self._clock, self._bound)
         self._heard_at = self._load_at = self._step_at = self._time()
         self._steps, self._at_work = 0, ()
         self._loading = None
@@ -338,7 +336,7 @@ class EngineClient:
             limit = self._limit_s(opened.ask.model)
             is_asked = self._alone is None or self._alone[0] == opened.ask.number
             if is_asked and not self._is_reloading and now - max(opened.since, heard) > limit:
-                return f"no answer within {limit:g} s"
+                return f"{LATE} {limit:g} s"
         return None
 
     def _follow_work(self, board: WorkBoard, now: float) -> None:

@@ -6,7 +6,7 @@ into the process of its trunk, too, and moves there. A version whose work held u
 shared leaves it in the same way, with what it was asked, and comes back in the same way.
 """
 
-import os
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,32 +16,25 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.dataops.confinement import clean_environment, without_secrets
-from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.uploads.store import uploaded_versions
 from outrider.errors import ConfigError, OutriderError
-from outrider.monitor.process.memory import usable_bytes
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
 from .asks import AGAIN, Ask, AskAnswer, Name
 from .client import EngineClient, Making
-from .device_options import DeviceOptions
 from .events import Ended, EngineEvent, Parted, VersionLoad
-from .launch import ChildProcess, Launch, StartEngine
-from .memory_bound import LEAST_BYTES, MACHINE_SHARE, TIMES
+from .launch import ChildProcess, StartEngine
+from .memory_bound import bound_bytes
 from .metrics import EngineMetrics
-from .trunk_groups import trunk_of
+from .trunk_groups import opening_uploads, stored_sources, trunk_of
+from .version_launch import files_of, launch_of
 
 OBSERVE_S = 0.5
 SAMPLE_ROWS = 64
 """Records that a new version is tried on before it is asked."""
-
-
-DRIVER = Path("/dev/nvidiactl")
-"""Where there is one, a process opens devices that no list of files names."""
 PROVEN_ASKS = 3
 """Blocks that a version answers apart, before it may share a process."""
 APART = "~apart:"
@@ -98,7 +91,8 @@ class EngineGroups:
     def load(self, name: Name, /) -> None:
         """Begin to load a version; :class:`VersionLoad` comes as an event."""
         try:
-            trunk = trunk_of(name, self._sources())
+            with self._engine.connect() as connection:
+                trunk = trunk_of(name, stored_sources(connection))
             if self._is_uploaded_challenger(name):
                 self._uploaded.add(name)
         except (OutriderError, OSError) as error:
@@ -220,14 +214,17 @@ class EngineGroups:
             client = self._clients.get(self._trunks[name])
             if client is not None:
                 try:
-                    client.load(name, self._making(name))
-                    apart.is_moving = True
+                    making = self._making(name)
+                    apart.is_moving = self._may_read(client, making)
+                    apart.stays = not apart.is_moving
+                    if apart.is_moving:
+                        client.load(name, making)
                 except (OutriderError, OSError):
                     apart.stays = True
 
-    def _go_apart(self, name: Name, asks: Sequence[Ask] = ()) -> None:
+    def _go_apart(self, name: Name, asks: Sequence[Ask] = (), *, stays: bool = False) -> None:
         """Let a version have a process of its own."""
-        self._apart[name] = ApartVersion()
+        self._apart[name] = ApartVersion(stays=stays)
         is_there = self._load_into((name[0], f"{APART}{name[1]}"), name)
         for ask in asks:
             if is_there:
@@ -266,8 +263,11 @@ class EngineGroups:
             self._loading.discard(name)
             self._events.append(VersionLoad(name, str(error)))
             return False
-        self._places[name] = key
         client = self._clients.get(key)
+        if client is not None and not self._may_read(client, making):
+            self._go_apart(name, stays=True)
+            return True
+        self._places[name] = key
         if client is None:
             client = self._clients[key] = self._open(key, name, making)
         client.load(name, making)
@@ -284,38 +284,37 @@ class EngineGroups:
             del self._clients[key]
 
     def _open(self, key: Name, name: Name, making: Making) -> EngineClient:
-        worker, own = self._settings.worker, self._settings.models.get(key[0])
-        known = DeviceOptions.__dataclass_fields__.keys()
-        options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
-        rows = None if own is None else own.shadow.batch_rows
-        launch = Launch(
-            self._settings.base.resolve(), options.to_json(), worker.threads, rows, start=self._start,
-            environment=self._environment(name, making.source), readable=self._readable(name, making),
-        )  # fmt: skip
+        with self._engine.connect() as connection:
+            opens_upload = name in opening_uploads(connection)
+        launch = launch_of(self._settings, key[0], making.source, making.weights, opens_upload=opens_upload)
+        readable = None if launch.readable is None else launch.readable + self._files_on(key)
+        launch = replace(launch, readable=readable, start=self._start)
         return EngineClient(
             "@".join(key), launch, deadline_s=self._deadline_s, wake=self._wake.set,
             bound=lambda: self._bound(key), parts=True,
         )  # fmt: skip
 
-    def _environment(self, name: Name, source: Source) -> Mapping[str, str] | None:
-        """Variables of a process that may open a stranger's file; None for the owner's code alone."""
-        if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
-            return without_secrets(os.environ)
-        if name in self._uploaded:
-            own = source.key_env if source.kind == "endpoint" else None
-            return clean_environment(os.environ, kept=() if own is None else (own,))
-        return None if source.kind in ("function", "endpoint") else without_secrets(os.environ)
+    def _files_on(self, trunk: Name) -> tuple[Path, ...]:
+        """Files of all versions in service that may share a process."""
+        with self._engine.connect() as connection:
+            sources = stored_sources(connection)
+            names = [(one.model, one.version) for one in models.versions_in_service(connection)]
+        found = list[Path]()
+        for name in names:
+            if name in sources and trunk_of(name, sources) == trunk:
+                with contextlib.suppress(OutriderError, OSError):  # it cannot be loaded then, either
+                    found += self._files(self._making(name))
+        return tuple(dict.fromkeys(found))
 
-    def _readable(self, name: Name, making: Making) -> tuple[Path, ...] | None:
-        """Files of an upload that brings no code of the owner's; None where its process may open any."""
-        source = making.source
-        if name not in self._uploaded or source.kind not in ("hf", "onnx") or DRIVER.exists():
-            return None
-        found = [*map(Path, source.kept.values())]
-        if source.kind == "hf" and "folder" not in source.kept:  # an adapter over a folder of the project
-            found.append(self._settings.path(source.reference))
-        found += [] if making.weights is None else [making.weights]
-        return tuple(one.resolve() for one in found if one.exists())
+    def _may_read(self, client: EngineClient, making: Making) -> bool:
+        """True where a process that is confined, if at all, began with the files of a version."""
+        readable = client.launch.readable
+        return readable is None or all(
+            any(one.is_relative_to(each) for each in readable) for one in self._files(making)
+        )
+
+    def _files(self, making: Making) -> tuple[Path, ...]:
+        return files_of(self._settings, making.source, making.weights)
 
     def _bound(self, key: Name) -> int | None:
         """Bytes of memory of a process at most; None where no uploaded challenger is in it."""
@@ -326,9 +325,7 @@ class EngineGroups:
             self._peaks[model] = max(self._peaks.get(model, 0), client.peak_bytes)
             return None
         own = self._settings.models.get(model)
-        if own is not None and own.shadow.memory_mb is not None:
-            return own.shadow.memory_mb * 1_000_000
-        return min(max(LEAST_BYTES, TIMES * self._peaks.get(model, 0)), usable_bytes(MACHINE_SHARE))
+        return bound_bytes(None if own is None else own.shadow.memory_mb, self._peaks.get(model, 0))
 
     def _deadline_s(self, model: str) -> float:
         return self._settings.models[model].shadow.deadline_s
@@ -341,8 +338,3 @@ class EngineGroups:
             raise ConfigError("the model is of none of the kinds that can answer in the shadow")
         weights = None if found.weights is None else self._objects.path(found.weights)
         return Making(source, weights, self._samples.get(name[0]))
-
-    def _sources(self) -> dict[Name, Source]:
-        with self._engine.connect() as connection:
-            found = models.all_versions(connection)
-        return {(one.model, one.version): Source.from_json(one.source) for one in found if one.source}

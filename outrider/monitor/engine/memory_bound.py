@@ -9,7 +9,7 @@ import resource
 import time
 from collections.abc import Callable
 
-from outrider.monitor.process.memory import PROC, own_bytes
+from outrider.monitor.process.memory import PROC, own_bytes, usable_bytes
 
 TIMES = 4
 """Default bound by the peak of the model's own engines."""
@@ -74,6 +74,22 @@ class EngineMemory:
                 _, hard = resource.prlimit(self._pid, resource.RLIMIT_DATA)
                 soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
                 resource.prlimit(self._pid, resource.RLIMIT_DATA, (soft, hard))
+
+
+def bound_bytes(memory_mb: int | None, peak: int | None) -> int:
+    """Bytes for a process with an uploaded challenger.
+
+    Parameters
+    ----------
+    memory_mb
+        Configured bound.
+    peak
+        Most memory of the model's other engines; None where none was seen.
+    """
+    if memory_mb is not None:
+        return memory_mb * 1_000_000
+    most = usable_bytes(MACHINE_SHARE)
+    return most if peak is None else min(max(LEAST_BYTES, TIMES * peak), most)
 
 
 def data_bytes(pid: int) -> int:

@@ -2,12 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.columns import from_values
+from outrider.errors import ServerError
 
 from .asks import Outputs, Poison
 
@@ -35,7 +37,8 @@ def around_poison(
     """Results of ``call(start, stop)`` over all rows, and poisoned ones raising alone.
 
     Behind each poisoned row the search goes on as far away as it can: a model that fails altogether is told
-    from one with bad neighbours after few calls, and then there is no part at all.
+    from one with bad neighbours after few calls. Then there is no part at all, and the reason is that of the
+    first call: an endpoint has none for those that follow.
 
     Examples
     --------
@@ -45,18 +48,24 @@ def around_poison(
     """
     parts: list[tuple[int, int, Part]] = []
     poison: list[Poison] = []
+    first = ""
     pending = deque([(0, rows)])
     while pending and (parts or not is_model(len(poison), rows)):
         start, stop = pending.pop()
         try:
             parts.append((start, stop, call(start, stop)))
+        except ServerError as error:  # a server that does not answer has refused no record
+            return [], [Poison(start, detail_of(error))]
         except Exception as error:  # noqa: BLE001 - user code may raise anything; the record keeps the reason
+            first = first or detail_of(error)
             if stop - start == 1:
                 poison.append(Poison(start, detail_of(error)))
                 pending.rotate(-1)
             else:
                 middle = (start + stop) // 2
                 pending += [(middle, stop), (start, middle)]
+    if not parts:
+        poison = [replace(record, detail=first) for record in poison]
     return parts, sorted(poison, key=lambda record: record.row)
 
 

@@ -1,10 +1,10 @@
 """Block of a file: the unit of reading and sending."""
 
 import io
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -58,7 +58,7 @@ class FileBlock:
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
-        return FileBlock(self.route, rows, self.places[start:stop], self.done, self.share)
+        return replace(self, rows=rows, places=self.places[start:stop])
 
     def body(self) -> tuple[bytes, str]:
         """Bytes of a request and their media type."""
@@ -70,20 +70,18 @@ class FileBlock:
         return sink.getvalue(), ARROW
 
     def keyed(self, file: str) -> "FileBlock":
-        """Labels with keys by their places in a file."""
+        """Block whose labels have keys: their own, or by place and content."""
         if self.route != "labels":
             return self
-        numbers: Counter[int] = Counter()
-        keys = []
-        for place in self.places:
-            keys.append(f"{file}:{place}.{numbers[place]}")
-            numbers[place] += 1
-        if isinstance(self.rows, pa.Table):
-            is_keyed = "key" in self.rows.column_names
-            rows: Any = self.rows if is_keyed else self.rows.append_column("key", pa.array(keys, pa.string()))
-        else:
-            rows = [{"key": key} | row for key, row in zip(keys, self.rows, strict=True)]
-        return replace(self, rows=rows)
+        listed = self.rows.to_pylist() if isinstance(self.rows, pa.Table) else self.rows
+        keys = [
+            row["key"] if row.get("key") is not None else _key(file, place, row)
+            for place, row in zip(self.places, listed, strict=True)
+        ]
+        if not isinstance(self.rows, pa.Table):
+            return replace(self, rows=[row | {"key": key} for row, key in zip(listed, keys, strict=True)])
+        others = self.rows.select([name for name in self.rows.column_names if name != "key"])
+        return replace(self, rows=others.append_column("key", pa.array(keys, pa.string())))
 
     def times_us(self) -> NDArray[np.int64]:
         """Event times, µs since 1970, ``NO_TIME`` for rows without one."""
@@ -102,7 +100,23 @@ class FileBlock:
             rows: Any = self.rows.drop_columns(["ts"]) if "ts" in self.rows.column_names else self.rows
         else:
             rows = [{k: v for k, v in row.items() if k not in ("ts", "time")} for row in self.rows]
-        return FileBlock(self.route, rows, self.places, self.done, self.share)
+        return replace(self, rows=rows)
+
+
+def _key(file: str, place: int, label: Mapping[str, Any]) -> str:
+    """Key of a label: its line sent again has the same one, and a corrected line another."""
+    content = msgspec.json.encode([file, place, _same_in_all_types(label)], enc_hook=str, order="sorted")
+    return sha256(content).hexdigest()[:32]
+
+
+def _same_in_all_types(value: Any) -> Any:
+    """Value without nulls, whole floats as integers: one corrected line may turn a column into floats."""
+    if isinstance(value, Mapping):
+        return {name: _same_in_all_types(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_same_in_all_types(inner) for inner in value]
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if is_whole else value
 
 
 def _us(text: Any) -> int:

@@ -44,7 +44,7 @@ def sagemaker(item: Mapping[str, Any], names: CaptureNames) -> tuple[str, list[d
     Unreadable
         If its data cannot be read, or inputs and outputs are not equally many.
     """
-    about = item.get("eventMetadata") or {}
+    about = _object(item.get("eventMetadata") or {}, "eventMetadata")
     id_ = about.get("inferenceId") or about.get("eventId")
     truth = item.get("groundTruthData")
     if isinstance(truth, dict):
@@ -55,6 +55,12 @@ def sagemaker(item: Mapping[str, Any], names: CaptureNames) -> tuple[str, list[d
         shared | ({"id": key} if key else {}) | {side: rows[row] for side, rows in sides.items()}
         for row, key in enumerate(_ids(id_, count))
     ]
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Unreadable(f"{name}: an object expected, got {type(value).__name__}")
+    return value
 
 
 def _labels(truth: Mapping[str, Any], id_: str | None, names: CaptureNames) -> list[dict[str, Any]]:
@@ -68,9 +74,9 @@ def _sides(captured: Mapping[str, Any], names: CaptureNames) -> dict[str, list[d
     """Inputs and outputs of an event, or one of them, with equally many rows."""
     sides = {}
     if inputs := captured.get("endpointInput"):
-        sides["inputs"] = _rows(inputs, names.inputs, "input", "")
+        sides["inputs"] = _rows(_object(inputs, "endpointInput"), names.inputs, "input", "")
     if outputs := captured.get("endpointOutput"):
-        sides["outputs"] = _rows(outputs, names.outputs, "output", names.target)
+        sides["outputs"] = _rows(_object(outputs, "endpointOutput"), names.outputs, "output", names.target)
     if not sides:
         raise Unreadable("captureData: endpointInput, endpointOutput or both expected")
     if len(sides) == 2:
@@ -119,7 +125,10 @@ def kserve_event(item: Mapping[str, Any]) -> dict[str, Any] | None:
     extensions |= {name: given.get(name) or "" for name in ("component", "endpoint")}
     if given.get("metadata"):  # headers of the call, which the logger was told to keep
         told = given["metadata"]
-        extensions["metadata"] = json.dumps(dict(told) if isinstance(told, list) else told)
+        try:
+            extensions["metadata"] = json.dumps(dict(told) if isinstance(told, list) else told)
+        except (TypeError, ValueError):
+            raise Unreadable(f"metadata: an object expected, got {type(told).__name__}") from None
     return event | {name: value for name, value in extensions.items() if value}
 
 

@@ -4,22 +4,29 @@ Which is the id, which are inputs, in which types they go.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from outrider.assertions.batch_schema import PARTS
 from outrider.assertions.times import utc
-from outrider.data_files import LeftOut
+from outrider.data_files import LeftOut, flat_parts
 from outrider.errors import ConfigError
 
 SYSTEM = ("id", "ts", "entity", "version", "seq", "weight", "partial", "model")
-PARTS = ("inputs", "outputs", "attrs", "label")
+TEXTS = ("id", "entity", "version", "model", "source", "key")
 TIME = pa.timestamp("us", tz="UTC")
-_FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}")
+_FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}", re.DOTALL)
+_OF_LABELS = {"source": "source", "key": "key", "label": "label.label"}
+"""Columns that have a meaning where rows are labels and nothing else."""
 _UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_000_000, "*"))
 """Least size of a number of nano-, micro-, milliseconds or seconds since 1970, and its way to µs."""
 
@@ -42,8 +49,10 @@ class Names:
     @property
     def named(self) -> dict[str, str]:
         """Name in the file to full name, of everything that was named."""
-        parts = zip(PARTS, (self.inputs, self.outputs, self.attrs, self.labels), strict=True)
-        found = {name: f"{part}.{name}" for part, names in parts for name in names}
+        parts = {
+            "inputs": self.inputs, "outputs": self.outputs, "attrs": self.attrs, "label": self.labels
+        }  # fmt: skip
+        found = {name: f"{part}.{name}" for part, names in parts.items() for name in names}
         found |= {name: full for full, name in self.system.items()}
         return found | {name: full for full, name in self.mapped.items()}
 
@@ -61,50 +70,81 @@ class Names:
         named = self.named
         if missing := [name for name in named if name not in columns]:
             raise ConfigError(f"no column {missing[0]!r}; there are {', '.join(columns[:50])}")
-        found: dict[str, str] = {}
-        for name in columns:
-            full = named.get(name) or (name if _FULL.fullmatch(name) else None)
-            if full is None and not self.inputs and not any(f.startswith("inputs.") for f in self.mapped):
-                full = f"inputs.{name}"
-            if full is not None:
-                found[name] = full
-        doubles = [full for full in found.values() if list(found.values()).count(full) > 1]
-        if doubles:
+        known = {name: named.get(name) or (name if _FULL.fullmatch(name) else "") for name in columns}
+        if _are_labels(known):
+            known |= {name: _OF_LABELS[name] for name, full in known.items() if not full}
+        elif not self.inputs and not any(full.startswith("inputs.") for full in self.mapped):
+            known |= {name: f"inputs.{name}" for name, full in known.items() if not full}
+        found = {name: full for name, full in known.items() if full}
+        if doubles := [full for full, times in Counter(found.values()).items() if times > 1]:
             both = ", ".join(name for name, full in found.items() if full == doubles[0])
             raise ConfigError(f"{doubles[0]} would be {both}: map or leave out one of them")
         return found
 
 
-def record_table(table: pa.Table, names: Names, left: LeftOut) -> pa.Table:
-    """Columns of records under full names, in types that travel.
+def _are_labels(known: Mapping[str, str]) -> bool:
+    """Test for columns that are labels of records or entities, and of nothing else."""
+    others = {name for name, full in known.items() if not full}
+    fulls = known.values()
+    return (
+        ("id" in fulls or "entity" in fulls)
+        and others <= _OF_LABELS.keys()
+        and ("label" in others or any(full.startswith("label.") for full in fulls))
+        and not any(full.startswith(("inputs.", "outputs.")) for full in fulls)
+    )
 
-    A column without a value in any row is left out.
+
+def record_table(
+    table: pa.Table, names: Names, places: Sequence[int], left: LeftOut
+) -> tuple[pa.Table, Sequence[int]]:
+    """Columns of records under full names in types that travel; their places.
+
+    A column without a value in any row is left out, and so is a row whose time is none.
 
     Raises
     ------
     ConfigError
-        If a named column is missing, or a time cannot be one.
+        If a named column is missing, or one of times has another type.
     """
     table = _flat(table)
     full = names.full_names(table.column_names)
     columns: dict[str, Any] = {}
+    odd = np.zeros(len(table), np.bool_)
     for name, target in full.items():
         column = table.column(name).combine_chunks()
         if pa.types.is_null(column.type):
             left.column(name, "it has no value")
             continue
-        columns[target] = _time_column(column, name) if target == "ts" else _sendable(column, target)
-    return pa.table(columns) if columns else pa.table({"id": pa.nulls(len(table), pa.string())})
+        if target != "ts":
+            columns[target] = _sendable(column, target)
+            continue
+        columns[target] = _time_column(column, name)
+        odd = ~_mask(column.is_null(nan_is_null=True)) & ~_mask(columns[target].is_valid())
+        for row in np.flatnonzero(odd):
+            left.row(places[int(row)], f"{name}: a time expected, got {column[row].as_py()!r:.80}")
+    if not columns:
+        columns["id"] = pa.nulls(len(table), pa.string())
+    found = pa.table(columns)
+    return (
+        (found, places)
+        if not odd.any()
+        else (found.filter(pa.array(~odd)), np.asarray(places)[~odd].tolist())
+    )
+
+
+def _mask(bools: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(bools.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Flat object of JSON as a record, nested objects unchanged."""
+    """Object of JSON as a record, nested objects besides its parts unchanged."""
+    item = flat_parts(item)
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
         if item.get(name) is None:
             continue
-        part, _, rest = target.partition(".")
-        if rest:
+        part, dot, rest = target.partition(".")
+        if dot:
             record.setdefault(part, {})[rest] = item[name]
         else:
             record[target] = time_text(item[name]) if target == "ts" else item[name]
@@ -121,14 +161,18 @@ def time_text(value: Any) -> str:
     >>> time_text(1609459200), time_text("2021-01-01 00:00:00")
     ('2021-01-01T00:00:00+00:00', '2021-01-01T00:00:00+00:00')
     """
+    at = _time_of(value)
+    return str(value) if at is None else at.isoformat()  # the service says what is wrong with it
+
+
+def _time_of(value: Any) -> datetime | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        at = utc(_micros(value))
-        return str(value) if at is None else at.isoformat()
+        return utc(_micros(value)) if isfinite(value) else None
     try:
         at = datetime.fromisoformat(str(value).strip())
     except ValueError:
-        return str(value)  # the service says what is wrong with it
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _micros(value: float) -> int:
@@ -139,26 +183,16 @@ def _micros(value: float) -> int:
 
 
 def _time_column(column: pa.Array, name: str) -> pa.Array:
+    """Times of a column, null for what is none."""
     kind = column.type
-    try:
-        if pa.types.is_timestamp(kind):
-            at = column if kind.tz else pc.assume_timezone(column, "UTC")
-            return at.cast(TIME, safe=False)
-        if pa.types.is_date(kind):
-            return column.cast(pa.timestamp("us")).cast(TIME)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            values = [None if v is None else _micros(v) for v in column.to_pylist()]
-            return pa.array(values, pa.int64()).cast(TIME)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return pa.array([None if v is None else _parsed(v) for v in column.to_pylist()], TIME)
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise ConfigError(f"column {name!r}: times expected: {error}") from None
-    raise ConfigError(f"column {name!r}: times expected, got {kind}")
-
-
-def _parsed(text: str) -> datetime:
-    at = datetime.fromisoformat(text.strip())
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    if pa.types.is_timestamp(kind):
+        at = column if kind.tz else pc.assume_timezone(column, "UTC")
+        return at.cast(TIME, safe=False)
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("us")).cast(TIME)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind)):
+        raise ConfigError(f"column {name!r}: times expected, got {kind}")
+    return pa.array([None if value is None else _time_of(value) for value in column.to_pylist()], TIME)
 
 
 def _flat(table: pa.Table) -> pa.Table:
@@ -182,8 +216,11 @@ def _flat(table: pa.Table) -> pa.Table:
 def _sendable(column: pa.Array, target: str) -> pa.Array:
     """Column in a type that the intake takes; what has no such type stays and is refused there."""
     kind = column.type
-    if target in ("id", "entity", "version", "model") and not pa.types.is_string(kind):
-        return column.cast(pa.string())
+    if target in TEXTS and not pa.types.is_string(kind):
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowException:
+            raise ConfigError(f"column of {target}: texts or whole numbers expected, got {kind}") from None
     if pa.types.is_date(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):

@@ -1,6 +1,7 @@
 """Blocks of the records in files of tables, JSON and JSON lines."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from outrider.assertions.batch_schema import PARTS
 from outrider.data_files import (
     LeftOut,
     TableOptions,
@@ -25,22 +27,11 @@ from outrider.errors import ConfigError
 from .blocks import NOT_DONE, FileBlock, Route, Sent
 from .captures import CaptureNames, Unreadable, is_sagemaker, kserve_event, sagemaker
 from .chats import chat_record
-from .columns import Names, record_of, record_table, time_text
+from .columns import SYSTEM, TEXTS, Names, record_of, record_table, time_text
 
-ENVELOPE = {
-    "model",
-    "id",
-    "ts",
-    "version",
-    "entity",
-    "seq",
-    "weight",
-    "partial",
-    "inputs",
-    "outputs",
-    "attrs",
-}
+ENVELOPE = {*SYSTEM, *PARTS}
 LABEL = {"id", "label", "model", "ts", "source", "entity", "key"}
+_NOT_OF_LABELS = "these rows are labels, which have none; send it with inputs or outputs"
 BLOCK_BYTES = 4_000_000
 """Bodies about so large, whatever their rows."""
 
@@ -66,19 +57,36 @@ def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Raises
     ------
     ConfigError
-        If one is not there, or has an ending that says nothing.
+        If one is not there, or has an ending that says nothing or a name that is no text.
     """
     found: list[tuple[Path, str]] = []
     for path in paths:
         if path.is_dir():
             inner = sorted(p for p in path.rglob("*") if p.is_file() and ending_of(p))
             found += [(p, p.relative_to(path).as_posix()) for p in inner if not p.name.startswith((".", "_"))]
-        elif not path.exists():
-            raise ConfigError(f"{path} does not exist")
+        elif not path.is_file():
+            raise ConfigError(f"{path} {'is no file' if path.exists() else 'does not exist'}")
         else:
             known_ending(path)
             found.append((path, path.name))
-    return list(dict.fromkeys(found))
+    return _told_apart(list(dict.fromkeys(found)))
+
+
+def _told_apart(found: Sequence[tuple[Path, str]]) -> list[tuple[Path, str]]:
+    """Files with names of their own: those of one name have the folders in which they differ in it."""
+    for path, name in found:
+        if not name.isprintable():
+            raise ConfigError(
+                f"{str(path)!a}: a name of letters in UTF-8 expected, from which ids are made; rename it"
+            )
+    places: dict[str, set[Path]] = {}
+    for path, name in found:
+        places.setdefault(name, set()).add(path.resolve())
+    above = {name: os.path.commonpath(paths) for name, paths in places.items() if len(paths) > 1}
+    return [
+        (path, path.resolve().relative_to(above[name]).as_posix() if name in above else name)
+        for path, name in found
+    ]
 
 
 def read_blocks(
@@ -99,7 +107,9 @@ def read_blocks(
     if is_json(path):
         yield from _json_blocks(read_json_values(path, left), name, how, left, sent)
         return
-    options = replace(how.table, named=frozenset(how.names.named), times=False)
+    named = how.names.named
+    texts = (*TEXTS, *(name for name, full in named.items() if full in TEXTS))
+    options = replace(how.table, text=(*how.table.text, *texts), named=frozenset(named), times=False)
     for table, places, share in read_parts(path, options, left, rows=how.rows):
         yield from _table_blocks(table, places, share, name, how, left, sent)
 
@@ -119,45 +129,62 @@ def _table_blocks(
     if not len(table):
         return
     if {"req_type", "bytes", "id"} <= set(table.column_names):
-        items = zip(places, table.to_pylist(), strict=True)
-        found = [one for at, item in items for one in _routed(item, name, at, how)]
-        yield from _grouped(found, places[-1], share)
+        yield from _json_blocks(_events(table, places, share, left), name, how, left, Sent())
     else:
         yield from _blocks_of(table, name, how, places, left, share)
+
+
+def _events(
+    table: pa.Table, places: Sequence[int], share: float, left: LeftOut
+) -> Iterator[tuple[int, dict[str, Any], float]]:
+    for place, row in zip(places, table.to_pylist(), strict=True):
+        try:
+            event = kserve_event(row)
+        except Unreadable as error:
+            left.row(place, str(error))
+            continue
+        if event is None:
+            left.row(place, "a call of KServe's logger expected: req_type, id and content_type")
+        else:
+            yield place, event, share
 
 
 def _blocks_of(
     table: pa.Table, name: str, how: ReadOptions, places: Sequence[int], left: LeftOut, share: float
 ) -> Iterator[FileBlock]:
-    """Records of a table, and the labels that stand beside them."""
-    rows, done = record_table(table, how.names, left), places[-1]
-    ids = pa.nulls(len(rows), pa.string())
-    if "id" in rows.column_names:
-        ids = rows.column("id").combine_chunks()
-        rows = rows.drop_columns(["id"])
+    """Records of a table and the labels beside them, or labels alone."""
+    done = places[-1]
+    rows, places = record_table(table, how.names, places, left)
+    labels = [column for column in rows.column_names if column.startswith("label.")]
+    is_labels = not any(column.startswith(("inputs.", "outputs.")) for column in rows.column_names)
+    if is_labels and not labels:
+        there = ", ".join(table.column_names[:50])
+        raise ConfigError(f"no column of inputs, outputs or labels; there are {there}")
+    blocks: list[FileBlock] = []
+    if is_labels:
+        for column in rows.drop_columns(labels).column_names:
+            if column not in LABEL:
+                left.column(column, _NOT_OF_LABELS)
+    else:
+        rows = _with_ids_of(rows, name, places)
+        parts = _by_size(rows.drop_columns(labels), places)
+        blocks += [FileBlock("records", part, where, done, share) for part, where in parts]
+    if labels:
+        beside = LABEL if is_labels else {"id", "model"}
+        told = rows.select([*labels, *(column for column in rows.column_names if column in beside)])
+        known = reduce(pc.or_, [told.column(column).combine_chunks().is_valid() for column in labels])
+        where = np.asarray(places)[known.to_numpy(zero_copy_only=False)].tolist()
+        blocks.append(FileBlock("labels", told.filter(known), where, done, share))
+    yield from _together(blocks)
+
+
+def _with_ids_of(rows: pa.Table, name: str, places: Sequence[int]) -> pa.Table:
+    """Table with ids; a row without one has that of its place."""
+    at = rows.schema.get_field_index("id")
+    ids = pa.nulls(len(rows), pa.string()) if at < 0 else rows.column(at).combine_chunks()
     if ids.null_count:
         ids = pc.coalesce(ids, pa.array([f"{name}:{place}" for place in places], pa.string()))
-    rows = rows.append_column("id", ids)
-    labels = [column for column in rows.column_names if column.startswith("label.")]
-    records = rows.drop_columns(labels)
-    blocks: list[FileBlock] = []
-    if any(column.startswith(("inputs.", "outputs.")) for column in records.column_names):
-        blocks += [
-            FileBlock("records", part, where, done, share) for part, where in _by_size(records, places)
-        ]
-    if labels:
-        told = rows.select(["id", *labels] + (["model"] if "model" in rows.column_names else []))
-        known = reduce(pc.or_, [told.column(column).combine_chunks().is_valid() for column in labels])
-        blocks.append(
-            FileBlock(
-                "labels",
-                told.filter(known),
-                np.asarray(places)[known.to_numpy(zero_copy_only=False)].tolist(),
-                done,
-                share,
-            )
-        )
-    yield from _together(blocks)
+    return rows.append_column("id", ids) if at < 0 else rows.set_column(at, "id", ids)
 
 
 def _together(blocks: Sequence[FileBlock]) -> Iterator[FileBlock]:
@@ -183,15 +210,15 @@ class _Routed:
 
 
 def _json_blocks(
-    items: Iterator[tuple[int, Any, float]], name: str, how: ReadOptions, left: LeftOut, sent: Sent
+    items: Iterable[tuple[int, Any, float]], name: str, how: ReadOptions, left: LeftOut, sent: Sent
 ) -> Iterator[FileBlock]:
     routed: list[_Routed] = []
-    size = at = 0
+    size, at, share = 0, 0, 1.0
     for at, item, share in items:
         if at in sent:
             continue
         try:
-            found = _routed(item, name, at, how)
+            found = _routed(item, name, at, how, left)
         except (Unreadable, ConfigError) as error:
             left.row(at, str(error))
             continue
@@ -200,7 +227,7 @@ def _json_blocks(
         if sum(len(r.rows) for r in routed) >= how.rows or size >= BLOCK_BYTES:
             yield from _grouped(routed, at, share)
             routed, size = [], 0
-    yield from _grouped(routed, at, 1.0)
+    yield from _grouped(routed, at, share)
 
 
 def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[FileBlock]:
@@ -215,7 +242,7 @@ def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[Fil
     yield from _together(blocks)
 
 
-def _routed(item: Any, name: str, place: int, how: ReadOptions) -> list[_Routed]:
+def _routed(item: Any, name: str, place: int, how: ReadOptions, left: LeftOut) -> list[_Routed]:
     """Route of one value: records, labels or events."""
     if not isinstance(item, dict):
         raise Unreadable(f"a JSON object expected, got {type(item).__name__}")
@@ -226,22 +253,23 @@ def _routed(item: Any, name: str, place: int, how: ReadOptions) -> list[_Routed]
         return [_Routed(place, "cloudevents", [event])]
     if "specversion" in item:
         return [_Routed(place, "cloudevents", [item])]
-    if isinstance(item.get("label"), dict) and item.keys() <= LABEL:
-        return [_Routed(place, "labels", [item])]
-    is_record = isinstance(item.get("inputs"), dict) or isinstance(item.get("outputs"), dict)
-    record = dict(item) if is_record and item.keys() <= ENVELOPE else chat_record(item, how.names)
-    if record is None:
-        record = record_of(item, how.names)
-    if "ts" in record:
+    is_whole = any(
+        isinstance(item.get(part), dict) and item.keys() <= known
+        for part, known in (("inputs", ENVELOPE), ("outputs", ENVELOPE), ("label", LABEL))
+    )
+    record = dict(item) if is_whole else chat_record(item, how.names) or record_of(item, how.names)
+    if record.get("ts") is not None:
         record["ts"] = time_text(record["ts"])
+    if "label" in record and not record.keys() & {"inputs", "outputs"}:
+        for field_ in record.keys() - LABEL:
+            left.column(field_, _NOT_OF_LABELS)
+        return [_Routed(place, "labels", [{n: value for n, value in record.items() if n in LABEL}])]
     label = record.pop("label", None)
     found = [_Routed(place, "records", _with_ids([record], name, place))]
     if label:
-        told = {"id": record["id"], "label": label} | (
-            {"model": record["model"]} if "model" in record else {}
-        )
-        found.append(_Routed(place, "labels", [told]))
-    return found if record.keys() & {"inputs", "outputs"} else found[1:] or found
+        told = {n: record[n] for n in ("id", "model") if n in record}
+        found.append(_Routed(place, "labels", [told | {"label": label}]))
+    return found
 
 
 def _with_ids(rows: list[dict[str, Any]], name: str, place: int) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from outrider.monitor.metrics.channel import SEND_FD
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchWriter, Buffer
 from outrider.monitor.process.child import CONTROL_FD
+from outrider.monitor.process.starved_time import SAMPLE_S, Patience, StarvedTime
 
 from .findings_frame import unpack
 from .progress import TaskProgress
@@ -89,6 +90,8 @@ class HostVerdicts:
     found: dict[str, Findings] = field(default_factory=dict)
     """By assertion; rows are those of its view, or of the block where it has none."""
     seconds: dict[str, float] = field(default_factory=dict)
+    reads: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that an assertion reads, where it was not seen to read them all before."""
     questions: dict[str, PerturbedCopies] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -99,9 +102,10 @@ class HostClient:
     Parameters
     ----------
     deadline_s
-        Seconds one task may take over one block before the process is killed.
+        Seconds one task may take over one block before the process is killed, without those in which the
+        machine gave it no processor.
     load_deadline_s
-        Seconds that loading one file may take.
+        Seconds that loading one file may take, likewise.
     popen
         Starts the process.
     progress
@@ -135,6 +139,9 @@ class HostClient:
         self._sock: socket.socket | None = None
         self._poll = select.poll()
         self._progress = TaskProgress()
+        self._starved: StarvedTime | None = None
+        self._task = 0, 0.0
+        """Task that was seen late, and the starved time at its begin."""
         self._write = BatchWriter().buffers
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
@@ -190,15 +197,18 @@ class HostClient:
         self._sock = ours
         self._poll = select.poll()
         self._poll.register(ours, select.POLLIN)
-        ours.settimeout(START_DEADLINE_S)
-        file: str | None = None
+        self._starved = StarvedTime(self._process.pid, time.monotonic)
+        limit_s, file = START_DEADLINE_S, None
         try:
-            while "loading" in (header := wire.receive(ours)[0]):
-                file = header["loading"]
-                ours.settimeout(self._load_deadline_s)
-            return dict(header["manifest"])
+            while True:
+                ours.settimeout(limit_s)
+                Patience(self._process.pid, limit_s).wait(ours)
+                header = wire.receive(ours)[0]
+                if "loading" not in header:
+                    return dict(header["manifest"])
+                file, limit_s = str(header["loading"]), self._load_deadline_s
         except TimeoutError:
-            reason = f"loading takes longer than {ours.gettimeout():g} s"
+            reason = f"loading takes longer than {limit_s:g} s"
         except (EOFError, OSError):
             reason = f"loading ended the process: {self._exit_text()}"
         self.stop()
@@ -264,7 +274,9 @@ class HostClient:
                 asked = Batch.from_ipc(bytes(parts[1])) if len(rows) else None
                 verdicts.questions[name] = PerturbedCopies(rows, asked)
             else:
-                verdicts.found[name] = unpack(parts)
+                verdicts.found[name], reads = unpack(parts)
+                if reads:
+                    verdicts.reads[name] = reads
 
         live_left = set(live)
         tasks = [*assertions, *live]
@@ -355,8 +367,8 @@ class HostClient:
         wire.send(sock, request, buffers)
         while done < len(asked):
             left_s = self._deadline_s
-            while not self._poll.poll(left_s * 1e3):
-                left_s = self._deadline_s - self._progress.elapsed_s
+            while not self._poll.poll(min(left_s, SAMPLE_S) * 1e3):
+                left_s = self._deadline_s - self._elapsed_s()
                 if left_s <= 0:
                     raise TimeoutError
             header, parts = wire.receive(sock, most_bytes=MOST_RESULT_BYTES)
@@ -364,6 +376,15 @@ class HostClient:
                 yield asked[done], told, parts[: told.buffers]
                 del parts[: told.buffers]
                 done += 1
+
+    def _elapsed_s(self) -> float:
+        """Time that the running task has taken, without that in which the process was starved."""
+        assert self._starved is not None
+        began, elapsed_s, before = self._progress.began_ns, self._progress.elapsed_s, self._starved.seconds
+        self._starved.look(at_once=True)
+        if began != self._task[0]:  # of what was starved before it is known when, it can have had so much
+            self._task = began, self._starved.seconds - min(self._starved.seconds - before, elapsed_s)
+        return elapsed_s - (self._starved.seconds - self._task[1])
 
     def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
         """Task that held up or ended the process, with the reason; the process is stopped."""

@@ -29,16 +29,27 @@ class Extras(msgspec.Struct, omit_defaults=True):
     members: list[list[int]] = []
     evidence: list[dict[str, Any] | None] = []
     corrections: Corrections | None = None
+    reads: list[str] = []
 
 
-def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> list[bytes]:
-    """Buffer of rows and severities, and any of extras."""
+def pack(
+    found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]], reads: Sequence[str] = ()
+) -> list[bytes]:
+    """Buffer of rows and severities, and any of extras.
+
+    Parameters
+    ----------
+    reads
+        Columns that the assertion reads, where they are news.
+    """
     row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
     parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
     if isinstance(found, tuple):
-        return parts
+        if not reads:
+            return parts
+        found = Findings(row, severity)
     weak = found.weak_labels
-    if not (found.subject or found.members or found.evidence or len(weak)):
+    if not (found.subject or found.members or found.evidence or len(weak) or reads):
         return parts
     extras = Extras(
         subject=list(found.subject),
@@ -55,17 +66,18 @@ def pack(found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]]) -> lis
         )
         if len(weak)
         else None,
+        reads=list(reads),
     )
     return [*parts, msgspec.json.encode(extras, enc_hook=_plain)]
 
 
-def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
-    """Findings from the buffers of :func:`pack`."""
+def unpack(parts: Sequence[memoryview | bytes]) -> tuple[Findings, Sequence[str]]:
+    """Findings and columns from the buffers of :func:`pack`."""
     count = len(parts[0]) // 16
     row = np.frombuffer(parts[0], dtype=np.int64, count=count)
     severity = np.frombuffer(parts[0], dtype=np.float64, offset=8 * count)
     if len(parts) == 1:
-        return Findings(row, severity)
+        return Findings(row, severity), ()
     extras = msgspec.json.decode(parts[1], type=Extras)
     told = extras.corrections
     weak = WeakLabels.none()
@@ -80,7 +92,7 @@ def unpack(parts: Sequence[memoryview | bytes]) -> Findings:
             np.array(told.confidence, dtype=np.float64),
         )
     members = [np.array(rows, dtype=np.int64) for rows in extras.members]
-    return Findings(row, severity, extras.subject, members, extras.evidence, weak)
+    return Findings(row, severity, extras.subject, members, extras.evidence, weak), extras.reads
 
 
 def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
+from outrider.assertions.columns_read import columns_read
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
@@ -178,6 +179,10 @@ class Host:
         self._seed = seed
         self._runner = TaskRunner(sock, progress)
         self._read = BatchReader().batch
+        self._reads: dict[tuple[str, str], frozenset[str]] = {}
+        """Columns that assertions were seen to read, as the worker knows them."""
+        self._news: dict[tuple[str, str], frozenset[str]] = {}
+        """Those of this request: results may be made again, and are known once the next one comes."""
 
     def run(self) -> None:
         """Serve until the worker is gone."""
@@ -188,6 +193,8 @@ class Host:
                 request, buffers = wire.receive(self._sock)
             except EOFError:
                 return
+            self._reads |= self._news
+            self._news.clear()
             work = self._judge if request["op"] == "judge" else self._judge_answers
             self._runner.run(work(request, buffers))
 
@@ -214,16 +221,25 @@ class Host:
     def _fires(
         self, judge: Assertion, batch: Batch, views: list[int] | None, buffers: list[memoryview]
     ) -> list[bytes]:
+        reads: set[str] = set()
         if views is None:
             # A batch of its own: what one assertion caches or mutates, no other sees.
-            return pack(judge.judged(batch.own()))
+            return pack(judge.judged(batch.own(reads=reads)), self._new_reads(batch.model, judge.name, reads))
         found, rows = [], []
         for first in views:
             is_new, is_last = (np.frombuffer(buffers[first + n], dtype=np.bool_) for n in (2, 3))
             view = self._read(*buffers[first : first + 2]).with_marks(is_new, is_last, window=judge.window)
-            found.append(judge.findings(view))
+            found.append(judge.findings(view.own(reads=reads)))
             rows.append(view.rows)
-        return pack(joined(found, rows))
+        return pack(joined(found, rows), self._new_reads(batch.model, judge.name, reads))
+
+    def _new_reads(self, model: str, name: str, reads: set[str]) -> list[str]:
+        """All columns that an assertion was seen to read, where these add some; else none."""
+        known = self._reads.get((model, name), frozenset())
+        if reads <= known:
+            return []
+        self._news[model, name] = known | reads
+        return columns_read(known | reads)
 
     def _questions(
         self, test: Metamorphic, batch: Batch, seq: NDArray[np.int64], sampled: NDArray[np.int64]

@@ -80,6 +80,11 @@ class TaskProgress:
         return self._cells[0]
 
     @property
+    def began_ns(self) -> int:
+        """Begin of the latest task, on the monotonic clock."""
+        return self._cells[1]
+
+    @property
     def elapsed_s(self) -> float:
         """Seconds since the task's begin."""
         return (time.monotonic_ns() - self._cells[1]) / 1e9

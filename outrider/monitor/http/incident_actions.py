@@ -56,4 +56,4 @@ def act(
         else:
             why = note or "by a person"
             stored_incidents.resolve(connection, incident, now_us=now, why=why, targets=targets, who=who)
-        return stored_incidents.get(connection, incident)
+        return stored_incidents.read_incident(connection, incident, now_us=now)

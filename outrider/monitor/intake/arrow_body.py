@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.assertions.batch import SYSTEM
+from outrider.data_files import NOT_UTF8, readable_column
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import MEDIA_TYPE, from_arrow
 from outrider.monitor.http.problem import ProblemError, problem
@@ -25,7 +26,6 @@ from .request_parts import RequestPart, short_id
 from .system_columns import LABEL_SYSTEM
 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_NO_TEXT = "is no UTF-8: text expected; an unpaired surrogate is none"
 _PARTS: dict[Kind, tuple[str, ...]] = {"records": ("inputs", "outputs", "attrs"), "labels": ("label",)}
 
 
@@ -165,15 +165,10 @@ def _with_texts(
     else:
         return batch, places
     faults = RowFaults(batch.num_rows)
-    for at, name in enumerate(batch.schema.names):
-        texts = batch.column(at)
-        if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
-            raw = texts.view(pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary())
-            raw.validate(full=True)  # its offsets, before anything is read by them
-            values = raw.to_pylist()
-            bad = [row for row, value in enumerate(values) if value is not None and not _is_utf8(value)]
-            faults.add(bad, name[:256], _NO_TEXT)
-            batch = batch.set_column(at, batch.schema.field(at), _without(raw, bad).view(texts.type))
+    for at, field in enumerate(batch.schema):
+        column, bad = readable_column(batch.column(at))
+        faults.add(bad, field.name[:256], NOT_UTF8)
+        batch = batch.set_column(at, field, column)
     batch.validate(full=True)
     ids = batch.column("id") if "id" in batch.schema.names else None
     for each in faults.groups:
@@ -183,21 +178,6 @@ def _with_texts(
         )  # fmt: skip
     stay = np.flatnonzero(~faults.is_bad)
     return batch.take(pa.array(stay)), places[stay]
-
-
-def _without(values: pa.Array, rows: list[int]) -> pa.Array:
-    """Column with nulls in some rows."""
-    mask = np.zeros(len(values), np.bool_)
-    mask[rows] = True
-    return pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _parts(

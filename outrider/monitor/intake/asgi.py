@@ -31,6 +31,7 @@ from outrider.monitor.http.quotas import Meter, QuotaExceeded
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.responses import send_bytes
 from outrider.monitor.metrics.registry import Metrics
+from outrider.monitor.process.collector import collector_paused
 from outrider.monitor.process.logs import RecordLog
 
 from .decode import Decoded, Decoder
@@ -251,7 +252,10 @@ class HotRoutes:
 
         def read() -> tuple[ParsedRequest, Decoded]:
             found = quick(arrival) if quick is not None and size > _QUICK_BYTES else None
-            return self._build(found or intake.read(arrival), arrival)
+            if found is not None:
+                return self._build(found, arrival)
+            with collector_paused():
+                return self._build(intake.read(arrival), arrival)
 
         if size <= _IN_THREAD_BYTES and not self._decoder.is_busy:
             return read()
@@ -271,6 +275,7 @@ class HotRoutes:
                 received_us=arrival.received_us,
                 halves=reading.halves,
             )
+            reading.parts, reading.halves = [], []  # freed here, not by the event loop
         except BaseException:
             reading.settled(False)
             raise
@@ -307,15 +312,8 @@ class HotRoutes:
             self._accepted[block.kind].labels(model=block.model).inc(block.rows)
 
     def _note(self, rejected: Rejections) -> None:
+        rejected.note(self._rejected, self._refusals)
         for kind in rejected.kinds():
-            self._rejected.labels(reason=kind.reason).inc(kind.count)
-            self._refusals.note(
-                model=kind.model,
-                reason=kind.reason,
-                field=kind.field,
-                record_id=kind.example,
-                count=kind.count,
-            )
             self._record_log.note(
                 "rejected",
                 model=kind.model,

@@ -9,7 +9,7 @@ is told apart from its neighbours.
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -223,10 +223,14 @@ def _apart(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Array, 
     fitting = _without(values, bad)
     present = set(map(type, fitting)) - _NONE
     array = _all_at_once(fitting, kind, present) if present else nulls(len(values), kind)
-    if array is None:
-        odd = [
-            row for row, value in enumerate(fitting) if value is not None and not _fits(value, kind, depth)
-        ]
+    if array is None and kind == pa.float64() and present == {float}:
+        numbers = np.array(fitting, np.float64)  # None is NaN here
+        is_bad = ~np.isfinite(numbers)
+        bad = sorted({*bad, *(row for row in np.flatnonzero(is_bad).tolist() if fitting[row] is not None)})
+        array = pa.array(numbers, kind, mask=is_bad)
+    elif array is None:
+        is_odd = _test_of_misfits(kind, depth)
+        odd = [row for row, value in enumerate(fitting) if value is not None and is_odd(value)]
         bad = sorted([*bad, *odd])
         fitting = [None if value is None else _fit(value, kind, depth) for value in _without(fitting, odd)]
         if is_tensor(kind):
@@ -256,17 +260,17 @@ def _types_of(kind: pa.DataType) -> set[type]:
     return {str, datetime} if kind == TIME else {_PYTHON[kind]}
 
 
-def _fits(value: Any, kind: pa.DataType, depth: int) -> bool:
-    """Test of a value that is of a type which may fit."""
+def _test_of_misfits(kind: pa.DataType, depth: int) -> Callable[[Any], Any]:
+    """Test of values that are of a type which may fit."""
     if kind == pa.float64():
-        return bool(-_MOST_FLOAT <= value <= _MOST_FLOAT)  # neither NaN nor what becomes infinite
+        return lambda value: not -_MOST_FLOAT <= value <= _MOST_FLOAT  # NaN, or what becomes infinite
     if kind == pa.int64():
-        return bool((type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63)
-    if is_tensor(kind) and len(value) != kind.shape[0]:
-        return False
+        return lambda value: not ((type(value) is int or value.is_integer()) and -(2**63) <= value < 2**63)
     if kind == pa.string():
-        return has_surrogate(value) is None
-    return not _misfit(value, kind, depth)
+        return has_surrogate
+    if is_tensor(kind):
+        return lambda value: len(value) != kind.shape[0] or _misfit(value, kind, depth)
+    return lambda value: _misfit(value, kind, depth)
 
 
 def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:

@@ -4,11 +4,13 @@ Good records are kept, bad ones named with their reason.
 """
 
 import json
+import math
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from operator import itemgetter
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -34,7 +36,7 @@ Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Element of ``POST /v1/records``."""
 
     model: str | None = None
@@ -50,7 +52,7 @@ class RecordEnvelope(msgspec.Struct, forbid_unknown_fields=True):
     attrs: dict[str, Any] | None = None
 
 
-class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+class LabelEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Element of ``POST /v1/labels``."""
 
     label: Annotated[dict[str, Any], msgspec.Meta(min_length=1)]
@@ -294,61 +296,97 @@ class Decoder:
         if form == "lines" and body.count(b"\n") >= self._max_records * 2:
             self._too_many(body.count(b"\n"))
         try:  # the fast path: everything is as it should be
-            envelopes = _LINES[kind](body) if form == "lines" else _BODIES[kind](body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return self._one_by_one(body, kind, form, rejected)
-        records: list[Envelope] = envelopes if isinstance(envelopes, list) else [envelopes]
-        self._too_many(len(records))
-        return records, list(range(len(records)))
+            found = _read_whole(body, kind, form)
+        except _UNREADABLE:
+            items, indices = self._one_by_one(body, kind, form, rejected)
+        else:
+            items = found if isinstance(found, list) else [found]
+            self._too_many(len(items))
+            indices = list(range(len(items)))
+        type_ = _TYPES[kind]
+        if {type_}.issuperset(map(type, items)):
+            return items, indices
+        odd = [at for at, item in enumerate(items) if type(item) is not type_]
+        rejected.add_rows(np.array(odd), "", lambda at: _no_object(items[at]), indices=indices, model="")
+        stay = [at for at, item in enumerate(items) if type(item) is type_]
+        return [items[at] for at in stay], [indices[at] for at in stay]
 
     def _one_by_one(
         self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
-    ) -> tuple[list[Envelope], list[int]]:
-        good: list[Envelope] = []
-        indices: list[int] = []
-        raws: Sequence[bytes | msgspec.Raw] | None
-        raws = [line for line in body.split(b"\n") if line.strip()] if form == "lines" else _elements(body)
-        if raws is None:
-            self._add_items(enumerate(self._array(body)), kind, rejected, good, indices)
-            return good, indices
+    ) -> tuple[list[Any], list[int]]:
+        """Records, and what is no object; what the fast parser cannot read is read slowly."""
+        raws: Sequence[bytes | msgspec.Raw]
+        raws = list(filter(bytes.strip, body.split(b"\n"))) if form == "lines" else _elements(body)
         self._too_many(len(raws))
+        if not raws:  # or the fast parser cannot tell the elements apart
+            parsed = [] if form == "lines" else self._array(body)
+            return _converted(parsed, list(range(len(parsed))), kind, rejected)
         decode = _ELEMENT[kind]
-        for index, raw in enumerate(raws):
+        items: list[Any] = []
+        indices: list[int] = []
+        odd: list[int] = []
+        faults: list[str] = []
+        slow: list[int] = []
+        run = 0
+        for at, raw in enumerate(raws):
+            if run == _RUN:
+                slow += range(at, len(raws))
+                break
             try:
-                good.append(decode(raw))
-                indices.append(index)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                if isinstance(error, msgspec.ValidationError) and not str(error).startswith(_BEYOND_FLOATS):
-                    explain = partial(self._explained, raw, kind, rejected)
-                    rejected.add_explained(index, _field_of(error), explain)
-                    continue
-                try:
-                    item = _parse_slowly(bytes(raw), self._max_depth)
-                except ProblemError as fault:
-                    if form != "lines":
-                        self._array(body)  # tells the place in the whole body
-                        raise
-                    rejected.add(index, "", fault.problem.detail)
+                items.append(decode(raw))
+                indices.append(at)
+                run = 0
+            except _UNREADABLE as error:
+                fault = str(error)
+                if isinstance(error, msgspec.ValidationError) and not fault.startswith(_BEYOND_FLOATS):
+                    odd.append(at)
+                    faults.append(fault)
                 else:
-                    self._add_items([(index, item)], kind, rejected, good, indices)
-        return good, indices
+                    slow.append(at)
+                    run += 1
+        rejected.add_explained(
+            odd, _fields_of(faults), lambda row: self._explained(raws[odd[row]], kind, rejected)
+        )
+        if not slow:
+            return items, indices
+        parsed, slow = self._slow_ones(raws, slow, body, form, rejected)
+        more, slow = _converted(parsed, slow, kind, rejected)
+        if not items:
+            return more, slow
+        whole = sorted(zip([*indices, *slow], [*items, *more], strict=True), key=itemgetter(0))
+        return [item for _, item in whole], [index for index, _ in whole]
 
-    def _add_items(
+    def _slow_ones(
         self,
-        items: Iterable[tuple[int, Any]],
-        kind: RecordKind,
+        raws: Sequence[bytes | msgspec.Raw],
+        places: list[int],
+        body: bytes,
+        form: Form,
         rejected: Rejections,
-        good: list[Envelope],
-        indices: list[int],
-    ) -> None:
-        """Convert parsed records; those that do not fit are added to ``rejected``."""
-        type_ = _TYPES[kind]
-        for index, item in items:
+    ) -> tuple[list[Any], list[int]]:
+        """Values that the fast parser cannot read, and their places; all at once where that goes."""
+        parsed = _at_once([raws[at] for at in places])
+        if parsed is not None:
+            return parsed, places
+        if form != "lines":
+            whole = self._array(body)  # or the place of the fault in all of it
+            return [whole[at] for at in places], places
+        bad = [at for at in places if _is_malformed(bytes(raws[at]))]
+        rejected.add_explained(
+            bad, [""] * len(bad), lambda row: self._explained(raws[bad[row]], "records", rejected)
+        )
+        places = sorted(set(places).difference(bad))
+        parsed = _at_once([raws[at] for at in places])
+        if parsed is not None:
+            return parsed, places
+        parsed, stay = [], []
+        for at in places:
             try:
-                good.append(msgspec.convert(item, type_))
-                indices.append(index)
-            except msgspec.ValidationError as error:
-                rejected.add_explained(index, _field_of(error), partial(_fault, item, kind, rejected))
+                parsed.append(_parse_slowly(bytes(raws[at]), self._max_depth))
+                stay.append(at)
+            except ProblemError as fault:
+                rejected.add(at, "", fault.problem.detail)
+        return parsed, stay
 
     def _explained(
         self, raw: bytes | msgspec.Raw, kind: RecordKind, rejected: Rejections
@@ -392,7 +430,7 @@ class Decoder:
         ]
 
     def _array(self, body: bytes) -> list[Any]:
-        parsed = parse_json(body, self._max_depth)
+        parsed = _parse_slowly(body, self._max_depth)
         records = parsed if isinstance(parsed, list) else [parsed]
         self._too_many(len(records))
         return records
@@ -437,6 +475,10 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
     """As `parse_json`, for what the faster parser does not take."""
     try:
         text = body.decode()
+        if text.startswith(("{", "[")):  # as `json.loads`, which costs a line as much again
+            value, end = _READ(text)
+            if end == len(text) or not text[end:].strip(" \t\r\n"):
+                return value
         return json.loads(text)
     except UnicodeDecodeError as error:
         raise ProblemError(
@@ -458,22 +500,95 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
         raise ProblemError(problem(400, f"malformed JSON: {error}")) from None
 
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Faults that the fast parser finds."""
 _BEYOND_FLOATS = "Number out of range"
 """Of a number such as ``1e999``, which the slower parser reads as infinity."""
+_RUN = 16
+"""After so many in a row that the fast parser cannot read it is not tried on the others."""
+_READ = json.JSONDecoder().raw_decode
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ANY = msgspec.json.Decoder().decode
+_Scalar: TypeAlias = str | int | float | bool | None
+_Odd: TypeAlias = _Scalar | list[Any]
+"""What is no object: taken for no error of the parser, which would cost more than a record does."""
+_LISTS: dict[RecordKind, Any] = {"records": list[RecordEnvelope | _Odd], "labels": list[LabelEnvelope | _Odd]}
+_ITEMS: dict[RecordKind, Any] = {kind: get_args(type_)[0] for kind, type_ in _LISTS.items()}
+_BODIES: dict[RecordKind, Any] = {
+    "records": list[RecordEnvelope | _Odd] | RecordEnvelope | _Scalar,
+    "labels": list[LabelEnvelope | _Odd] | LabelEnvelope | _Scalar,
+}
 _ELEMENT: dict[RecordKind, Callable[[bytes | msgspec.Raw], Any]] = {
-    "records": msgspec.json.Decoder(RecordEnvelope).decode,
-    "labels": msgspec.json.Decoder(LabelEnvelope).decode,
+    kind: msgspec.json.Decoder(type_).decode for kind, type_ in _ITEMS.items()
 }
 _LINES_HINT = "; JSON lines need the header content-type: application/x-ndjson (curl: and --data-binary)"
-_BODIES: dict[RecordKind, Callable[[bytes], Any]] = {
-    "records": msgspec.json.Decoder(list[RecordEnvelope] | RecordEnvelope).decode,
-    "labels": msgspec.json.Decoder(list[LabelEnvelope] | LabelEnvelope).decode,
-}
-_LINES: dict[RecordKind, Callable[[bytes], Any]] = {
-    "records": msgspec.json.Decoder(RecordEnvelope).decode_lines,
-    "labels": msgspec.json.Decoder(LabelEnvelope).decode_lines,
-}
+
+
+_WHOLE: dict[tuple[Form, RecordKind], Callable[[bytes], Any]] = {
+    ("json", kind): msgspec.json.Decoder(type_).decode for kind, type_ in _BODIES.items()
+} | {("lines", kind): msgspec.json.Decoder(type_).decode_lines for kind, type_ in _ITEMS.items()}
+_ODD_FLOATS = {b"NaN": b"9e99991", b"Infinity": b"9e99992"}
+"""No JSON, and numbers that the fast parser takes in their place."""
+_PASSING = {rb"\ud": rb"\u0", rb"\uD": rb"\u0", b"-Infinity": b"[]", b"Infinity": b"[]", b"NaN": b"[]"}
+_MEANT = {"9e99991": math.nan, "9e99992": math.inf, "-9e99992": -math.inf}
+
+
+def _read_whole(body: bytes, kind: RecordKind, form: Form) -> Any:
+    """All records by the fast parser."""
+    try:
+        return _WHOLE[form, kind](body)
+    except msgspec.DecodeError:
+        odd = sum(map(body.count, _ODD_FLOATS))
+        if not odd or b"9e9999" in body:
+            raise
+        for word, number in _ODD_FLOATS.items():
+            body = body.replace(word, number)
+        floats = _Floats()
+        if form == "lines":
+            found = msgspec.json.Decoder(_ITEMS[kind], float_hook=floats).decode_lines(body)
+        else:
+            found = msgspec.json.Decoder(_BODIES[kind], float_hook=floats).decode(body)
+        if floats.odd < odd:  # one is part of a text
+            raise
+        return found
+
+
+class _Floats:
+    """Numbers of a body as floats, and how many stand for what is no JSON."""
+
+    def __init__(self) -> None:
+        self.odd = 0
+
+    def __call__(self, number: str) -> float:
+        meant = _MEANT.get(number)
+        if meant is None:
+            return float(number)
+        self.odd += 1
+        return meant
+
+
+def _at_once(raws: Sequence[bytes | msgspec.Raw]) -> list[Any] | None:
+    """Values read slowly as one array, a mark between them that none can hold; None where one is none."""
+    mark = secrets.token_hex(8)
+    try:
+        parsed = json.loads((b"[" + f',"{mark}",'.encode().join(raws) + b"]").decode())
+    except (ValueError, RecursionError):
+        return None
+    is_apart = len(parsed) == 2 * len(raws) - 1 and parsed[1::2] == [mark] * (len(raws) - 1)
+    return parsed[::2] if is_apart else None
+
+
+def _is_malformed(raw: bytes) -> bool:
+    """True for no JSON, also where NaN, infinity and unpaired surrogates are let through."""
+    for word, other in _PASSING.items():
+        raw = raw.replace(word, other)
+    try:
+        _ANY(raw)
+    except (msgspec.ValidationError, RecursionError):  # numbers and depths that the slow parser may take
+        return False
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return False
 
 
 def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], depth: int) -> dict[str, Any]:
@@ -484,27 +599,56 @@ def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], dept
         raise FieldError(f"{name}.{field}"[:256], reason) from None
 
 
-def _elements(body: bytes) -> list[msgspec.Raw] | None:
-    """Elements of an array as they stand, or None where each has to be looked at in Python."""
+def _elements(body: bytes) -> list[msgspec.Raw]:
+    """Elements of an array as they stand; none where the fast parser cannot tell them apart."""
     try:
         return _RAWS(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        return []
 
 
-def _field_of(error: msgspec.ValidationError) -> str:
-    """Field that a record was refused for, told by the message alone."""
-    message = str(error)
+def _converted(
+    items: list[Any], indices: list[int], kind: RecordKind, rejected: Rejections
+) -> tuple[list[Any], list[int]]:
+    """Records of parsed JSON, and what is no object; misfits are added to ``rejected``."""
+    try:
+        return msgspec.convert(items, _LISTS[kind]), indices
+    except msgspec.ValidationError:
+        pass
+    fitting: list[Any] = []
+    places: list[int] = []
+    odd: list[int] = []
+    faults: list[str] = []
+    for at, item in enumerate(items):
+        try:
+            fitting.append(msgspec.convert(item, _ITEMS[kind]))
+            places.append(indices[at])
+        except msgspec.ValidationError as error:
+            odd.append(at)
+            faults.append(str(error))
+    rejected.add_explained(
+        [indices[at] for at in odd], _fields_of(faults), lambda row: _fault(items[odd[row]], kind, rejected)
+    )
+    return fitting, places
+
+
+def _fields_of(faults: list[str]) -> list[str]:
+    """Fields that records were refused for, told by the messages alone."""
+    fields = {fault: _field_of(fault) for fault in set(faults)}
+    return [fields[fault] for fault in faults]
+
+
+def _field_of(fault: str) -> str:
     for start in ("Object contains unknown field `", "Object missing required field `"):
-        if message.startswith(start):
-            return message[len(start) : -1][:256]
-    return message.rpartition(" - at `$.")[2][:-1] if message.endswith("`") else ""
+        if fault.startswith(start):
+            return fault[len(start) : -1][:256]
+    return fault.rpartition(" - at `$.")[2][:-1] if fault.endswith("`") else ""
 
 
 def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str, str | None]:
     """Field, reason and id of a record that does not fit its envelope."""
     if not isinstance(item, dict):
-        return "", f"expected a JSON object, got {type(item).__name__}", None
+        return "", _no_object(item), None
     type_ = _TYPES[kind]
     id_ = _short_id(item.get("id"))
     for name in item:
@@ -514,11 +658,15 @@ def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str,
     try:
         msgspec.convert(item, type_)
     except msgspec.ValidationError as error:
-        name = _field_of(error)
+        name = _field_of(str(error))
         message = str(error).partition(" - at ")[0]
         came = f"; got {item[name]!r:.80}" if name in item else ""
         return name, message[:1].lower() + message[1:] + came, id_
     return "", "a field stands twice with values of different types", id_
+
+
+def _no_object(item: Any) -> str:
+    return f"expected a JSON object, got {type(item).__name__}"
 
 
 def _short_id(id_: Any) -> str | None:
@@ -551,7 +699,7 @@ def _record_part(model: str, records: list[RecordEnvelope], indices: list[int]) 
         "outputs": [record.outputs for record in records],
         "attrs": [record.attrs for record in records],
     }
-    return RequestPart(model=model, indices=indices, system=system, fields=fields)
+    return RequestPart(model, indices, system, fields)
 
 
 def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> RequestPart:
@@ -562,10 +710,11 @@ def _label_part(model: str, labels: list[LabelEnvelope], indices: list[int]) -> 
         "key": [label.key for label in labels],
         "entity": _texts([label.entity for label in labels]),
     }
-    return RequestPart(
-        model=model, indices=indices, system=system, fields={"label": [x.label for x in labels]}
-    )
+    return RequestPart(model, indices, system, {"label": [label.label for label in labels]})
 
 
-def _texts(values: list[Any]) -> list[str | None]:
-    return [str(value) if isinstance(value, int) else value for value in values]
+def _texts(values: list[Any]) -> list[Any]:
+    """Names that came as numbers, as texts."""
+    if int in set(map(type, values)):
+        return [str(value) if type(value) is int else value for value in values]
+    return values

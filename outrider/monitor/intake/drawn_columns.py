@@ -81,6 +81,7 @@ class DrawnColumns:
         self.kinds: dict[str, pa.DataType] = {}
         self.changed: set[str] = set()
         self.rare: Counter[str] = Counter()
+        self._rows_aside = max(len(part.indices), _ASIDE_ROWS)
         self.aside = 0
         """Rows x fields that were looked at for rare fields, of few rows counted as of more."""
 
@@ -92,15 +93,17 @@ class DrawnColumns:
         """
         part = self._part
         arrays, faults = system_columns(part, self._kind, received_us)
+        if faults.is_bad.all():
+            return arrays, faults
         disagreeing = RowFaults(len(part.indices))
-        for name, values in self._cells(faults):
+        for name, values in self._cells(faults, cells):
             new = name not in self._known
             if new and (reason := _misnamed(name)):
                 faults.add(_filled(values), name if text_fault(name) is None else ascii(name), reason)
                 continue
             if new and not self._has_room(name):
-                self.aside += max(len(part.indices), _ASIDE_ROWS)
-                _check_aside(self.aside * ASIDE_CELLS, cells)
+                self.aside += self._rows_aside
+                _check_aside(self.aside, cells)
                 self._put_aside(name, values, faults)
                 continue
             found = self._converted(name, values, cells)
@@ -217,17 +220,27 @@ class DrawnColumns:
         )
         faults.add(bad, name, reason)
 
-    def _cells(self, faults: RowFaults) -> Iterator[tuple[str, Values]]:
+    def _cells(self, faults: RowFaults, cells: int) -> Iterator[tuple[str, Values]]:
         """Every field as a column of values; nested objects become dotted names."""
         for name, values in self._part.columns.items():
             yield name, values if isinstance(values, pa.Array) else with_bytes(values)
         for prefix, dicts in self._part.fields.items():
-            for name in _names(dicts):
+            for name in self._names(prefix, dicts, cells):
                 values = [None if d is None else d.get(name) for d in dicts]
-                yield from self._flatten(f"{prefix}.{name}", values, faults, self._limits.max_depth)
+                yield from self._flatten(f"{prefix}.{name}", values, faults, self._limits.max_depth, cells)
+
+    def _names(self, prefix: str, dicts: list[dict[str, Any] | None], cells: int) -> list[str]:
+        """Names of fields, unless too many would have no column: told before any is looked at."""
+        names = _names(dicts)
+        taken = self._room + len(self._admitted)
+        if (len(names) - taken) * self._rows_aside * ASIDE_CELLS > cells:
+            depth = self._limits.max_depth
+            new = {path for d in dicts if d for path in _paths(prefix, d, depth)}.difference(self._known)
+            _check_aside(self.aside + (len(new) - taken) * self._rows_aside, cells)
+        return names
 
     def _flatten(
-        self, name: str, values: list[Any], faults: RowFaults, depth: int
+        self, name: str, values: list[Any], faults: RowFaults, depth: int, cells: int
     ) -> Iterator[tuple[str, Values]]:
         kinds = set(map(type, values))
         if list in kinds and (bad := in_lists(values)):
@@ -248,13 +261,22 @@ class DrawnColumns:
         rest = [None if isinstance(value, dict) else value for value in values]
         if any(value is not None for value in rest):
             yield name, rest
-        for key in _names(dicts):
+        for key in self._names(name, dicts, cells):
             inner = [None if d is None else d.get(key) for d in dicts]
-            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1)
+            yield from self._flatten(f"{name}.{key}", inner, faults, depth - 1, cells)
+
+
+def _paths(name: str, value: Any, depth: int) -> Iterator[str]:
+    """Columns of a field; none of those nested too deeply."""
+    if type(value) is not dict or is_marked(value):
+        yield name
+    elif depth:
+        for key, inner in value.items():
+            yield from _paths(f"{name}.{key}", inner, depth - 1)
 
 
 def _check_aside(aside: int, cells: int) -> None:
-    if aside > cells:
+    if aside * ASIDE_CELLS > cells:
         detail = "too many fields without a column (limits.columns) for so many records at once; send fewer"
         raise ProblemError(problem(413, detail))
 

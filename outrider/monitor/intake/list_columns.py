@@ -6,7 +6,7 @@ The elements of a whole block are converted field by field, each field like a co
 list costs what its numbers cost. Even lists of numbers stay tensors (``column_types``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -22,7 +22,7 @@ from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, cast_arrow, convert, describe, is_list, nested_rows, show
-from .rejections import Misfits, Reason, RowFaults, Rows
+from .rejections import Misfits, Reason, RowFaults, Rows, said
 
 _PLAIN = {int, float, bool}
 _NESTED = {list, dict}
@@ -238,17 +238,22 @@ class _Lists:
             )
         room = self._bounds.fields
         fields: dict[str, pa.Array] = {}
+        refused: dict[str, str] = {}
         for name in names:
+            if name not in known and (reason := self._refusal(name, room)):
+                refused[name] = reason
+                continue
             values = [element.get(name) for element in flat]
-            below = f".{name[:256] if text_fault(name) is None else ascii(name[:256])}"
             if name in known:
                 array, misfits = convert(values, known[name], declared=self._declared)
             else:
-                array, misfits = self._new_field(name, values, room, below)
+                array, misfits = self._new_field(values, _below(name))
                 room -= array is not None
-            self._blame(misfits.rows, misfits.reason, below, is_new=name not in known)
+            self._blame(misfits.rows, misfits.reason, _below(name), is_new=name not in known)
             if array is not None:
                 fields[name] = array
+        if refused:
+            self._blame_fields(flat, refused)
         if not fields:
             reason = "expected an object with a field that is not null"
             self._blame(range(len(flat)), reason, is_new=True)
@@ -265,20 +270,24 @@ class _Lists:
         self._blame(odd, lambda at: f"expected an object, got {show(flat[at])}", is_new=self._item is None)
         return [value if type(value) is dict else {} for value in flat]
 
-    def _new_field(
-        self, name: str, values: list[Any], room: int, below: str
-    ) -> tuple[pa.Array | None, Misfits]:
+    def _new_field(self, values: list[Any], below: str) -> tuple[pa.Array | None, Misfits]:
         """Array of a field that no element had, None when it teaches nothing; and what does not fit."""
-        if all(value is None for value in values):
-            return None, Misfits()
-        if reason := self._refusal(name, room):
-            return None, Misfits.of((at for at, value in enumerate(values) if value is not None), reason)
         if not set(map(type, values)) & _NESTED:
             return convert(values, None, declared=False)
         what = "a field of an element is a number, text or boolean, got "
         nested = (at for at, value in enumerate(values) if type(value) in _NESTED)
         self._blame(nested, lambda at: what + show(values[at]), below, is_new=True)
         return convert([None if type(value) in _NESTED else value for value in values], None, declared=False)
+
+    def _blame_fields(self, flat: list[dict[str, Any]], refused: Mapping[str, str]) -> None:
+        """Refuse elements with a field that none may have: one look at each, however many names there are."""
+        found = {
+            at: name
+            for at, element in enumerate(flat)
+            for name in reversed(element)
+            if name in refused and element[name] is not None
+        }
+        self._blame(found, lambda at: refused[found[at]], lambda at: _below(found[at]), is_new=True)
 
     def _refusal(self, name: str, room: int) -> str | None:
         if self._declared and self._item is not None:
@@ -295,17 +304,28 @@ class _Lists:
         nulls = (at for at, value in enumerate(flat) if value is None)
         self._blame(nulls, "a null is no element; leave it out", is_new=False)
 
-    def _blame(self, places: Iterable[int] | Rows, reason: Reason, below: str = "", *, is_new: bool) -> None:
+    def _blame(
+        self, places: Iterable[int] | Rows, reason: Reason, below: Reason = "", *, is_new: bool
+    ) -> None:
         """Note what is wrong with elements; the first fault of a record counts."""
         ats = places if isinstance(places, np.ndarray) else np.fromiter(places, np.int64)
+        if not len(ats):
+            return
         rows, first = np.unique(self._row_of(ats), return_index=True)
+
+        def place(at: int) -> str:
+            return f"[{at - int(self._starts[self._row_of(at)])}]{said(below, at)}"
+
         faults = self._disagreeing if is_new else self._bad
-        place = lambda at: f"[{at - int(self._starts[self._row_of(at)])}]{below}"  # noqa: E731 - of one element
         faults.add(rows, "", reason, below=place, said_of=ats[first])
 
     def _row_of(self, at: Any) -> Any:
         """Record of an element, or of several."""
         return np.searchsorted(self._starts, at, side="right") - 1
+
+
+def _below(name: str) -> str:
+    return f".{name[:256] if text_fault(name) is None else ascii(name[:256])}"
 
 
 def _names(flat: list[dict[str, Any]], known: dict[str, pa.DataType]) -> list[str]:

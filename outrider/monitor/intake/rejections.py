@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.monitor.http.refusals import OTHERS
+from outrider.monitor.http.refusals import OTHERS, RefusalBook
+from outrider.monitor.metrics.registry import CounterFamily
 
 LISTED = 1000
 """Most rejections that an answer names."""
@@ -133,6 +134,18 @@ class Rejections:
         """Counts by model, reason and field."""
         return iter(self._kinds.values())
 
+    def note(self, counter: CounterFamily, refusals: RefusalBook) -> None:
+        """Count all by reason, and in the book of refusals."""
+        for kind in self.kinds():
+            counter.labels(reason=kind.reason).inc(kind.count)
+            refusals.note(
+                model=kind.model,
+                reason=kind.reason,
+                field=kind.field,
+                record_id=kind.example,
+                count=kind.count,
+            )
+
     def suggest(self, what: str, name: str, known: Sequence[str]) -> str:
         """Reason for a name that is none of the known ones."""
         if name not in self._suggested and len(self._suggested) < _SUGGESTIONS:
@@ -150,14 +163,20 @@ class Rejections:
         self._count(model, field, 1, id_)
 
     def add_explained(
-        self, index: int, field: str, explain: Callable[[], tuple[str, str, str | None]]
+        self,
+        indices: Sequence[int],
+        fields: Sequence[str],
+        explain: Callable[[int], tuple[str, str, str | None]],
     ) -> None:
-        """Refuse one record, explained where an answer lists the record."""
-        id_ = None
-        if index < self._last:
-            field, reason, id_ = explain()
-            self._list(Rejection(index, id_, field, reason))
-        self._count("", field, 1, id_)
+        """Refuse records in ascending order, explained where an answer lists them."""
+        for row, index in enumerate(indices[:LISTED]):
+            field, id_ = fields[row], None
+            if index < self._last:
+                field, reason, id_ = explain(row)
+                self._list(Rejection(index, id_, field, reason))
+            self._count("", field, 1, id_)
+        for field, count in Counter(fields[LISTED:]).items():
+            self._count("", field, count, None)
 
     def add_rows(
         self, rows: Rows, field: str, reason: Reason, *,

@@ -10,7 +10,7 @@ from outrider.dataops.journal.journal import Kind
 from outrider.dataops.state.stored_texts import NUL, rows_with_nul
 from outrider.monitor.stream.event_time import outside, time_fault
 
-from .column_types import convert, nulls
+from .column_types import Values, convert, nulls
 from .rejections import NO_ROWS, RowFaults, Rows
 from .request_parts import RequestPart
 from .uuid7 import uuid7s
@@ -40,7 +40,7 @@ def system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dic
     arrays["received"] = received
     arrays["weight"] = _filled_up(arrays["weight"], pa.repeat(1.0, rows))
     arrays["partial"] = _filled_up(arrays["partial"], pa.repeat(False, rows))
-    arrays["id"] = _with_ids(arrays["id"])
+    arrays["id"] = _with_ids(arrays["id"], faults.is_bad)
     if not part.columns:
         both = enumerate(zip(part.fields["inputs"], part.fields["outputs"], strict=True))
         silent = [row for row, (asked, answered) in both if not (asked or answered)]
@@ -66,7 +66,7 @@ def _given_columns(
     arrays: dict[str, pa.Array] = {}
     for name, type_ in system.items():
         values = part.system.get(name)
-        if values is None or name == "received":
+        if values is None or name == "received" or _is_void(values):
             arrays[name] = nulls(rows, type_)
             continue
         if name in _SHORT and isinstance(values, pa.Array) and pa.types.is_integer(values.type):
@@ -84,10 +84,14 @@ def _given_columns(
     return arrays
 
 
-def _with_ids(ids: pa.Array) -> pa.Array:
+def _is_void(values: Values) -> bool:
+    return isinstance(values, list) and values[0] is None and values.count(None) == len(values)
+
+
+def _with_ids(ids: pa.Array, is_bad: NDArray[np.bool_]) -> pa.Array:
     if not ids.null_count:
         return ids
-    missing = np.flatnonzero(_nulls(ids)).tolist()
+    missing = np.flatnonzero(_nulls(ids) & ~is_bad).tolist()
     if len(missing) == len(ids):
         return pa.array(uuid7s(len(missing)), pa.string())
     filled = ids.to_pylist()

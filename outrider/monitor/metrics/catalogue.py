@@ -36,7 +36,6 @@ _ALARM = (
     "version_retired",
     "drift",
     "performance",
-    "flood",
 )
 
 
@@ -281,7 +280,7 @@ CATALOGUE: tuple[MetricSpec, ...] = (
     ),
     _spec(
         _WORKER, "gauge", "outrider_backfill_records", "records",
-        "Skipped records not judged yet.", labels=("model",),
+        "Skipped or unanswered records not judged yet.", labels=("model",),
     ),
     _spec(
         _WORKER, "gauge", "outrider_model_info", "info",
@@ -324,6 +323,11 @@ CATALOGUE: tuple[MetricSpec, ...] = (
         _ENGINE, "gauge", "outrider_engine_weights_bytes", "bytes",
         "Weights: in memory, and as the versions would take each for itself.",
         labels=("model", "counted"), enums={"counted": ("in_memory", "each_alone")},
+    ),
+    _spec(
+        _ENGINE, "gauge", "outrider_owed_records", "records",
+        "Records that a version has not answered in time and is asked about again: behind the cursor of a "
+        "challenger, and among outrider_backfill_records of the champion.", labels=("model", "role"),
     ),
     _spec(
         _ENGINE, "gauge", "outrider_shadows_left_out", "versions",

@@ -5,6 +5,9 @@ subtracted. Where the kernel counts none of it, nothing is subtracted.
 """
 
 import os
+import select
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +45,40 @@ class StarvedTime:
         waited_s = max((waited for _, waited in grown), default=0) / 1e9
         self.seconds += max(0.0, min(waited_s, wall - ran_s))
         self._at, self._known = now, found
+
+
+class Patience:
+    """Deadline for a process; starved time does not count."""
+
+    def __init__(self, pid: int, limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._starved, self._clock = StarvedTime(pid, clock), clock
+        self._until = clock() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left; zero or less beyond the deadline. To be asked every second."""
+        self._starved.look(at_once=True)
+        return self._until + self._starved.seconds - self._clock()
+
+    def wait(self, sock: socket.socket, pause: Callable[[], object] = lambda: None) -> None:
+        """Wait until there is something to read.
+
+        Parameters
+        ----------
+        pause
+            Called while there is nothing; may raise.
+
+        Raises
+        ------
+        TimeoutError
+            If the deadline has passed.
+        """
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        while not poll.poll(1e3 * max(0.0, min(self.left_s, SAMPLE_S / 2))):
+            pause()
+            if self.left_s <= 0.0:
+                raise TimeoutError
 
 
 def _scheduled(folder: Path) -> dict[str, tuple[int, int]]:

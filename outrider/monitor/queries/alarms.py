@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
-from outrider.dataops.alarms.incident_words import incident_sentence
 from outrider.dataops.alarms.live_incidents import LIVE
 from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import (
@@ -77,7 +76,8 @@ class WatchedStream:
     slice, version
         None for all records.
     before, now
-        The reference up to an hour ago, and the last hour.
+        The reference up to an hour ago, and the last hour. Of a stream that an incident is about, its share
+        before, and its share now.
     evidence, needed
         Odds to 1: fortunes of bets on a change, which began at 1; None for evidence under 1 : 100.
     nearness
@@ -152,7 +152,9 @@ class AlarmReader:
         if model not in list_models(self._engine, self._models):
             raise NotFound(f"there is no model {model!r}; `outrider fleet` lists them")
         with self._engine.connect() as connection:
-            incidents = list_incidents(connection, model=model, status="current", limit=MOST_INCIDENTS)
+            incidents = list_incidents(
+                connection, now_us=now_us, model=model, status="current", limit=MOST_INCIDENTS
+            )
             rows = self._rows(connection, model, now_us) if model in self._models else []
         streams = sorted(_with_incidents(rows, incidents), key=_order)
         statuses = Tally(stream.status for stream in streams)
@@ -331,9 +333,26 @@ def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentR
                     status="standing" if incident.status in ALIVE else "muted",
                     incident=incident.id,
                     nearness=1.0,
-                    text=incident_sentence(incident),
+                    text=incident.sentence,
                 )
+        _show_share(found, incident)
     return list(found.values())
+
+
+def _show_share(found: dict[tuple[str, str, str | None, str | None], WatchedStream], of: IncidentRow) -> None:
+    """Show the figures of an incident in the row of what it is about."""
+    if (share := of.share) is None:
+        return
+    cause = next(iter(of.details.get("explained_by") or ()), {"assertion": of.assertion, "slice": of.slice})
+    key = of.kind, cause["assertion"], cause.get("slice") or None, cause.get("version") or None
+    if key not in found or found[key].incident != of.id:
+        return
+    before = of.details.get("before")
+    now: StreamShare = {
+        "share": share.share, "low": share.low, "high": share.high,
+        "flagged": share.flagged, "seen": share.seen,
+    }  # fmt: skip
+    found[key] = replace(found[key], before=before or found[key].before, now=now)
 
 
 def _sentence(streams: Sequence[WatchedStream], standing: int, *, is_judged: bool) -> str:

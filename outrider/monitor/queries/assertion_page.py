@@ -106,7 +106,7 @@ def read_assertion(
             ),
             revisions=_revisions(connection, model, name),
             strikes=_strikes(connection, model, name),
-            incidents=tuple(list_incidents(connection, model=model, assertion=name, limit=20)),
+            incidents=tuple(list_incidents(connection, now_us=now_us, model=model, assertion=name, limit=20)),
             slots=_slots(connection, model, name),
             thinned=_thinned(connection, model, name),
         )

@@ -24,14 +24,6 @@ Verdict: TypeAlias = Literal["critical", "warning", "ticket", "known", "unjudged
 ORDER: tuple[Verdict, ...] = ("critical", "warning", "ticket", "known", "unjudged", "well", "waiting")
 HOURS = 24
 MOST_INCIDENTS = 1_000
-NEXT_STEPS: Mapping[str, str] = {
-    "label": "label some of its records",
-    "roll_back": "roll the champion back",
-    "mute": "look at the revised assertion; mute it if that was wanted",
-    "retrain": "retrain",
-    "check_sender": "check what sends the records",
-    "mend_assertion": "mend the assertion",
-}
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 _ASSERTION, _OUTCOME = table_of(AssertionRow), table_of(OutcomeCount)
 MOST_SHARE = 0.5
@@ -78,8 +70,7 @@ class FleetLine:
         """Proposed step in words; empty where there is nothing to do."""
         if self.incident is None:
             return "send records" if self.verdict == "waiting" else self.blind
-        action = str(self.incident.details.get("action", ""))
-        return NEXT_STEPS.get(action, "look at the incident")
+        return self.incident.next_step or "look at the incident"
 
     @property
     def whom(self) -> str:
@@ -100,7 +91,7 @@ class FleetFacts(TypedDict):
     incident: str | None
     about: str
     slice: str
-    note: str
+    sentence: str
     next_step: str
     incidents: int
     last_record: str | None
@@ -111,7 +102,7 @@ class FleetFacts(TypedDict):
 def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) -> list[FleetLine]:
     """Lines of all models, worst first; of equal ones the oldest incident."""
     incidents: dict[str, list[IncidentRow]] = {name: [] for name in models}
-    for row in list_incidents(connection, status="current", limit=MOST_INCIDENTS):
+    for row in list_incidents(connection, now_us=now_us, status="current", limit=MOST_INCIDENTS):
         if row.model in incidents:
             incidents[row.model].append(row)
     start_us = (now_us // HOUR_US - HOURS + 1) * HOUR_US
@@ -141,7 +132,7 @@ def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
             "incident": None if line.incident is None else line.incident.id,
             "about": "" if line.incident is None else line.incident.assertion,
             "slice": line.whom,
-            "note": "" if line.incident is None else line.incident.note,
+            "sentence": "" if line.incident is None else line.incident.sentence,
             "next_step": line.next_step,
             "incidents": line.current,
             "last_record": None if line.last_record_us is None else utc_text(line.last_record_us),

@@ -1,26 +1,23 @@
 """Page of an incident: sentence, series around its onset, causes, records, history."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions.times import utc_text
-from outrider.assertions.wilson import wilson_interval
-from outrider.dataops.alarms.incident_words import for_whom, guarantee_words, incident_sentence
-from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, get, list_incidents
-from outrider.dataops.ledger.minutes import MINUTE_US
+from outrider.dataops.alarms.incident_words import for_whom, guarantee_words
+from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, list_incidents
+from outrider.dataops.alarms.stored_incidents import read_incident as read_stored
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import AssertionRow, table_of
 
-from .fleet import NEXT_STEPS
 from .queries import RecordView, read_record
 from .series.answer import SeriesReport, SeriesRequest, performance_json, series_json
-from .series.counts import SeriesCut, first_minute, flagged_series
-from .series.span import SeriesSpan
+from .series.counts import SeriesCut, first_minute
 
 MOST_RECORDS = 5
 LEAST_BEFORE_US = 600_000_000
@@ -28,7 +25,7 @@ LEAST_BEFORE_US = 600_000_000
 MOST_CHART_US = 14 * 24 * HOUR_US
 MOST_INCIDENTS, MOST_BESIDE = 1_000, 6
 _MEASURES: Mapping[str, str] = {
-    "flags": "flagged", "flood": "flagged", "live_test": "live_tests", "performance": "performance",
+    "flags": "flagged", "live_test": "live_tests", "performance": "performance",
 }  # fmt: skip
 """Series of each kind; of the others, records."""
 _SUBJECTS = ("assertion", "column", "statistic", "version", "slice")
@@ -62,15 +59,6 @@ class CauseLine:
     text: str
 
 
-class NewestShare(NamedTuple):
-    """Share of entities with its 95 % interval."""
-
-    share: float
-    low: float
-    high: float
-    seen: int
-
-
 @dataclass(frozen=True, slots=True)
 class IncidentView:
     """Everything that the page of an incident shows.
@@ -82,13 +70,11 @@ class IncidentView:
     onset_us
         First and last time of the onset.
     whole
-        Figures before and since, of the incident itself.
-    newest
-        Share of the last hour, or since a later onset; None of other kinds than flags, and without records.
+        Figures before and when it opened, of the incident itself.
     records, gone
         Records that show it, and ids of those that are not stored any more.
     beside
-        Other incidents whose onset lies within an hour, nearest first, each with its sentence.
+        Other incidents whose onset lies within an hour, nearest first.
     former
         Version that the champion replaced; None where there is none.
     has_page
@@ -96,19 +82,16 @@ class IncidentView:
     """
 
     row: IncidentRow
-    sentence: str
     whom: str
     guarantee: str
-    next_step: str
     chart: SeriesReport | None
     onset_us: tuple[int, int] | None
     whole: CauseLine
-    newest: NewestShare | None
     causes: tuple[CauseLine, ...]
     records: tuple[RecordView, ...]
     gone: tuple[str, ...]
     history: tuple[IncidentStep, ...]
-    beside: tuple[tuple[IncidentRow, str], ...]
+    beside: tuple[IncidentRow, ...]
     former: str | None
     has_page: bool
 
@@ -122,29 +105,25 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
         If there is none of that id.
     """
     with engine.connect() as connection:
-        row = get(connection, incident)
+        row = read_stored(connection, incident, now_us=now_us)
         chart = _chart(connection, row, now_us)
-        newest = _newest(connection, row, now_us)
-        beside = _beside(connection, row)
+        beside = _beside(connection, row, now_us)
         champion = registry.champion(connection, row.model)
         has_page = _is_active(connection, row)
     ids = list(dict.fromkeys(row.details.get("records") or [row.first_record] * bool(row.first_record)))
     found = {id_: read_record(engine, row.model, id_) for id_ in ids[:MOST_RECORDS]}
     return IncidentView(
         row=row,
-        sentence=incident_sentence(row),
         whom=for_whom(row),
         guarantee=guarantee_words(row),
-        next_step=NEXT_STEPS.get(str(row.details.get("action", "")), ""),
         chart=chart,
         onset_us=onset_of(row),
-        newest=newest,
         whole=cause_line({when: row.details.get(when) for when in ("before", "now")}),
         causes=tuple(cause_line(cause) for cause in row.details.get("explained_by") or ()),
         records=tuple(view for view in found.values() if view is not None),
         gone=tuple(id_ for id_, view in found.items() if view is None),
         history=tuple(_history(row)),
-        beside=tuple((other, incident_sentence(other)) for other in beside),
+        beside=tuple(beside),
         former=None if champion is None else champion.replaced,
         has_page=has_page,
     )
@@ -159,13 +138,13 @@ def onset_of(row: IncidentRow) -> tuple[int, int] | None:
     return first, last
 
 
-def _beside(connection: Connection, row: IncidentRow) -> list[IncidentRow]:
+def _beside(connection: Connection, row: IncidentRow, now_us: int) -> list[IncidentRow]:
     """Other incidents of the model that began about the same time: one cause may be behind all."""
     if not row.model:
         return []
     first, last = onset_of(row) or (row.opened_us, row.opened_us)
     near = []
-    for other in list_incidents(connection, model=row.model, limit=MOST_INCIDENTS):
+    for other in list_incidents(connection, now_us=now_us, model=row.model, limit=MOST_INCIDENTS):
         begun, ended = onset_of(other) or (other.opened_us, other.opened_us)
         apart = max(begun - last, first - ended, 0)
         if other.id != row.id and apart <= HOUR_US:
@@ -238,32 +217,12 @@ def _chart(connection: Connection, row: IncidentRow, now_us: int) -> SeriesRepor
     return series_json(connection, SeriesCut(row.model, slice=part, name=name), asked, measures=(measure,))
 
 
-def _newest(connection: Connection, row: IncidentRow, now_us: int) -> NewestShare | None:
-    """Share of the last hour that an assertion flags, whichever version was judged."""
-    if _MEASURES.get(row.kind) != "flagged" or row.resolved_us is not None:
-        return None
-    since = max(now_us - HOUR_US, min((onset_of(row) or (row.opened_us,))[0], now_us - MINUTE_US))
-    span = SeriesSpan(since // MINUTE_US * MINUTE_US, (now_us // MINUTE_US + 1) * MINUTE_US, MINUTE_US)
-    cut = SeriesCut(row.model, slice=row.slice or None, name=row.assertion)
-    wholes = [one.whole for one in flagged_series(connection, cut, span) if one.whole.records]
-    seen = sum(whole.records for whole in wholes)
-    if not seen:
-        return None
-    hits = sum(whole.value * whole.records for whole in wholes)
-    low, high = wilson_interval(hits, seen)
-    return NewestShare(hits / seen, float(low), float(high), seen)
-
-
 def _is_active(connection: Connection, row: IncidentRow) -> bool:
     own = _ASSERTION.c.model == row.model, _ASSERTION.c.name == row.assertion, _ASSERTION.c.active
     return connection.scalar(select(_ASSERTION.c.name).where(*own).limit(1)) is not None
 
 
 def _history(row: IncidentRow) -> Iterator[IncidentStep]:
-    """Steps of an incident, oldest first; those of earlier releases as far as they are known."""
+    """Steps of an incident, oldest first."""
     yield {"at": utc_text(row.opened_us), "what": "opened", "by": "", "why": row.level, "until": None}
-    told: Sequence[IncidentStep] = row.details.get("history") or ()
-    yield from told
-    if row.resolved_us is not None and not any(step["what"] == "resolved" for step in told):
-        why = row.note.rpartition("; ")[2]
-        yield {"at": utc_text(row.resolved_us), "what": "resolved", "by": "", "why": why, "until": None}
+    yield from row.details.get("history") or ()

@@ -84,6 +84,8 @@ class VersionView:
     lag_blocks: int | None
     left_out: str = ""
     """Reason for a disabled shadow; empty for an enabled one."""
+    owing: str = ""
+    """Reason that it has not answered, and is asked again; empty for one that answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +295,7 @@ def _versions(
         select(version).where(version.c.model == model).order_by(version.c.created_us.desc()).limit(50)
     ).all()
     cursors = {row.slot: row.seq for row in connection.execute(select(cursor).where(cursor.c.model == model))}
-    views, out = [], left_out(connection, model)
+    views, out, owing = [], left_out(connection, model), left_out(connection, model, why="owing")
     for row in rows:
         slot = "champion" if row.status == "champion" else row.version
         figures = figures_of(counts, row.version, is_champion=row.status == "champion")
@@ -310,6 +312,7 @@ def _versions(
                 flags=figures.flags,
                 lag_blocks=lag,
                 left_out=out.get(row.version, "") if row.status in IN_SERVICE else "",
+                owing=owing.get(row.version, "") if row.status in IN_SERVICE else "",
             )
         )
     order = {status: place for place, status in enumerate(IN_SERVICE)}

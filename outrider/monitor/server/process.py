@@ -5,7 +5,6 @@ Run as ``python -m outrider.monitor.intake --config outrider.toml``; alone, or a
 
 import argparse
 import contextlib
-import gc
 import logging
 import os
 import shutil
@@ -55,6 +54,7 @@ from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.process.bell import ringer
 from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.clock import open_clock
+from outrider.monitor.process.collector import settle_garbage
 from outrider.monitor.process.late_pandas import keep_pandas_out
 from outrider.monitor.process.logs import set_up
 from outrider.monitor.settings.config import Settings, load_settings
@@ -347,16 +347,6 @@ def _follow_keys(keyring: Keyring) -> None:
         keyring.note_use()
     except Exception:
         log.exception("keys and sessions cannot be read anew; those of before stay in force")
-
-
-def settle_garbage() -> None:
-    """Spare the garbage collector all imports.
-
-    Under load it went through them again and again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 def _redaction(settings: Settings, rules: Mapping[str, ColumnRules], metrics: Metrics) -> IntakeRedaction:

@@ -16,6 +16,7 @@ from outrider.dataops.model_kinds.source import Source, Task
 from outrider.dataops.redaction.kinds import KINDS, Kind, column_fault, kind_fault
 from outrider.dataops.training.methods import why_untrained
 from outrider.dataops.triggers.decision import RunGuards
+from outrider.errors import ConfigError
 
 from .gate_sections import GateSettings
 from .intake_sections import ModelIntakeSettings
@@ -371,11 +372,25 @@ class ShadowSettings(Section):
         default=0.99, gt=0, le=1, description="agreement beyond noise from which on answers count as alike"
     )
     score_tolerance: float = Field(
-        default=0.01, ge=0, description="scores that are farther apart differ (beyond 1: relative)"
+        default=0.01,
+        ge=0,
+        description="scores that are farther apart differ, as a share of the spread of the champion's",
     )
-    text_overlap: float = Field(
-        default=0.8, ge=0, le=1, description="texts that share fewer of their words differ"
+    agree: tuple[str, ...] = Field(
+        default=(),
+        description="what of texts must agree: words, facts, a path of JSON ($.decision), or "
+        "classes=approved,rejected; default whole texts",
     )
+
+    @field_validator("agree")
+    @classmethod
+    def _is_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from outrider.assertions.items import checked_agree  # numpy is slow to import
+
+        try:
+            return checked_agree(value) if value else ()
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
 
 
 class ValidationSettings(Section):

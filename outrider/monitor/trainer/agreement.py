@@ -1,7 +1,7 @@
 """Agreement of challenger and champion, by blocks of stored answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, LEAST, PART_OF_EXCESS, Agreement, confidence_of
+from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
 from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
 from outrider.assertions.looks import Look, thin
-from outrider.assertions.verdict import Bounding, MeasureVerdict, measure_verdict
+from outrider.assertions.text_properties import with_text_properties
+from outrider.assertions.verdict import MeasureVerdict
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
@@ -37,6 +38,8 @@ class ComparisonProgress:
     """Newest records on which both differ."""
     looks: list[dict[str, Any]] = field(default_factory=list)
     """Difference over time, by what decides."""
+    spread: float | None = None
+    """Of the champion's scores in the first blocks: a tolerance is a share of it."""
 
     @property
     def rows(self) -> int:
@@ -52,7 +55,7 @@ class ComparisonProgress:
             return cls(trial.after_seq)
         known = {name: found[name] for name in ("seq", "blocks", "examples")}
         comparison = StreamComparison.from_dict(found["comparison"])
-        return cls(**known, comparison=comparison, looks=found.get("looks", []))
+        return cls(**known, comparison=comparison, looks=found["looks"], spread=found["spread"])
 
     def look(self, found: MeasureVerdict) -> None:
         """Keep a look that rests on more records than the last."""
@@ -68,6 +71,7 @@ class ComparisonProgress:
             "comparison": self.comparison.to_dict(),
             "examples": self.examples,
             "looks": self.looks,
+            "spread": self.spread,
         }
 
 
@@ -78,7 +82,7 @@ def ruler_of(settings: ModelSettings) -> Ruler:
         target=settings.target,
         is_text=settings.task == "generation",
         score_tolerance=shadow.score_tolerance,
-        text_overlap=shadow.text_overlap,
+        agree=shadow.agree,
     )
 
 
@@ -116,41 +120,32 @@ class Follower:
         slices = np.concatenate([block.slices for block in blocks])
         # Pairs are of one slice, and by chance: those of records asked twice are like all others then.
         by_chance = pd.util.hash_array(np.asarray(one.keys, dtype=object), categorize=False)
+        if progress.spread is None:
+            progress.spread = self._ruler.at(one).spread
+        ruler = replace(self._ruler, spread=progress.spread)
         order = np.lexsort((by_chance, slices.astype(np.str_)))
         one, two, names = one.take(order), two.take(order), slices[order].tolist()
         where = np.concatenate([[b.seq] * b.champion.rows for b in blocks])[order]
         weight = np.concatenate([b.weight for b in blocks])[order]
-        pair = PairedAnswers(one, two, weight, names, *_twice(blocks, one))
-        progress.comparison += StreamComparison.of(pair, self._ruler, slices=progress.comparison.slices)
-        shown = _examples(pair, where, self._ruler)
+        asked, again, other = _twice(blocks, one)
+        one, two = (with_text_properties(each, ruler) for each in (one, two))
+        if again is not None and other is not None:
+            again, other = (with_text_properties(each, ruler) for each in (again, other))
+        pair = PairedAnswers(one, two, weight, names, asked, again, other)
+        progress.comparison += StreamComparison.of(
+            pair, ruler, slices=progress.comparison.slices, classes=progress.comparison.classes
+        )
+        shown = _examples(pair, where, ruler)
         progress.examples = [*shown, *progress.examples][:EXAMPLES]
 
 
-def agreement_rows(comparison: StreamComparison, *, margin: float) -> list[dict[str, Any]]:
+def agreement_rows(
+    comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Agreement for the API by measure and slice, all records first."""
-    found = comparison.agreements(margin=margin)
+    found = comparison.agreements(margin=margin, agree=agree)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
-
-
-def deciding(comparison: StreamComparison, *, margin: float) -> Agreement | None:
-    """Agreement on all records by deciding measure; None without any."""
-    if not comparison.measures:
-        return None
-    return comparison.agreements(margin=margin)[comparison.measures[0], EVERYTHING]
-
-
-def deciding_verdict(comparison: StreamComparison, *, margin: float) -> MeasureVerdict | None:
-    """Verdict on all records by deciding measure; None without any.
-
-    Its bounds are those of its row.
-    """
-    measures = comparison.measures
-    if not measures:
-        return None
-    confidence = confidence_of(EVERYTHING, len(measures))
-    bounding = Bounding(confidence, LEAST[measures[0]], part_of_excess=PART_OF_EXCESS, is_unweighted=False)
-    return measure_verdict(comparison.tallies[measures[0], EVERYTHING], bounding, margin=margin)
 
 
 def _shown(found: Agreement) -> dict[str, Any]:

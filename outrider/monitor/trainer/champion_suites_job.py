@@ -11,34 +11,39 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from outrider.behavioral_tests import Suite
-from outrider.dataops.confinement import without_secrets
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import suite_outcomes
+from outrider.dataops.ledger.backfill import CHAMPION
+from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
 from outrider.dataops.state.database import now_us, open_database, write
-from outrider.errors import OutriderError
+from outrider.errors import OutriderError, ServerError
 from outrider.monitor.process.child import CONTROL_FD, die_with_parent
 from outrider.monitor.process.logs import set_up
-from outrider.monitor.registry.predictors import predictor_factory
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.config import Settings, load_settings
+from outrider.monitor.settings.reload import read_serving, read_state
 
 from .context import JobContext
-from .job_processes import kept_secrets
+from .job_process import AGAIN
 from .suites import model_suites, on_held_out, without_rows
 
 log = logging.getLogger(__name__)
 LOOK_S = 5.0
 """From the start to the first look for a champion without outcomes, and from look to look."""
+MOST_WAIT_S = 600.0
+"""How long the worker may take to load the models and judge what waits, which goes first."""
+FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
+"""Before a champion that gave no answer is asked again, and at most."""
 NICENESS = 10
 
 
@@ -51,6 +56,8 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
     ------
     ConfigError
         If a suite or the model cannot be loaded.
+    ServerError
+        If the model gave no answer to some of them; the others are kept.
     """
     own = settings.models[model]
     with engine.connect() as connection:
@@ -67,7 +74,7 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
         cases = None
         if dataset is not None and any(test.cases is None for test in tests):
             cases = datasets.read(connection, objects, dataset)
-    predictor = predictor_factory(settings, engine, objects)(model, champion.version)
+        (predictor,) = version_predictors(settings, connection, model, champion.version)
     if "torch" in sys.modules:
         from .retraining import set_threads
 
@@ -82,6 +89,8 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
         suite_outcomes.keep(
             connection, model, champion.version, outcomes, source="registered", now_us=now_us()
         )
+    if unanswered := [outcome for outcome in ran if outcome.is_unanswered]:
+        raise ServerError(f"{len(unanswered)} of {len(ran)} were not run: {unanswered[0].error}")
     return len(outcomes)
 
 
@@ -98,31 +107,63 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 
 
 class ChampionSuites:
-    """Starter of one process per new champion; failures logged, not retried."""
+    """Starter of one process per new champion, behind the stream.
+
+    Failures are logged and not retried, but where the champion gave no answer.
+    """
 
     def __init__(self, context: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
         self._context = context
         self._config = config
         self._look_s = look_s
         self._seen: dict[str, str] = {}
-        self._next = time.monotonic() + look_s  # the worker loads its models first
+        self._next = time.monotonic() + look_s
+        self._patient_until = time.monotonic() + MOST_WAIT_S
+        self._waits_for: int | None = None
+        """Block that the worker is to judge first; None until its models are loaded."""
+        self._rests: dict[str, tuple[float, float]] = {}
+        """End and length of the rest of champions that gave no answer."""
+        self._model = ""
         self._running: subprocess.Popen[bytes] | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def look(self) -> None:
         """Start the process for a champion without a run."""
         if time.monotonic() < self._next or self.is_running:
             return
-        self._next = time.monotonic() + self._look_s
+        now = time.monotonic()
+        self._next = now + self._look_s
+        self._ended(now)
         for name in self._context.settings.models:
-            if not self._context.settings.behavior_files(name):
+            if not self._context.settings.behavior_files(name) or now < self._rests.get(name, (0.0, 0.0))[0]:
                 continue
             with self._context.engine.connect() as connection:
                 champion = models.champion(connection, name)
-            if champion is not None and self._seen.get(name) != champion.version:
+                is_due = champion is not None and self._is_judged(connection, name, now)
+            if champion is not None and is_due and self._seen.get(name) != champion.version:
                 self._seen[name] = champion.version
                 self._start(name)
                 return
+
+    def _ended(self, now: float) -> None:
+        """Take the end of the last process; a champion that gave no answer rests."""
+        if self._running is not None and self._running.returncode == AGAIN:
+            pause_s = min(2 * self._rests.get(self._model, (0.0, FIRST_REST_S / 2))[1], LONGEST_REST_S)
+            self._rests[self._model] = now + pause_s, pause_s
+            self._seen.pop(self._model, None)
+        elif self._running is not None:
+            self._rests.pop(self._model, None)
+        self._running = None
+
+    def _is_judged(self, connection: Connection, model: str, now: float) -> bool:
+        """True once the worker has judged what waited for its models to be loaded, or takes too long."""
+        folder = self._context.settings.data_folder
+        if self._waits_for is None and read_serving(folder).loaded_s == read_state(folder).loaded_s:
+            self._waits_for = self._context.newest()
+        if now >= self._patient_until:
+            return True
+        if self._waits_for is None:
+            return False
+        return not self._context.holds(model, cursor(connection, model, CHAMPION), self._waits_for)
 
     @property
     def is_running(self) -> bool:
@@ -130,20 +171,12 @@ class ChampionSuites:
         return self._running is not None and self._running.poll() is None
 
     def _start(self, model: str) -> None:
+        self._model = model
         command = [sys.executable, "-m", "outrider.monitor.trainer.champion_suites_job", "--model", model]
-        command += ["--config", str(self._config.absolute()), "--parent", str(os.getpid())]
-        kept = kept_secrets(self._context, model, is_of_champion=True)
-        if kept is not None and self._scratch is None:  # it may open an upload
-            self._scratch = tempfile.TemporaryDirectory(prefix="outrider-job-", ignore_cleanup_errors=True)
+        command += ["--config", str(self._config), "--parent", str(os.getpid())]
         inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
         try:
-            self._running = subprocess.Popen(
-                command,
-                pass_fds=inherited,
-                stdin=subprocess.DEVNULL,
-                env=None if kept is None else without_secrets(os.environ, kept=kept),
-                cwd=None if kept is None or self._scratch is None else self._scratch.name,
-            )
+            self._running = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL)
         except OSError as error:
             log.error("%s: its behavioral tests cannot be run: %s", model, error)
 
@@ -152,8 +185,6 @@ class ChampionSuites:
         if self._running is not None:
             self._running.kill()
             self._running.wait()
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
 
 def main() -> int:
@@ -176,6 +207,9 @@ def main() -> int:
         engine = open_database(settings.database_url)
         objects = LocalObjects(settings.data_folder / "objects")
         ran = complete(settings, engine, objects, options.model)
+    except ServerError as error:
+        log.warning("%s: its behavioral tests are run again later: %s", options.model, error)
+        return AGAIN
     except OutriderError as error:
         log.error("%s: its behavioral tests cannot be run: %s", options.model, error)
         return 1

@@ -8,13 +8,11 @@ import argparse
 import dataclasses
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +29,11 @@ from outrider.dataops.datasets.validation import Earlier, Rules, Validated, vali
 from outrider.errors import OutriderError, ValidationRefused
 from outrider.monitor.process import wire
 from outrider.monitor.process.child import CONTROL_FD, die_with_parent
+from outrider.monitor.process.starved_time import Patience
 from outrider.user_code import innermost_line, load_callable, load_file, traced_line
 
 BUILD_S = 120.0
 """For the library and the files to load, where no rows are judged."""
-_STEP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ def _asked(
     pause: Callable[[], None],
     earlier: Earlier | None,
 ) -> tuple[dict[str, Any], list[memoryview]]:
-    """Answer of a process that is killed at the deadline."""
+    """Answer of a process that is killed at the deadline; time in which it was starved does not count."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.checks_process"]
     command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
@@ -191,12 +189,12 @@ def _asked(
             stderr=said,
         )
         theirs.close()
-        until = time.monotonic() + deadline_s
+        patience = Patience(process.pid, deadline_s)
         try:
             ours.settimeout(deadline_s)
             wire.send(ours, asked | {"checks": [str(path) for path in checks]}, buffers)
             while True:
-                _wait(ours, until, pause)
+                patience.wait(ours, pause)
                 answer, parts = wire.receive(ours)
                 if "ask" not in answer:
                     break
@@ -220,14 +218,6 @@ def _asked(
         rows = {int(row): why for row, why in answer["rows"].items()}
         raise ValidationRefused(str(answer["refused"]), rows=rows)
     return answer, parts
-
-
-def _wait(sock: socket.socket, until: float, pause: Callable[[], None]) -> None:
-    """Until there is something to read."""
-    while not select.select([sock], [], [], _STEP_S)[0]:
-        pause()
-        if time.monotonic() >= until:
-            raise TimeoutError
 
 
 def _place(process: subprocess.Popen[bytes], said: IO[bytes], checks: Sequence[Path]) -> str:

@@ -32,6 +32,10 @@ class JobContext:
     poll_s: float = 0.2
     has_unread: Callable[[str, int], bool] = lambda _model, _seq: False
     """True where the journal held blocks of a model behind one, when the process began."""
+    newest: Callable[[], int] = lambda: 0
+    """Last block of the journal."""
+    holds: Callable[[str, int, int], bool] = lambda _model, _after, _until: False
+    """True where the journal holds blocks of a model behind one, up to another."""
 
     def model(self, name: str) -> ModelSettings:
         """Settings of a model.

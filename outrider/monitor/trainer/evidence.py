@@ -48,7 +48,7 @@ def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[st
         old, new = row.champion, row.challenger
         if old is None or new is None:
             continue
-        if old.error and new.error:
+        if old.error and new.error and not (old.is_unanswered or new.is_unanswered):
             where = f"{row.capability}: {row.test} ({row.kind}, suite {row.suite})"
             missing.append(f"{where} could be run on neither: {new.error}")
         elif old.cases or new.cases or old.error or new.error:

@@ -160,10 +160,13 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
 
     newest = journal.last_seq()  # what comes later is the next job's: a stream never ends
 
-    def unread(model: str, seq: int) -> bool:
-        return any(block.seq <= newest for block in journal.read(seq, limit=1, model=model))
+    def holds(model: str, after: int, until: int) -> bool:
+        return any(block.seq <= until for block in journal.read(after, limit=1, model=model))
 
-    return JobContext(settings, engine, objects, journal, targets_of(settings), stop, has_unread=unread)
+    return JobContext(
+        settings, engine, objects, journal, targets_of(settings), stop,
+        has_unread=lambda model, seq: holds(model, seq, newest), newest=journal.last_seq, holds=holds,
+    )  # fmt: skip
 
 
 def main() -> int:

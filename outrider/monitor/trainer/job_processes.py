@@ -22,7 +22,8 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED
-from outrider.dataops.uploads.store import uploaded_versions
+from outrider.errors import NotFound
+from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.process.child import CONTROL_FD
 from outrider.monitor.process.memory import own_bytes, usable_bytes
 from outrider.monitor.settings.sources import opened
@@ -198,8 +199,27 @@ class JobProcesses:
             self._spare = None
 
     def _kept_secrets(self, job: JobRow) -> frozenset[str] | None:
-        """Secret variables that a job keeps; None where it opens no upload, and keeps all."""
-        return kept_secrets(self.context, job.model, job.candidate) if job.lane == "gate" else None
+        """Secret variables of a job that trains here from an upload's files; None for all.
+
+        It keeps the keys of the model's endpoints, which its gate asks.
+        """
+        settings = self.context.settings
+        if job.lane != "training" or job.model not in settings.models:
+            return None
+        with self.context.engine.connect() as connection:
+            opening = {f"{model}@{version}" for model, version in opening_uploads(connection)}
+            found = [one for one in models.versions_in_service(connection) if one.model == job.model]
+            start = next((one.id for one in found if one.status == "champion"), None)
+            trainer = settings.models[job.model].retrain.trainer
+            if "repeat" in job.params:
+                with contextlib.suppress(NotFound, KeyError):
+                    run = jobs.get(connection, str(job.params["repeat"])).result["run"]
+                    start, trainer = run["champion"], run["settings"]["trainer"]
+        if start not in opening or trainer != "here":  # the owner's code may need any of them
+            return None
+        sources = [Source.from_json(one.source) for one in found if one.source]
+        asked_at = [opened(settings, job.model, one) for one in sources if one.kind == "endpoint"]
+        return frozenset(one.key_env for one in asked_at if one.key_env)
 
     def _started(self, kept: frozenset[str] | None = None) -> StartedProcess:
         read, report = os.pipe()
@@ -299,26 +319,3 @@ def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:
             sys.stderr.buffer.write(line)
             sys.stderr.buffer.flush()
             tail.append(line.decode(errors="replace").rstrip()[:TAIL_LETTERS])
-
-
-def kept_secrets(
-    context: JobContext, model: str, candidate: str | None = None, *, is_of_champion: bool = False
-) -> frozenset[str] | None:
-    """Secret variables for a process with a model's versions; None for all.
-
-    Those in service, and a candidate. With an upload among them it keeps the keys of the model's endpoints.
-
-    Parameters
-    ----------
-    is_of_champion
-        Whether it opens the champion alone.
-    """
-    with context.engine.connect() as connection:
-        uploaded = uploaded_versions(connection)
-        found = [one for one in models.versions_in_service(connection) if one.model == model]
-    opens = {one.version for one in found if not is_of_champion or one.status == "champion"}
-    if uploaded.isdisjoint((model, version) for version in (candidate, *opens)):
-        return None
-    sources = [Source.from_json(one.source) for one in found if one.source]
-    asked_at = [opened(context.settings, model, one) for one in sources if one.kind == "endpoint"]
-    return frozenset(one.key_env for one in asked_at if one.key_env)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.comparison import one_of_each
 from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.verdict import stream_verdict
 from outrider.dataops.flags.registered_assertions import kinds_of_active
 from outrider.dataops.flags.shadow_flags import common_records, flagged_by
 from outrider.dataops.improvement import shadow_tests
@@ -31,10 +32,11 @@ from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.records import entities_of
 from outrider.dataops.state.database import now_us
 from outrider.errors import nearest
+from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.stream.answer_costs import read_costs
 
-from .agreement import ComparisonProgress, Follower, deciding_verdict
+from .agreement import ComparisonProgress, Follower
 from .context import JobContext
 from .shadow_findings import labelled_answers
 from .weights_size import weight_bytes
@@ -162,12 +164,11 @@ def _agreement(
     while follower.advance(trial, progress):
         context.check_stop()
     margin = 1.0 - settings.shadow.agreement
-    verdict = deciding_verdict(progress.comparison, margin=margin)
-    if verdict is None:
+    if not progress.comparison.measures:
         return None
-    found = AgreementFound(
-        verdict.word, verdict.value, verdict.low, verdict.high, verdict.rows, margin, verdict.more
-    )
+    verdict = stream_verdict(progress.comparison, margin=margin, agree=settings.shadow.agree)
+    by = verdict.deciding
+    found = AgreementFound(verdict.word, by.value, by.low, by.high, by.rows, margin, verdict.more)
     if limits.agreement != "not worse" or verdict.word in ("same", "close"):
         return found
     return replace(found, wrong=_wrong(connection, trial, progress.seq, settings.target))
@@ -201,9 +202,7 @@ def times_in_turn(
         pause()
         spent = [0.0, 0.0]
         for at in (0, 1) if turn % 2 else (1, 0):
-            start = time.perf_counter()
-            (champion, candidate)[at](some)
-            spent[at] = time.perf_counter() - start
+            spent[at] = _seconds((champion, candidate)[at], some)
         if turn:  # the first warms up
             ratios.append(spent[1] / max(spent[0], 1e-9))
         if time.perf_counter() > until:
@@ -216,3 +215,14 @@ def times_in_turn(
         return TimesFound(rounds=len(ratios), ratio=float(np.median(ordered)))
     low, high = float(ordered[beyond]), float(ordered[-1 - beyond])
     return TimesFound(rounds=len(ratios), ratio=float(np.median(ordered)), low=low, high=high)
+
+
+def _seconds(predictor: Predictor, rows: Batch) -> float:
+    """Time of an answer: of an engine by its own clock, since the way there would hide a difference."""
+    if isinstance(predictor, SingleVersion):
+        before = predictor.seconds
+        predictor(rows)
+        return predictor.seconds - before
+    start = time.perf_counter()
+    predictor(rows)
+    return time.perf_counter() - start

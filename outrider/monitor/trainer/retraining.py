@@ -39,11 +39,11 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.training.trainer import Progress
 from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
-from outrider.monitor.registry.predictors import load_predictor
+from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-from outrider.monitor.settings.sources import loadable_source, source_of, stored_source, why_trained_elsewhere
+from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
@@ -247,7 +247,7 @@ class Retraining:
                 self.policy.rolling,
                 champion=self._champion(connection).version,
                 scoring=self._scoring(),
-                load=lambda version: self._predictor(connection, version),
+                load=lambda version: self._predictors(connection, version)[0],
                 also=self.candidate,
             )
 
@@ -282,7 +282,8 @@ class Retraining:
             champion = self._champion(connection).version
             if self.policy.fault:
                 return gate.Evidence(), {champion: [], candidate: []}
-            both = self._predictor(connection, champion), self._predictor(connection, candidate)
+            old, new = self._predictors(connection, champion, candidate)
+            both = old, new
             held_out, held_batch = self._held_out(connection, both, missing)
             fresh = self._fresh(connection, both) if self.rolling is None else None
             named = self._named(connection, both, missing)
@@ -493,6 +494,7 @@ class Retraining:
             seed=self.options.seed,
             now_us=now_us(),
             audit_share=0.0,
+            of_sender=False,
         )
 
     def _why_unjudged(self, connection: Connection, candidate: str) -> str:
@@ -534,11 +536,9 @@ class Retraining:
         replay = self.options.replay
         return fresh, open_if_any(connection, replay)
 
-    def _predictor(self, connection: Connection, version: str) -> Predictor:
-        """A version of any kind: the champion may be another one by now."""
-        found = models.get(connection, self.job.model, version)
-        weights = None if found.weights is None else self.context.objects.get(found.weights)
-        return load_predictor(self.context.settings, loadable_source(self.context.settings, found), weights)
+    def _predictors(self, connection: Connection, *versions: str) -> tuple[Predictor, ...]:
+        """Versions of any kind: the champion may be another one by now."""
+        return version_predictors(self.context.settings, connection, self.job.model, *versions)
 
     def _trainable(self) -> Source:
         """Source of the champion; raises where it is not fine-tuned here."""

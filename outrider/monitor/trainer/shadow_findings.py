@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed
-from outrider.assertions.verdict import MeasureVerdict
-from outrider.assertions.verdict_sentence import verdict_sentence
+from outrider.assertions.verdict import CandidateVerdict, stream_verdict
+from outrider.assertions.verdict_sentence import classes_sentence, verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
@@ -22,7 +22,7 @@ from outrider.dataops.state.disabled_versions import left_out
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 
-from .agreement import ComparisonProgress, agreement_rows, deciding, deciding_verdict
+from .agreement import ComparisonProgress, agreement_rows
 
 MOST_LABELS = 5_000
 MOST_FLAGS = 50_000
@@ -44,13 +44,15 @@ def gather(
     smaller
         Bytes of the challenger's weights by those of the champion's.
     """
-    margin = 1.0 - settings.shadow.agreement
+    margin, agree = 1.0 - settings.shadow.agreement, settings.shadow.agree
+    has_rows = bool(progress.comparison.measures)
+    verdict = stream_verdict(progress.comparison, margin=margin, agree=agree) if has_rows else None
     cost = read_costs(connection, trial.model)
     one, other = cost.get(trial.champion), cost.get(trial.version)
     stretch = ShadowStretch(trial.model, trial.champion, trial.version, trial.after_seq, progress.seq)
     found = ShadowTestFindings(
-        agreement=deciding(progress.comparison, margin=margin),
-        has_common=bool(progress.comparison.measures) or not progress.blocks,
+        agreement=verdict,
+        has_common=has_rows or not progress.blocks,
         labels=_labels(connection, trial, progress.seq, settings.target),
         flags=_flags(connection, stretch, progress),
         regressions=_regressions(connection, trial),
@@ -58,14 +60,13 @@ def gather(
         out=left_out(connection, trial.model).get(trial.version, ""),
     )
     advice, reasons = recommend(found, margin=margin)
-    verdict = deciding_verdict(progress.comparison, margin=margin)
     if verdict is not None:
-        progress.look(verdict)
+        progress.look(verdict.deciding)
     return {
-        "verdict": None if verdict is None else _told(verdict, trial, progress, margin),
+        "verdict": None if verdict is None else _told(verdict, trial, margin),
         "progress": progress.to_dict(),
         "records": progress.rows,
-        "agreement": agreement_rows(progress.comparison, margin=margin),
+        "agreement": agreement_rows(progress.comparison, margin=margin, agree=agree),
         "required": settings.shadow.agreement,
         "labels": asdict(found.labels),
         "flags": asdict(found.flags) | {"assertions": count_by_assertion(connection, stretch)},
@@ -80,15 +81,13 @@ def gather(
     }
 
 
-def _told(
-    verdict: MeasureVerdict, trial: Trial, progress: ComparisonProgress, margin: float
-) -> dict[str, Any]:
+def _told(verdict: CandidateVerdict, trial: Trial, margin: float) -> dict[str, Any]:
     """Verdict as a word and a sentence."""
-    names = f"Version {trial.version}", f"version {trial.champion}"
-    measure = progress.comparison.measures[0]
+    names, measure = (f"Version {trial.version}", f"version {trial.champion}"), verdict.decided_by or ""
     return {
         "word": verdict.word,
-        "sentence": verdict_sentence(*names, verdict, measure, verdict.word, margin),
+        "sentence": verdict_sentence(*names, verdict.deciding, measure, verdict.word, margin)
+        + classes_sentence(verdict),
         "more": verdict.more,
     }
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
 from outrider.errors import OutriderError
+from outrider.monitor.engine.trunk_groups import opening_uploads
+from outrider.monitor.registry.predictors import single_version
 from outrider.monitor.settings.sources import loadable_source, stored_source
 
 from .context import JobContext
@@ -45,6 +47,12 @@ def _held(context: JobContext, found: Model) -> int | None:
     from outrider.dataops.compression.timing import held_bytes
     from outrider.dataops.model_kinds.loading import is_runner, load_model
 
+    with context.engine.connect() as connection:
+        opens_upload = (found.model, found.version) in opening_uploads(connection)
+    if opens_upload:
+        settings = context.settings
+        on_cpu = settings.model_copy(update={"worker": settings.worker.model_copy(update={"device": "cpu"})})
+        return single_version(on_cpu, found, opens_upload=True).loaded().held_bytes()
     weights = None if found.weights is None else context.objects.get(found.weights)
     made = load_model(source, folder=context.settings.base, weights=weights, device="cpu")
     return held_bytes(made.module) if is_runner(made) else None

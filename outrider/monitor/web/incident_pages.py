@@ -24,7 +24,7 @@ MOST_STREAMS, MOST_TOLD, MOST_FOUND = 200, 50, 1_000
 _TOLD = frozenset({
     "onset", "before", "now", "explained_by", "event", "records", "action", "page", "runbook", "guarantee",
     "history", "sentence", "ended_by", "version", "subject_page", "stream", "also", "confused", "silent",
-    "severity",
+    "severity", "reads", "share",
 })  # fmt: skip
 """Details that have a place of their own on the page; the others are listed as they are."""
 
@@ -41,7 +41,7 @@ class IncidentPages:
     def alarms(self, request: Request, model: str) -> Response:
         """Standing incidents and watched streams of a model."""
         with self._engine.connect() as connection:
-            told = list_incidents(connection, model=model, limit=MOST_TOLD)
+            told = list_incidents(connection, now_us=now_us(), model=model, limit=MOST_TOLD)
         is_known = self._alarms is not None and model in self._frame.models()
         context = {
             "r": self._alarms.read(model, now_us=now_us(), limit=MOST_STREAMS)
@@ -55,7 +55,9 @@ class IncidentPages:
     def find(self, model: str = "", kind: str = "", assertion: str = "") -> Response:
         """Redirect an alert to the oldest of its standing incidents."""
         with self._engine.connect() as connection:
-            current = list_incidents(connection, model=model or None, status="current", limit=MOST_FOUND)
+            current = list_incidents(
+                connection, now_us=now_us(), model=model or None, status="current", limit=MOST_FOUND
+            )
         own = [
             row
             for row in reversed(current)

@@ -16,7 +16,6 @@ from outrider.dataops.datasets.label_account import account_words
 from outrider.dataops.datasets.leak_moves import report_words
 from outrider.dataops.ledger.stated_values import slice_words, version_words
 from outrider.monitor.http.error_page import HEADERS
-from outrider.monitor.queries.fleet import NEXT_STEPS
 from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
@@ -61,7 +60,6 @@ class Pages:
             "iso": iso,
             "lasting": lasting,
             "number": number_text,
-            "next_step": lambda action: NEXT_STEPS.get(action, action),
             "path": segment,
             "second": second,
             "percent": percent,

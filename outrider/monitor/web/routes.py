@@ -132,7 +132,9 @@ class WebPage:
         last = self._blocks.last_work_seq()
         view = read_overview(self._engine, model, now_us=now_us(), last_seq=last, rule=self._rule)
         with self._engine.connect() as connection:
-            current = stored_incidents.list_incidents(connection, model=model, status="current", limit=20)
+            current = stored_incidents.list_incidents(
+                connection, now_us=view.now_us, model=model, status="current", limit=20
+            )
         champion = next((version for version in view.versions if version.status == "champion"), None)
         challengers = [version.version for version in view.versions if version.status == "challenger"]
         version, accuracy = view.accuracy_beside(champion.version if champion else None)

@@ -1,25 +1,27 @@
 """Backfill: jumps over a backlog, judged later in slack time.
 
-A backlog that cannot be judged in time is skipped. A jump, its range and the verdicts of what windows held
-commit together; so do the verdicts of the backfill and how far it is. Slots that follow the champion pass
-over a gap whole.
+A backlog that cannot be judged in time is skipped, and so is a unit that the champion had no answers to. A
+jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill and
+how far it is. Slots that follow the champion pass over a gap whole.
 """
 
 import logging
 from collections.abc import Container
+from dataclasses import dataclass
 
 from outrider.dataops.ledger import backfill
-from outrider.dataops.ledger.backfill import SLOT, SkippedBlocks
+from outrider.dataops.ledger.backfill import OWED, SLOT, SkippedBlocks
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.clock import newest_before, present_us
 from outrider.dataops.state.database import write
-from outrider.monitor.engine.asks import Priority
+from outrider.monitor.engine.asks import LATE, AskAnswer, Priority
 from outrider.monitor.stream.units import Unit, read_unit, seq_before
 
 from .champion import evaluate_unit, prepare
 from .commits import Commits
 from .context import WorkerContext
 from .inference import NO_PREDICTIONS, Predictions
+from .judged import is_answered
 from .pending_unit import ChampionUnit
 from .pipeline import CHAMPION, owner_of
 from .slot_restore import restore_slot
@@ -31,6 +33,21 @@ KEPT = 0.4
 """Share of the objective that the oldest record behind a jump may have used up."""
 
 
+FIRST_REST_S, LONGEST_REST_S = 10.0, 3600.0
+"""Before a unit that was not answered is asked about again, and at most: as long at once where the version
+held up its process, which it may do so often within an hour."""
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Rest of a model's backfill behind an unanswered unit."""
+
+    version: str
+    until: float
+    pause_s: float
+    is_late: bool
+
+
 class Backfills:
     """Gaps of all models of one worker."""
 
@@ -40,6 +57,7 @@ class Backfills:
         self._gaps: dict[str, list[SkippedBlocks]] = {}
         self._waiting: dict[str, ChampionUnit] = {}
         """Units whose payloads are being fetched, or that are being answered."""
+        self._rests: dict[str, _Rest] = {}
         for model in context.pipelines:
             self._read(model)
 
@@ -103,6 +121,39 @@ class Backfills:
         )  # fmt: skip
         return True
 
+    def leave(self, unit: Unit, answer: AskAnswer) -> None:
+        """Move the champion's cursor over an unanswered unit, to ask again later."""
+        model, now_us = unit.model, self._context.objectives.now_us()
+        at, until = self._context.cursors[model, CHAMPION], unit.last_seq
+        records = self._context.journal.count_records(at, until, model=model)
+        last = self._gaps[model][-1] if self._gaps[model] else None
+        with self._commits.transaction(
+            self._closing(model, CHAMPION, until, now_us), at_us=now_us
+        ) as connection:
+            if last is not None and (last.reason, last.until_seq, last.done_us) == (OWED, at, None):
+                backfill.extend(connection, last, until_seq=until, records=records)
+            else:
+                backfill.skip(
+                    connection, model, after_seq=at, until_seq=until, records=records, now_us=now_us,
+                    version=None, reason=OWED,
+                )  # fmt: skip
+        self._read(model)
+        self._rest(model, answer)
+
+    def wake(self, model: str, version: str) -> None:
+        """End the rest of an answering champion that did not hang."""
+        rest = self._rests.get(model)
+        if rest is not None and not (rest.is_late and rest.version == version):
+            del self._rests[model]
+
+    def owed_records(self, model: str) -> int:
+        """Records that the champion has not answered and is asked about again."""
+        return sum(
+            gap.records - gap.passed
+            for gap in self._gaps[model]
+            if gap.done_us is None and gap.reason == OWED
+        )
+
     def pass_gap(self, model: str, slot: str, end: int) -> None:
         """Let a slot that follows the champion go on behind a gap."""
         skipped_us = next(gap.created_us for gap in self._gaps[model] if gap.until_seq == end)
@@ -127,7 +178,9 @@ class Backfills:
         Of a model that is not in ``resting``; returns whether there was any. Where payloads must be fetched,
         what was skipped next goes on meanwhile.
         """
-        models = (model for model in self._context.pipelines if model not in resting)
+        now = self._context.objectives.timer()
+        rests = {model for model, rest in self._rests.items() if now < rest.until}
+        models = (m for m in self._context.pipelines if m not in resting and m not in rests)
         waiting = [gap for model in models if (gap := self._next(model)) is not None]
         return any(self._advance(gap) for gap in sorted(waiting, key=lambda gap: gap.created_us))
 
@@ -148,9 +201,14 @@ class Backfills:
             return True
         pending = self._unit(gap)
         unit, timings = pending.unit, pending.timings
-        if not self._is_answered(pending):
+        if not self._is_answered(pending, is_owed=gap.reason == OWED):
             self._waiting[model] = pending
             return False
+        if (owed := self._owed(pending)) is not None:
+            self._context.versions[model].answered(owed.version, owed)
+            self._rest(model, owed)
+            return False
+        self._rests.pop(model, None)
         state = pipeline.slots.setdefault(SLOT, SlotState())
         state.skipped_us = gap.created_us
         state.suspended |= pipeline.suspended
@@ -189,11 +247,19 @@ class Backfills:
         unit = unit or Unit(gap.model, gap.until_seq, gap.until_seq, gap.created_us)
         return ChampionUnit(gap.at_seq, unit, self._context.objectives.timer())
 
-    def _is_answered(self, pending: ChampionUnit) -> bool:
-        """True where a unit can be judged; asks about it with the lowest priority."""
+    def _is_answered(self, pending: ChampionUnit, *, is_owed: bool) -> bool:
+        """True where a unit can be judged; asks about it with the lowest priority.
+
+        Parameters
+        ----------
+        is_owed
+            Whether it waits for a champion that is left out.
+        """
         unit, versions = pending.unit, self._context.versions[pending.unit.model]
-        if unit.batch is None or self._is_expired(unit):
+        if unit.batch is None or self.is_expired(unit):
             return True
+        if is_owed and versions.champion in versions.failures:
+            return False
         if pending.prepared is None:
             pipeline = self._context.pipelines[unit.model]
             if not pipeline.payloads.is_ready(unit.batch):
@@ -211,15 +277,31 @@ class Backfills:
                 self._context.inference.poll_events()
         return pending.is_answered
 
-    def _is_expired(self, unit: Unit) -> bool:
-        """True where a skipped unit is too old to be judged."""
+    def _owed(self, pending: ChampionUnit) -> AskAnswer | None:
+        """Missing answer to a unit, whose records nobody answered; None where it can be judged."""
+        if pending.request is None or pending.version is None or pending.unit.batch is None:
+            return None
+        answer = pending.request.answers[pending.version]
+        is_owed = answer.is_owed and not is_answered(pending.unit.batch)
+        return answer if is_owed and not self.is_expired(pending.unit) else None
+
+    def _rest(self, model: str, answer: AskAnswer) -> None:
+        """Leave a model alone for a while."""
+        last, is_late = self._rests.get(model), answer.failure.startswith(LATE)
+        pause_s = FIRST_REST_S if last is None else min(2 * last.pause_s, LONGEST_REST_S)
+        pause_s = LONGEST_REST_S if is_late else pause_s
+        until = self._context.objectives.timer() + pause_s
+        self._rests[model] = _Rest(answer.version, until, pause_s, is_late)
+
+    def is_expired(self, unit: Unit) -> bool:
+        """True where a unit is too old to be judged later."""
         received_us = present_us(self._context.journal.steps(), unit.last_seq, unit.received_us)
         age_s = (self._context.objectives.now_us() - received_us) / 1e6
         return age_s > self._context.settings.models[unit.model].latency.backfill_s
 
     def _judge(self, pending: ChampionUnit) -> Effects:
         unit, shed, predictions = pending.unit, 0, NO_PREDICTIONS
-        if unit.batch is not None and self._is_expired(unit):
+        if unit.batch is not None and self.is_expired(unit):
             shed, unit.batch = unit.batch.rows, None  # its labels stand
         elif pending.request is not None and pending.version is not None:
             predictions = Predictions.of(pending.request, pending.version)

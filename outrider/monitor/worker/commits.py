@@ -13,7 +13,7 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.flags import live_rates
 from outrider.dataops.flags.rate_limit import FlagBudget, MinuteEntities, NewFlags, count_flags
-from outrider.dataops.flags.registered_assertions import shift_suspensions
+from outrider.dataops.flags.registered_assertions import note_reads, shift_suspensions
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.class_words import declared_words
@@ -146,6 +146,8 @@ class Commits:
         if effects.owner == CHAMPION:
             self._context.pipelines[model].stated.store(connection)
         effects.live_rates, alarms = live_rates.follow(connection, effects)
+        if effects.reads:
+            note_reads(connection, model, effects.reads)
         if effects.owner == CHAMPION:
             book = self._context.incidents[model]
             if effects.step_us and effects.slot == CHAMPION:

@@ -1,12 +1,14 @@
 """Gauges of the worker: versions, suspensions, pauses, windows, backlogs."""
 
 import time
+from collections.abc import Mapping
 
 from outrider.dataops.flags import live_rates
 from outrider.dataops.state.pauses import WHAT, Paused
 
 from .backfill import Backfills
 from .context import WorkerContext
+from .cursors.challenger_cursors import ChallengerCursors
 from .metrics import role_of
 from .pipeline import CHAMPION
 
@@ -17,9 +19,12 @@ ROLES = (CHAMPION, "challenger")
 class Gauges:
     """Sets the gauges of all models."""
 
-    def __init__(self, context: WorkerContext, backfills: Backfills) -> None:
+    def __init__(
+        self, context: WorkerContext, backfills: Backfills, challengers: Mapping[str, ChallengerCursors]
+    ) -> None:
         self._context = context
         self._backfills = backfills
+        self._challengers = challengers
 
     def publish(self, paused: Paused) -> None:
         """Set every gauge except live tests' gauges. Live tests' gauges change with commits."""
@@ -50,6 +55,8 @@ class Gauges:
         champion = int(versions.champion in versions.failures)
         self._context.metrics.left_out(name, CHAMPION, champion)
         self._context.metrics.left_out(name, "challenger", len(versions.failures) - champion)
+        self._context.metrics.owed(name, CHAMPION, self._backfills.owed_records(name))
+        self._context.metrics.owed(name, "challenger", self._challengers[name].owed_records)
 
     def _lag(self, name: str) -> None:
         """Set what waits behind the cursor of each role that is furthest behind."""

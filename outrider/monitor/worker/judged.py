@@ -136,6 +136,12 @@ class JudgedRecords:
         )
 
 
+def is_answered(batch: Batch) -> bool:
+    """True where production answered every record."""
+    names = _outputs(batch)
+    return bool(names) and bool(_answered(batch, names).all())
+
+
 def _outputs(batch: Batch) -> list[str]:
     return [name for name in batch.names if name.startswith("outputs.")]
 

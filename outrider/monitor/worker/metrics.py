@@ -252,6 +252,10 @@ class WorkerMetrics:
         """Set the pause of a model's work."""
         self._metrics.gauge("outrider_paused").labels(model=model, what=what).set(1 if is_paused else 0)
 
+    def owed(self, model: str, role: str, records: int) -> None:
+        """Set the records that a role has not answered."""
+        self._metrics.gauge("outrider_owed_records").labels(model=model, role=role).set(records)
+
     def left_out(self, model: str, role: str, versions: int) -> None:
         """Set the number of disabled versions of a role."""
         self._metrics.gauge("outrider_shadows_left_out").labels(model=model, role=role).set(versions)

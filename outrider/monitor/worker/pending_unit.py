@@ -83,3 +83,7 @@ class ChallengerUnit:
     """Of the predictions; None where nobody answers, or before."""
     prefetched: Prefetched | None = None
     """Made with the champion, or with another challenger."""
+    due: float = 0.0
+    pause_s: float = 0.0
+    """``due`` and ``pause_s``: when it is asked about again, and how long it rests after an ask without an
+    answer."""

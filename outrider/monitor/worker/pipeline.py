@@ -311,6 +311,7 @@ class Pipeline:
         verdicts = self._ask_host(slot, judged, locations, due, views, sample.asked)
         timings.stage("assertions")
         timings.tasks = verdicts.seconds
+        effects.reads |= verdicts.reads
         failures = verdicts.failures
         self._flag(effects, verdicts, views, locations)
         if sample.size and outputs is not None and version is not None:

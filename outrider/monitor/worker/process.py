@@ -132,7 +132,7 @@ class Worker:
             self._challengers[name] = ChallengerCursors(name, context, scheduler, commits, backfills)
         self._registry = RegistryFollower(context, registration)
         self._recovery = Recovery(context, commits, backfills)
-        self._gauges = Gauges(context, backfills)
+        self._gauges = Gauges(context, backfills, self._challengers)
         self._refreshed = self._worked = self._looked = 0.0
         self._blocks, self._state = DatabaseChanges(settings.journal_path), DatabaseChanges.of(engine)
         self._told, self._bell = told, bell

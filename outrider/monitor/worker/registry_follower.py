@@ -18,7 +18,7 @@ from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.stated_values import VERSION
 from outrider.dataops.models.registry import get, names_of_versions, versions_in_service
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.disabled_versions import leave_out, take_back
+from outrider.dataops.state.disabled_versions import Why, leave_out, take_back
 from outrider.dataops.state.pauses import Paused, list_pauses
 from outrider.monitor.registry.registration import Registration
 
@@ -66,8 +66,8 @@ class RegistryFollower:
         self._context = context
         self._registration = registration
         self._suspensions = SuspensionFollower(context.pipelines)
-        self._disabled: dict[str, dict[str, str]] = {name: {} for name in context.pipelines}
-        """Versions that are not asked, as the database has them."""
+        self._disabled: dict[str, dict[Why, dict[str, str]]] = {name: {} for name in context.pipelines}
+        """Versions that are not asked or owe answers, as the database has them."""
 
     def is_registered(self, model: str) -> bool:
         """True where any version of a model is known. Before, its records wait in the journal."""
@@ -137,16 +137,20 @@ class RegistryFollower:
                         self._context.incidents[name].retired(connection, version, why, now_us=now_us())
 
     def note_disabled(self) -> None:
-        """Store the versions that are not asked any more, with reasons."""
+        """Store versions that are disabled or owe answers, with reasons."""
         for name, versions in self._context.versions.items():
-            failures = dict(versions.failures)
-            if self._disabled[name] == failures:
+            found: dict[Why, dict[str, str]] = {
+                "left_out": {**versions.failures},
+                "owing": {**versions.owing},
+            }
+            if self._disabled[name] == found:
                 continue
             with write(self._context.engine) as connection:
                 take_back(connection, name)
-                for version, why in sorted(failures.items()):
-                    leave_out(connection, name, version, why, now_us=now_us())
-            self._disabled[name] = failures
+                for why, reasons in found.items():
+                    for version, detail in sorted(reasons.items()):
+                        leave_out(connection, name, version, detail, now_us=now_us(), why=why)
+            self._disabled[name] = found
 
     def _open_cursor(self, model: str, slot: str) -> int:
         """Committed cursor of a slot; a new challenger starts where the champion is."""

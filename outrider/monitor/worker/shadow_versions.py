@@ -8,14 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outrider.monitor.engine.asks import AskAnswer
-from outrider.monitor.engine.client import SHOT
+from outrider.monitor.engine.asks import SILENT, AskAnswer
 from outrider.monitor.engine.groups import EngineGroups
 
 log = logging.getLogger("outrider.shadow")
 FAILED_UNITS_UNTIL_OUT = 3
-NO_ANSWER = "ServerError"
-"""How the failure of a model elsewhere begins: it rests, and is asked again for as long as it is wanted."""
 ENDED_UNTIL_OUT = 3
 ENDED_WITHIN_S = 3600.0
 """A champion that ends or holds up its process this often within this time is not asked again."""
@@ -45,6 +42,8 @@ class ShadowVersions:
         The version that answers the next unit.
     failures
         Versions that are not asked, and why.
+    owing
+        Versions that have not answered the last unit that they were asked about, and why.
     to_retire
         Challengers that held up or ended a process twice, and how, for the registry.
     """
@@ -58,6 +57,7 @@ class ShadowVersions:
         self._challengers: list[str] = []
         self.champion: str | None = None
         self.failures: dict[str, str] = {}
+        self.owing: dict[str, str] = {}
         self.to_retire: dict[str, str] = {}
 
     @property
@@ -90,6 +90,7 @@ class ShadowVersions:
         for version in self._wanted.keys() - wanted:
             del self._wanted[version]
             self.failures.pop(version, None)
+            self.owing.pop(version, None)
             self._engines.unload((self._model, version))
         for version in sorted(wanted - self._wanted.keys()):
             self._wanted[version] = WantedVersion()
@@ -138,16 +139,24 @@ class ShadowVersions:
     def answered(self, version: str, answer: AskAnswer) -> None:
         """Count a unit's answer; disable a version after several failures.
 
-        A failure is an answer without outputs.
+        A failure is an answer without outputs; one that is owed is none, and asked for again.
         """
         standing = self._wanted.get(version)
         if standing is None or version in self.failures:
             return
         if answer.outputs is not None:
             standing.failed_units = 0
+            self.owing.pop(version, None)
             return
-        if not answer.failure.startswith((NO_ANSWER, SHOT)):
-            standing.failed_units += 1
+        if answer.is_owed:
+            log.warning(
+                "version %s of %s has not answered a unit, and is asked again: %s",
+                version, self._model, answer.failure,
+            )  # fmt: skip
+            self.owing.setdefault(version, answer.failure.removeprefix(f"{SILENT}: "))
+            return
+        self.owing.pop(version, None)
+        standing.failed_units += 1
         log.warning("version %s of %s answers a unit with nothing: %s", version, self._model, answer.failure)
         if standing.failed_units >= FAILED_UNITS_UNTIL_OUT:
             self._leave_out(version, answer.failure)
@@ -179,4 +188,5 @@ class ShadowVersions:
     def _leave_out(self, version: str, reason: str) -> None:
         log.error("version %s of %s is disabled: %s", version, self._model, reason)
         self.failures[version] = reason
+        self.owing.pop(version, None)
         self._engines.unload((self._model, version))

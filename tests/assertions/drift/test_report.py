@@ -1,5 +1,6 @@
 """Verdicts on drift: planted changes are found and said, equal windows stay silent, bad input is no drift."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -255,9 +256,6 @@ BAD: list[tuple[str, Any, Any, str]] = [
     ("gone", np.arange(500.0), None, "current: numbers expected as in the reference, the column is gone"),
     ("type", np.arange(500.0), ["x"] * 500, "current: numbers expected as in the reference, found string"),
     ("word", ["x", "y"] * 250, np.arange(500), "categories expected as in the reference, found int64"),
-    ("constant", np.ones(500), np.arange(500.0), "reference: values that vary expected, found one alone"),
-    ("null", np.arange(500.0), np.full(500, np.nan), "current: values expected, found null or infinite"),
-    ("no word", ["x", "y"] * 250, [None] * 500, "current: values expected, found null or infinite alone"),
     ("no reference", np.full(500, np.nan), np.arange(500.0), "reference: values expected, found null or"),
     ("many", ["x", "y"] * 1000, [f"new{i}" for i in range(2000)], "at most 1,000 new categories expected"),
     ("infinite", np.arange(500.0), np.r_[np.arange(499.0), np.inf], "found 1 infinite, left out"),
@@ -283,7 +281,46 @@ def test_one_value_in_both_windows_is_no_drift_and_said() -> None:
     found = drift_report({"x": np.ones(500)}, {"x": np.ones(400)})
     assert found.is_decided
     assert found.columns[0].problems == ("reference: values that vary expected, found one alone",)
-    assert not drift_report({"x": np.ones(500)}, {"x": np.zeros(400)}).is_decided
+
+
+CHANGED: list[tuple[Any, Any, str]] = [
+    (["DE"] * 400, ["FR"] * 400, "new categories `FR` 100 %"),
+    (["DE"] * 400, ["DE"] * 300 + ["FR"] * 100, "new categories `FR` 25 %"),
+    (["DE"] * 400, ["DE"] * 300 + [None] * 100, "nulls 0 % → 25 %"),
+    (np.ones(500), np.zeros(400), "median 1 → 0; beyond the reference's 1 to 1: 0 % → 100 %"),
+    (np.arange(500.0), np.full(500, np.nan), "nulls 0 % → 100 %"),
+    (np.ones(500), np.full(500, np.nan), "nulls 0 % → 100 %"),
+    (["x", "y"] * 250, [None] * 500, "nulls 0 % → 100 %"),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "words"), CHANGED)
+def test_column_that_was_constant_or_is_all_null_drifts(before: Any, now: Any, words: str) -> None:
+    other = np.random.default_rng(0).normal(size=len(before))
+    found = drift_report({"x": before, "other": other}, {"x": now, "other": other[: len(now)]})
+    (column,) = found.drifting
+    assert (column.column, column.words) == ("x", words)
+    assert json.loads(found.json())["columns"][0]["status"] == "drift"
+
+
+def test_column_that_was_mostly_null_and_is_so_wholly_is_undecided() -> None:
+    before = np.r_[np.full(496, np.nan), np.arange(4.0)]
+    found = drift_report({"x": before}, {"x": np.full(500, np.nan)})
+    assert found.columns[0].status == "undecided"
+    assert found.columns[0].problems == ("current: values expected, found null or infinite alone",)
+
+
+@pytest.mark.parametrize("kind", ["number", "category"])
+def test_few_new_values_beside_a_constant_are_no_drift_more_often_than_alpha(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(200):
+        one, two = (rng.random(rows) < 0.0005 for rows in (2000, 200))
+        if not one.any():
+            values = [each * 1.0 if kind == "number" else np.where(each, "x", "y") for each in (one, two)]
+            found = drift_report({"c": values[0]}, {"c": values[1]}, alpha=0.05, least=1e-9, least_share=1e-9)
+            alarms += found.is_drift
+    assert alarms <= 200 * 0.05
 
 
 def test_a_small_window_is_undecided_and_says_what_it_needs() -> None:

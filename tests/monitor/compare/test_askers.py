@@ -1,10 +1,12 @@
 """Askers of servers: the same question, nothing but the question, and every failure as an answer."""
 
 import gzip
+import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +190,17 @@ def test_one_bad_answer_leaves_the_others() -> None:
     assert np.isfinite(answers.latency_s).tolist() == [True, False, True]
 
 
+def test_question_that_was_late_once_is_asked_again_and_answered_without_a_latency() -> None:
+    end, asked = threading.Event(), itertools.count()
+    asker = OPTIONS.but(deadline_s=5.0)
+    with scripted_server(lambda _: Reply(chat(), wait=None if next(asked) else end)) as server:
+        found = asker_of(server.url, asker)
+        answers = found.ask(questions(REQUEST))
+        end.set()
+    assert (answers.fate.tolist(), found.retries) == (["answered"], 1)
+    assert np.isnan(answers.latency_s).all()
+
+
 def test_hang_is_late_and_nothing_there_is_failed() -> None:
     end = threading.Event()
     answers = fates(lambda _: Reply(chat(), wait=end), deadline_s=0.3)
@@ -282,15 +295,15 @@ def test_answer_of_a_cache_is_known_by_its_headers(headers: dict[str, str]) -> N
     assert not fates(lambda _: Reply(chat(), headers={"X-Cache": "MISS", "Age": "0"})).is_cached.any()
 
 
-def yes_under(ids: Sequence[str]) -> Callable[[Asked], Reply]:
-    left = iter(ids)
-    return lambda _: Reply(chat("Yes", id=next(left)))
+def _next(replies: Iterator[Reply], _: Asked) -> Reply:
+    return next(replies)
 
 
 def test_equal_answers_under_one_constant_id_are_no_cache() -> None:
     drawn = REQUEST.replace("0.70", "0.9")
     for ids, is_cached in ((["same"] * 4, False), (["a", "b", "c", "b"], True)):
-        with scripted_server(yes_under(ids)) as server:
+        replies = iter([Reply(chat("Yes", id=each)) for each in ids])
+        with scripted_server(partial(_next, replies)) as server:
             asker = asker_of(server.url, OPTIONS.but(parallel=1))
             asker.ask(questions(drawn))
             first = asker.ask(questions(drawn.replace("Hi", "Ho"), drawn, drawn.replace("Hi", "Ho")))

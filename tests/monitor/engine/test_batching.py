@@ -119,18 +119,19 @@ def test_exactly_the_rows_that_raise_alone_are_poisoned(bad: set[int]) -> None:
     assert sorted(itertools.chain(*(part for _, _, part in parts))) == sorted(set(range(100)) - bad)
 
 
-def test_a_model_that_always_raises_is_given_up_far_from_the_first_record() -> None:
+def test_a_model_that_always_raises_is_given_up_far_from_the_first_record_with_its_first_reason() -> None:
     calls: list[tuple[int, int]] = []
 
     def call(start: int, stop: int) -> None:
         calls.append((start, stop))
-        raise ValueError("bad")
+        raise ValueError(f"call {len(calls)}")
 
     parts, poison = around_poison(call, 1024)
     assert not parts
     assert len(calls) < 160
     rows = [record.row for record in poison]
     assert max(rows) - min(rows) > 512
+    assert {record.detail for record in poison} == {"ValueError: call 1"}
 
 
 def test_answers_of_plain_types_need_no_trial() -> None:

@@ -211,7 +211,7 @@ def test_incidents_are_acknowledged_muted_and_resolved_by_buttons(own: Sample, b
     status = "SELECT status FROM incident WHERE id = 'inc_2'"
     text = browser.page(f"/m/{MODEL}")
     for said in (
-        "2.0\u202f% of 200 before, 31.0\u202f% of 200 since",
+        "track_agrees has flagged ",
         "rolled back 1",
         "Proposed: roll the champion back",
     ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "0036"
+HEAD = "0037"
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"
 

@@ -9,6 +9,7 @@ from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.records import counted_names
 from outrider.dataops.ledger.rotations import until_rotation
+from outrider.monitor.engine.asks import AskAnswer
 from outrider.monitor.stream.stored_answers import registered, stored
 from outrider.monitor.stream.units import Unit, read_unit
 from outrider.monitor.worker.inference import NO_PREDICTIONS, Predictions
@@ -18,6 +19,9 @@ from outrider.monitor.worker.pipeline import CHAMPION
 from outrider.monitor.worker.stages.work import Timings, at_once
 
 from .model_cursor import ModelCursor
+
+FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
+"""Before a challenger that has not answered a unit is asked about it again, and at most."""
 
 
 @dataclass(eq=False)
@@ -30,6 +34,12 @@ class ChallengerCursors(ModelCursor):
         """Drop the pending unit of a challenger that has gone."""
         self._pending.pop(slot, None)
         self._scheduler.prefetched.forget(self._model, slot)
+
+    @property
+    def owed_records(self) -> int:
+        """Records that wait for challengers that have not answered."""
+        rests = (slot for slot, pending in self._pending.items() if pending.pause_s)
+        return sum(self._context.waiting_records(self._model, slot) for slot in rests)
 
     def step(self, slot: str) -> bool:
         """Advance a challenger's unit as far as answers are there.
@@ -47,6 +57,8 @@ class ChallengerCursors(ModelCursor):
             if unit.batch is None:
                 return self._pass_time(slot, unit)
             pending = self._pending[slot] = self._begin(slot, at, unit)
+        if self._context.objectives.timer() < pending.due:
+            return False
         predictions = self._predictions(slot, pending)
         if predictions is None:
             return False
@@ -115,8 +127,7 @@ class ChallengerCursors(ModelCursor):
                 return None
             predictions = prefetched.predictions(slot, pending.unit, pending.kept)
             if predictions is not None:
-                self._versions.answered(slot, prefetched.request.answers[slot])
-                return predictions
+                return self._taken(slot, pending, prefetched.request.answers[slot], predictions)
             self._scheduler.prefetched.forget(self._model, slot)  # it was asked about others
             pending.prefetched = None
         if pending.request is None:
@@ -126,8 +137,21 @@ class ChallengerCursors(ModelCursor):
             return NO_PREDICTIONS
         if not pending.request.has(slot):
             return None
-        self._versions.answered(slot, pending.request.answers[slot])
-        return Predictions.of(pending.request, slot)
+        predictions = Predictions.of(pending.request, slot)
+        return self._taken(slot, pending, pending.request.answers[slot], predictions)
+
+    def _taken(
+        self, slot: str, pending: ChallengerUnit, answer: AskAnswer, predictions: Predictions
+    ) -> Predictions | None:
+        """Take what was answered; None where it is owed, and the unit young enough to ask again."""
+        self._versions.answered(slot, answer)
+        if not answer.is_owed or self._backfills.is_expired(pending.unit):
+            return predictions
+        self._scheduler.prefetched.forget(self._model, slot)
+        pending.prefetched = pending.request = None
+        pending.pause_s = min(2 * pending.pause_s or FIRST_REST_S, LONGEST_REST_S)
+        pending.began = pending.due = self._context.objectives.timer() + pending.pause_s
+        return None
 
     def _ask(self, slot: str, pending: ChallengerUnit) -> None:
         """Ask a challenger about its unit, and with it those that stand at the same place."""

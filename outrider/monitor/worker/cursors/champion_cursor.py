@@ -13,6 +13,7 @@ from outrider.monitor.stream.units import Unit, read_unit
 from outrider.monitor.worker.admission import SheddingMeasure
 from outrider.monitor.worker.champion import evaluate_unit, prepare
 from outrider.monitor.worker.inference import Predictions
+from outrider.monitor.worker.judged import is_answered
 from outrider.monitor.worker.pending_unit import ChampionUnit
 from outrider.monitor.worker.pipeline import CHAMPION
 from outrider.monitor.worker.stages.work import Timings, Work
@@ -185,8 +186,8 @@ class ChampionCursor(ModelCursor):
         """Judge a unit, and commit it unless a live test still waits for answers."""
         version, inference = pending.version or "", self._context.inference
         if pending.work is None:
-            if pending.request is not None:
-                self._versions.answered(version, pending.request.answers[version])
+            if self._is_left(pending):
+                return True
             pending.work = self._work(pending, may_test=may_test)
         while pending.is_answered:
             found = pending.resume()
@@ -197,6 +198,21 @@ class ChampionCursor(ModelCursor):
             pending.questions = [inference.begin([version], batch, priority=Priority.TEST) for batch in found]
             inference.poll_events()
         return False
+
+    def _is_left(self, pending: ChampionUnit) -> bool:
+        """Take the answers to a unit; True where they are owed, and it is left for the backfill."""
+        if pending.request is None:
+            return False
+        answer = pending.request.answers[pending.version or ""]
+        self._versions.answered(answer.version, answer)
+        if not answer.is_owed:
+            self._backfills.wake(self._model, answer.version)
+            return False
+        if pending.unit.batch is None or is_answered(pending.unit.batch):
+            return False  # production's own answers are judged
+        del self._pending[0]
+        self._backfills.leave(pending.unit, answer)
+        return True
 
     def _work(self, pending: ChampionUnit, *, may_test: bool) -> Work[Effects]:
         context, unit = self._context, pending.unit

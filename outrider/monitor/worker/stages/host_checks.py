@@ -83,6 +83,8 @@ def _check_parts(
         of_part = host.check(part.batch, assertions=names)
         for name, seconds in of_part.seconds.items():
             verdicts.seconds[name] = verdicts.seconds.get(name, 0.0) + seconds
+        for name, columns in of_part.reads.items():
+            verdicts.reads[name] = [*verdicts.reads.get(name, ()), *columns]
         for name, findings in of_part.found.items():
             found.setdefault(name, []).append((part, findings))
         failed |= {failure.name: failure for failure in of_part.failures}

@@ -80,14 +80,6 @@ class Releases:
         for rejection in decoded.rejected.listed[:_LOGGED]:
             # Nobody is there any more to be told: the exporter's request was answered long ago.
             log.warning("a call that had waited was refused: %s: %s", rejection.field, rejection.reason)
-        for kind in decoded.rejected.kinds():
-            self._rejected.labels(reason=kind.reason).inc(kind.count)
-            self._refusals.note(
-                model=kind.model,
-                reason=kind.reason,
-                field=kind.field,
-                record_id=kind.example,
-                count=kind.count,
-            )
+        decoded.rejected.note(self._rejected, self._refusals)
         for block in decoded.blocks:
             self._accepted.labels(model=block.model).inc(block.rows)

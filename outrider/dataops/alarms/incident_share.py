@@ -1,0 +1,214 @@
+"""Share of an incident at present, or over its whole time.
+
+Counted as its alarm counts it: entities with a flag among all entities, each once a minute of receipt; a
+record without an entity is its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Select, func, select
+
+from outrider.assertions.times import utc_text
+from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
+from outrider.dataops.ledger.stated_values import slice_words, version_words
+from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
+
+RECENT_MINUTES, MOST_MINUTES = 5, 60
+"""What happened in these is now, and in more where few entities came."""
+ENOUGH = 30
+"""Entities that a share is of, where the last hour has as many."""
+QUIET_MINUTES = 15
+"""Minutes without a record behind which a share is that of an earlier time; a stretch of a highest share."""
+_SLOT = "champion"
+_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
+
+
+class StoredIncident(Protocol):
+    """Columns of an incident on which its share depends."""
+
+    @property
+    def model(self) -> str: ...  # noqa: D102 - columns of the table
+    @property
+    def assertion(self) -> str: ...  # noqa: D102
+    @property
+    def slice(self) -> str: ...  # noqa: D102
+    @property
+    def kind(self) -> str: ...  # noqa: D102
+    @property
+    def level(self) -> str: ...  # noqa: D102
+    @property
+    def opened_us(self) -> int: ...  # noqa: D102
+    @property
+    def resolved_us(self) -> int | None: ...  # noqa: D102
+    @property
+    def details(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentShare:
+    """Share of flagged entities with its 95 % interval.
+
+    An entity counts once a minute.
+
+    Attributes
+    ----------
+    of
+        Which entities: of a slice, of a version, or all.
+    since, until
+        Begin and end of the minutes that count, never before the onset: of an open incident the last five, or
+        as many more of the last hour as have 30 entities; of a resolved one all.
+    is_now
+        False of a resolved incident, and where nothing has been judged for 15 minutes: the share is of those
+        before ``until``.
+    highest
+        Of a resolved incident, the highest share of a quarter of an hour with 30 entities; else None.
+    """
+
+    share: float
+    low: float
+    high: float
+    flagged: int
+    seen: int
+    of: str
+    since: str
+    until: str
+    is_now: bool
+    highest: float | None
+
+    @property
+    def minutes(self) -> int:
+        """Minutes that count."""
+        ends = (datetime.fromisoformat(end) for end in (self.until, self.since))
+        return round((next(ends) - next(ends)).total_seconds() / 60)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """Assertion with slice and version; None for all."""
+
+    assertion: str
+    slice: str | None
+    version: str | None
+
+    @property
+    def words(self) -> str:
+        told = [] if self.version is None else [version_words(self.version)]
+        if self.slice is not None:
+            told.append(slice_words(self.slice) or "no slice")
+        return f"entities of {' in '.join(told)}" if told else "all entities"
+
+
+def read_share(connection: Connection, row: StoredIncident, *, now_us: int) -> IncidentShare | None:
+    """Share of an incident of flags.
+
+    None of other kinds, and where nothing was counted since the onset.
+    """
+    if row.kind != "flags":
+        return None
+    if row.resolved_us is not None and "share" in row.details:
+        stored: Mapping[str, Any] | None = row.details["share"]
+        return None if stored is None else IncidentShare(**stored)
+    stream, begin = _stream(row), minute_of(_onset_us(row))
+    if row.resolved_us is not None:
+        return _shared(connection, row.model, stream, begin, minute_of(row.resolved_us) + MINUTE_US)
+    stop = minute_of(now_us)
+    last = _last_minute(connection, row.model, stream, begin, stop)
+    if last is None:
+        return None
+    is_now = stop - last <= QUIET_MINUTES * MINUTE_US
+    until = stop if is_now else last + MINUTE_US
+    return _shared(connection, row.model, stream, begin, until, is_now=is_now)
+
+
+def _shared(
+    connection: Connection, model: str, stream: _Stream, begin: int, until: int, *, is_now: bool | None = None
+) -> IncidentShare | None:
+    """Share of the newest minutes, or of all where ``is_now`` is None."""
+    first = begin if is_now is None else max(begin, until - MOST_MINUTES * MINUTE_US)
+    seen = _minutes(connection, _RECORDS, model, stream, first, until)
+    if not seen:
+        return None
+    flags = _minutes(connection, _FLAGS, model, stream, first, until)
+    hits = {minute: min(flags.get(minute, 0), count) for minute, count in seen.items()}
+    since = begin if is_now is None else max(begin, _since(seen, until))
+    flagged, count = _share(hits, seen, since, until)
+    low, high = (round(float(end), 4) for end in wilson_interval(flagged, count))
+    return IncidentShare(
+        share=round(flagged / count, 4), low=low, high=high, flagged=flagged, seen=count, of=stream.words,
+        since=utc_text(since), until=utc_text(until), is_now=bool(is_now),
+        highest=_highest(hits, seen) if is_now is None else None,
+    )  # fmt: skip
+
+
+def _stream(row: StoredIncident) -> _Stream:
+    causes = [cause for cause in row.details.get("explained_by") or () if cause.get("assertion")]
+    if row.level == "critical":  # one incident, however many slices
+        parts = {cause.get("slice") or "" for cause in causes}
+        return _Stream(row.assertion, parts.pop() if len(parts) == 1 and all(parts) else None, None)
+    first = causes[0] if causes else {"assertion": row.assertion, "slice": row.slice}
+    return _Stream(first["assertion"], first.get("slice") or None, first.get("version") or None)
+
+
+def _onset_us(row: StoredIncident) -> int:
+    onset = row.details.get("onset")
+    if not isinstance(onset, Mapping):
+        return row.opened_us
+    return int(datetime.fromisoformat(onset["likeliest"]).timestamp() * 1e6)
+
+
+def _minutes(
+    connection: Connection, table: Any, model: str, stream: _Stream, begin: int, stop: int
+) -> dict[int, int]:
+    """Entities by minute."""
+    query: Select[Any] = select(table.c.minute_us, func.sum(table.c.entities))
+    query = query.where(*_own(table, model, stream, begin, stop))
+    rows = connection.execute(query.group_by(table.c.minute_us))
+    return {minute: int(count) for minute, count in rows if count}
+
+
+def _last_minute(connection: Connection, model: str, stream: _Stream, begin: int, stop: int) -> int | None:
+    """Newest minute with records."""
+    minute, own = _RECORDS.c.minute_us, _own(_RECORDS, model, stream, begin, stop)
+    query = select(minute).where(*own, _RECORDS.c.entities > 0).order_by(minute.desc()).limit(1)
+    found: int | None = connection.scalar(query)
+    return found
+
+
+def _own(table: Any, model: str, stream: _Stream, begin: int, stop: int) -> list[Any]:
+    own = [table.c.model == model, table.c.minute_us >= begin, table.c.minute_us < stop]
+    if table is _FLAGS:
+        own += [table.c.slot == _SLOT, table.c.assertion == stream.assertion]
+    if stream.slice is not None:
+        own.append(table.c.slice == stream.slice)
+    if stream.version is not None:
+        own.append(table.c.version == stream.version)
+    return own
+
+
+def _since(seen: Mapping[int, int], until: int) -> int:
+    """Begin of the last five minutes, or of as many of the last hour as have enough entities."""
+    count = 0
+    for back in range(1, MOST_MINUTES + 1):
+        begin = until - back * MINUTE_US
+        count += seen.get(begin, 0)
+        if back >= RECENT_MINUTES and count >= ENOUGH:
+            return begin
+    return until - MOST_MINUTES * MINUTE_US
+
+
+def _share(hits: Mapping[int, int], seen: Mapping[int, int], since: int, until: int) -> tuple[int, int]:
+    own = [minute for minute in seen if since <= minute < until]
+    return sum(hits[minute] for minute in own), sum(seen[minute] for minute in own)
+
+
+def _highest(hits: Mapping[int, int], seen: Mapping[int, int]) -> float | None:
+    """Highest share of quarters of an hour by the clock that have enough entities."""
+    width = QUIET_MINUTES * MINUTE_US
+    quarters = (
+        _share(hits, seen, at, at + width) for at in sorted({minute - minute % width for minute in seen})
+    )
+    return max((round(hit / count, 4) for hit, count in quarters if count >= ENOUGH), default=None)

@@ -1,0 +1,110 @@
+"""No verdict is *same* where its measure could not have seen the change, and the records at hand decide."""
+
+import numpy as np
+import pytest
+
+from benchmarks.statistics.blind import Case, compared
+from outrider.assertions import Batch
+from outrider.assertions.agreement import Tally, Terms
+from outrider.assertions.comparison import PairedAnswers, StreamComparison
+from outrider.assertions.difference_sequence import DifferenceSequence
+from outrider.assertions.differences import Ruler
+from outrider.assertions.facts import facts_of
+from outrider.assertions.items import checked_agree
+from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.verdict import CandidateVerdict, verdict_of
+from outrider.assertions.verdict_sentence import classes_sentence
+from outrider.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("case", "rows", "word"),
+    [
+        (Case(), 1500, "same"),
+        (Case("JSON", 0.0, "order"), 1500, "same"),
+        (Case(noise=1.0, agree=("facts",)), 1500, "same"),
+        (Case("English", 0.0, "style", agree=("facts",)), 1500, "same"),
+        (Case("JSON", 1.0, agree=("$.decision",)), 1500, "same"),
+        (Case("English", 1.0, agree=("classes=approved,rejected",)), 1500, "same"),
+        (Case("English", 0.0, "style"), 500, "different"),
+        (Case("English", 1.0, "number", 0.33), 1000, "different"),
+        (Case("English", 1.0, "decision"), 2000, "different"),
+        (Case("English", 1.0, "words"), 500, "different"),
+        (Case("Chinese", 1.0, "refusal"), 500, "different"),
+        (Case("English", 0.0, "decision", 0.5), 500, "different"),
+        (Case("JSON", 1.0, "decision", 0.5, agree=("$.decision",)), 500, "different"),
+        (Case("English", 1.0, "decision", 0.5, agree=("classes=approved,rejected",)), 500, "different"),
+    ],
+    ids=str,
+)
+def test_a_comparison_decides_where_its_measure_sees(case: Case, rows: int, word: str) -> None:
+    assert compared(case, 1, rows).conclusion.word == word
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(noise=1.0),
+        Case("Chinese", noise=1.0),
+        Case("English", 0.3, "word", 0.03, "noisiest"),
+        Case("English", 1.0, "decision", 0.03),
+        Case("JSON", 0.3, "number", 0.03, "noisiest"),
+        Case("Chinese", 1.0, "number", 0.03),
+    ],
+    ids=str,
+)
+def test_a_comparison_is_undecided_where_wording_varies_and_nothing_was_declared(case: Case) -> None:
+    found = compared(case, 1, 800).conclusion
+    assert found.word == "undecided"
+    assert "words cannot show a change; say with --agree" in found.sentence
+
+
+def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:
+    rows = 4000
+    noise, differs = RateSequence({0: (rows, 3680)}), RateSequence({0: (rows, 3680)})
+    equal = DifferenceSequence({0: (0, 0, 200, 0, 3600, 0, 200, 0, 0)})
+    found = Tally(differs, noise, noise, equal).agreement(margin=0.02, terms=Terms(-0.5))
+    assert (found.verdict, found.beyond.high) == ("undecided", 1.0)
+    assert found.beyond.low < 0.9
+    apart = DifferenceSequence({0: (0, 0, 200, 0, 3480, 0, 320, 0, 0)})
+    found = Tally(RateSequence({0: (rows, 3788)}), noise, noise, apart).agreement(
+        margin=0.02, terms=Terms(-0.5)
+    )
+    assert found.verdict == "different"
+    assert found.beyond.value == pytest.approx(0.66, abs=0.01)
+
+
+def rare_class(*, is_lost: bool, rare: float = 0.005, rows: int = 8000) -> CandidateVerdict:
+    """Classes of which one is rare, and lost by a candidate that is else as noisy as production."""
+    rng = np.random.default_rng(1)
+    truth = np.where(rng.random(rows) < rare, 7, rng.integers(3, size=rows))
+    said = [np.where(rng.random(rows) < 0.01, rng.integers(3, size=rows), truth) for _ in range(4)]
+    if is_lost:
+        said[2:] = [np.where(each == 7, 0, each) for each in said[2:]]
+    a, again, b, other = (Batch.from_columns({"outputs.label": each}, model="m", rows=rows) for each in said)
+    pair = PairedAnswers(a, b, np.ones(rows), [""] * rows, np.arange(rows), again, other)
+    found = StreamComparison.of(pair, Ruler())
+    assert StreamComparison.from_dict(found.to_dict()).to_dict() == found.to_dict()
+    return verdict_of(found, margin=0.02)
+
+
+def test_a_class_rarer_than_the_margin_is_compared_among_its_own_records_or_named() -> None:
+    lost, kept, few = (
+        rare_class(is_lost=True), rare_class(is_lost=False), rare_class(is_lost=True, rare=0.0005)
+    )  # fmt: skip
+    assert (lost.word, list(lost.apart)) == ("different", ["7"])
+    assert "of '7' it changes" in classes_sentence(lost)
+    assert (kept.word, few.word) == ("same", "same")
+    assert "too rare to see a change: '7'" in classes_sentence(few)
+
+
+def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:
+    assert facts_of("Within thirty days, for 1,000 dollars.") == facts_of("$1000... 30 days")
+    assert facts_of("您可以在30天内退货") == ["30 day"]
+    assert facts_of('{"days": 30}') == ["30"]
+    assert facts_of("1. first\n2. second") == []
+
+
+def test_a_declaration_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"agree: words, facts, a path of JSON"):
+        checked_agree(["decision"])

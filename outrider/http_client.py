@@ -32,7 +32,7 @@ _EXHAUSTED = frozenset(
 
 
 class NotSentError(OSError):
-    """A request that never left: its address, key or headers cannot be written."""
+    """A request whose address, key or headers cannot be written."""
 
 
 class HttpStatusError(OSError):
@@ -222,7 +222,7 @@ def _without_headers(error: Exception) -> str:
 
 
 def is_own_fault(error: OSError) -> bool:
-    """True where a request failed before it reached any server."""
+    """True where a request failed before reaching any server."""
     return isinstance(error, NotSentError | socket.gaierror) or error.errno in _EXHAUSTED
 
 

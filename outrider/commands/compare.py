@@ -175,7 +175,7 @@ def compare(
     from outrider.monitor.compare.forecast import costs_text, forecast_text
     from outrider.monitor.compare.judge import PairJudge
     from outrider.monitor.compare.plan import ComparePlan
-    from outrider.monitor.compare.report import CompareReport, Origin
+    from outrider.monitor.compare.report import CompareReport, ComparisonOrigin
     from outrider.monitor.compare.run import ComparisonRun, drive
 
     if sum(each is not None for each in (traffic, listen, model)) != 1:
@@ -236,7 +236,7 @@ def compare(
             seconds=seconds,
             prices=prices,
             model=model,
-            origin=Origin(
+            origin=ComparisonOrigin(
                 opened,
                 dict(zip([each.name for each in candidates], candidate, strict=True))
                 | ({} if production is None else {"production": production}),

@@ -82,7 +82,7 @@ class Answers:
         )
 
     def as_kinds(self, kinds: Mapping[str, NumberKind]) -> "Answers":
-        """The same, with some outputs as classes or as fractional numbers, whatever numbers they came as."""
+        """The same, with some outputs as classes or as fractional numbers."""
         columns: dict[str, Any] = {}
         for name, kind in kinds.items():
             if not self.outputs.has(name):

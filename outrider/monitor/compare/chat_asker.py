@@ -199,7 +199,7 @@ def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
 
 
 def system_prompt(questions: Batch) -> str | None:
-    """System prompt of the first of some questions, None where it has none."""
+    """System prompt of the first question; None without one."""
     if not questions.has(REQUEST) or not questions.rows:
         return None
     try:

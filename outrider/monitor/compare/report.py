@@ -34,8 +34,8 @@ _PLAIN = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|[]`*_~#!\\"} | {ord("\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a report comes from.
+class ComparisonOrigin:
+    """Time, addresses and prompts of a comparison.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class CompareReport:
         seconds: float,
         prices: Mapping[str, tuple[float, float]] | None = None,
         model: str | None = None,
-        origin: Origin | None = None,
+        origin: ComparisonOrigin | None = None,
     ) -> "CompareReport":
         """Report on the state of a run.
 
@@ -86,7 +86,7 @@ class CompareReport:
         """
         prices = prices or {}
         counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
-        origin = origin or Origin()
+        origin = origin or ComparisonOrigin()
         production = _priced(run.production.to_dict(), prices) | _named("production", run, origin)
         candidates = [_candidate(each, prices) | _named(each.name, run, origin) for each in run.standings]
         expected = run.forecast(run.columns)
@@ -127,7 +127,7 @@ class CompareReport:
         return _UNDECIDED if "undecided" in words else 0
 
     def sentences(self) -> list[str]:
-        """Verdict on each candidate, then what is to be noted."""
+        """Verdict on each candidate, then the notes."""
         said = [each["sentence"] + "." for each in self.found["candidates"]]
         return said + [f"Note: {each}." for each in self.found["notes"]]
 
@@ -205,7 +205,7 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
     }
 
 
-def _named(name: str, run: ComparisonRun, origin: Origin) -> dict[str, str]:
+def _named(name: str, run: ComparisonRun, origin: ComparisonOrigin) -> dict[str, str]:
     """Address of a system, and its prompt where prompts are compared."""
     found = {"address": origin.addresses.get(name), "prompt": origin.prompts.get(name)}
     if name == "production" and origin.prompts and run.question is not None:

@@ -57,7 +57,7 @@ class Side:
 
     @property
     def why_unasked(self) -> str:
-        """Most frequent reason of a question that never left this machine, empty without any."""
+        """Most frequent reason of unasked questions, empty without any."""
         return next((why for why, _ in self._unasked.most_common(1)), "")
 
     @property

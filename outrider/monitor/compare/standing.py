@@ -430,7 +430,7 @@ class Standing:
 
 
 def _more_failures(kind: str, found: OutcomeVerdict) -> str:
-    """How much more often a candidate fails in one kind, or less."""
+    """Failures of one kind that a candidate has more of, or fewer, in words."""
     if found.value >= 0.0:
         return f"{kind} to {share_text(found.value, found.low, found.high)} more of the questions"
     return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
@@ -492,7 +492,7 @@ def kind_of(kind: pa.DataType) -> str:
 def number_kinds(
     one: Batch, two: Batch, known: Mapping[str, NumberKind], measures: Sequence[Measure]
 ) -> dict[str, NumberKind]:
-    """Kinds of outputs that come as 1 from one side and as 1.0 from the other.
+    """Kinds of outputs that come as 1 here, as 1.0 there.
 
     Classes while the fractional side has whole values alone, and nothing was compared as a score.
     """

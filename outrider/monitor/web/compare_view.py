@@ -77,7 +77,7 @@ def views_of(report: Mapping[str, Any], *, takes_labels: bool) -> list[Candidate
 
 
 def prompt_lines(one: str, other: str) -> tuple[PromptLine, ...]:
-    r"""Lines of two prompts, those that only one has marked.
+    r"""Lines of two prompts, with their differences.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from outrider.dataops.comparisons import Comparisons, read_report
 from outrider.monitor.compare.pair_texts import shuffled
 from outrider.monitor.compare.plan import ComparePlan, Until
-from outrider.monitor.compare.report import CompareReport, Origin
+from outrider.monitor.compare.report import CompareReport, ComparisonOrigin
 from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
@@ -35,7 +35,7 @@ def found() -> Mapping[str, Any]:
     run = ComparisonRun(Sampled("production", seed=1), [Sampled(ADDRESS, wrong=0.3, seed=2)], plan)
     drive(run, traffic(), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    origin = Origin(
+    origin = ComparisonOrigin(
         1_790_000_000_000_000, {ADDRESS: f"https://{ADDRESS}", "production": "https://" + "p" * 90}
     )
     found = CompareReport.of(

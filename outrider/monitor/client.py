@@ -340,7 +340,7 @@ class Client:
             self._fail(error)
             return None
 
-    def label(self, id: str, label: Fields, *, source: str = "api", ts: float | None = None) -> bool:
+    def label(self, id: str, label: Fields, *, source: str = "human", ts: float | None = None) -> bool:
         """Send the unsampled label of a record, early or late.
 
         Parameters
@@ -350,7 +350,7 @@ class Client:
         label
             By field name, as the model's outputs are named.
         source
-            Who says so; ``api`` names nobody.
+            Who says so.
         ts
             When it became known, seconds since the epoch; default now.
 

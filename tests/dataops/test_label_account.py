@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, update
 
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import collect as flagged
@@ -73,44 +73,6 @@ def test_every_label_is_a_row_or_has_a_reason(engine: Engine, blocks: Blocks) ->
     assert lines[-2].startswith("2 of 3 labelled rows left out: ")
     assert "its payload has expired (1)" in lines[-2]
     assert "not_flagged" not in account(engine, found, rows="labelled")["left_out"]
-
-
-def test_labels_of_what_inputs_alone_flag_are_learned_only_where_a_person_gave_them(
-    engine: Engine, blocks: Blocks
-) -> None:
-    with write(engine) as connection:
-        connection.execute(
-            text(
-                "INSERT INTO assertion (model, name, revision, kind, level, description, owner, active,"
-                " suspended_until_us, first_seen_us, of_sender) VALUES"
-                " ('m', 'square_feet', '1', 'assertion', 'warning', '', '', 1, 0, 0, 1),"
-                " ('m', 'blurry', '1', 'assertion', 'warning', '', '', 1, 0, 0, 0)"
-            )
-        )
-    add_record(engine, 1, 0, "a", flags="square_feet")
-    add_record(engine, 1, 1, "b", flags="square_feet,blurry")
-    add_record(engine, 1, 2, "c", flags="square_feet")
-    add_record(engine, 1, 3, "d", flags="blurry")
-    for seq, name in enumerate("abcd"):
-        add_label(engine, 10 + seq, name, 1, source="api")
-    found = collect(engine, blocks)
-    assert [row.record_id for row in found.provenance] == ["b", "d"]
-    told = account(engine, found)
-    assert told["left_out"] == {"sender": 2}
-    assert account_words(told)[1].startswith("2 left out: only assertions of inputs flagged the record")
-    with engine.connect() as connection:
-        assert flagged.count_new(connection, LabelScope("m", "d")) == 2
-    assert len(collect(engine, blocks, rows="labelled").provenance) == 4
-    with write(engine) as connection:
-        connection.execute(
-            text(
-                "INSERT INTO label_request (model, record_id, policy, reason, probability, round, created_us,"
-                " position, population, is_audit) VALUES ('m', 'c', 'uniform', 'a', 1, 1, 0, 0, 1, 0)"
-            )
-        )
-    assert [row.record_id for row in collect(engine, blocks).provenance] == ["b", "c", "d"]
-    add_label(engine, 20, "a", 0, source="page")
-    assert sorted(row.record_id for row in collect(engine, blocks).provenance) == list("abcd")
 
 
 def test_rows_of_earlier_versions_and_what_was_refused_before_are_told_apart(

@@ -26,7 +26,6 @@ WORDS = {
     "earlier_version": "the record is in an earlier version",
     "quarantined": "the record was refused before",
     "not_flagged": "no assertion flagged the record, and nobody was asked about it",
-    "sender": "only assertions of inputs flagged the record, and no person labelled it: check what sends it",
     "refused": "refused now",
 }
 """Why a label is no new row."""

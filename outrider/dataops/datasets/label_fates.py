@@ -18,20 +18,17 @@ from outrider.dataops.state.improvement_tables import (
     LabelRequest,
     of_dataset,
 )
-from outrider.dataops.state.tables import AssertionRow, Flag, Record, table_of
+from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .quarantine import refused
 
 Rows = Literal["flagged", "labelled"]
 """Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
-about, or all. What assertions of inputs alone flag is learned where a person labels it."""
-NOBODY = "api"
-"""Source of labels that name none."""
+about, or all."""
 COLLECTED = ("new", "corrected", "removed")
 """Fates that change the dataset."""
 
-_RECORD, _FLAG, _ASSERTION = table_of(Record), table_of(Flag), table_of(AssertionRow)
-_REVISION = {"model": "model", "assertion": "name", "revision": "revision"}
+_RECORD, _FLAG = table_of(Record), table_of(Flag)
 _LABEL, _REQUEST = table_of(Label), table_of(LabelRequest)
 _VERSION = table_of(DatasetVersion)
 
@@ -102,7 +99,7 @@ def label_fates(scope: LabelScope) -> Select[Any]:
         (row.c.record_id.is_not(None) & holds, "earlier_version"),
         (refused(scope.dataset, label, rules=scope.rules), "quarantined"),
         (present, "corrected"),
-        *_unasked(scope),
+        *([(~_flagged(scope), "not_flagged")] if scope.rows == "flagged" else []),
         else_="new",
     )
     joined = (
@@ -146,26 +143,17 @@ def moved_labels(connection: Connection, scope: LabelScope) -> list[str]:
     return list(connection.scalars(query))
 
 
-def _unasked(scope: LabelScope) -> list[tuple[Any, str]]:
-    """Fates of records that no assertion flagged, or only some of inputs alone, and nobody was asked about.
-
-    What somebody labels who is named is learned, whichever assertion flagged it.
-    """
-    if scope.rows == "labelled":
-        return []
+def _flagged(scope: LabelScope) -> Any:
+    """Condition of records that an assertion flagged, or that somebody was asked about."""
 
     def known(table: Any, *more: Any) -> Any:
         return exists(select(1).where(table.c.record_id == _LABEL.c.record_id, *more))
 
     by_then = _FLAG.c.seq + 0 <= scope.last  # a sum: SQLite would read all flags by their block
-    flagged = _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", by_then
-    of_flag = [getattr(_FLAG.c, name) == getattr(_ASSERTION.c, own) for name, own in _REVISION.items()]
-    of_sender = exists(select(1).where(*of_flag, _ASSERTION.c.of_sender))
-    requested = known(_REQUEST, _REQUEST.c.model == scope.model)
-    return [
-        (~or_(known(_FLAG, *flagged), requested), "not_flagged"),
-        (~or_(known(_FLAG, *flagged, ~of_sender), requested, _LABEL.c.source != NOBODY), "sender"),
-    ]
+    return or_(
+        known(_FLAG, _FLAG.c.model == scope.model, _FLAG.c.slot == "champion", by_then),
+        known(_REQUEST, _REQUEST.c.model == scope.model),
+    )
 
 
 def _human(source: Any) -> Any:

@@ -14,7 +14,7 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.records import newest_block
 from outrider.dataops.state.improvement_tables import LabelRequest, LabelRound
-from outrider.dataops.state.tables import AssertionRow, Flag, Record, table_of
+from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .estimates import requested_errors
 from .model_answers import AnsweredRecords, read_answers
@@ -24,7 +24,7 @@ Status = Literal["open", "labelled", "all"]
 AUDIT_SHARE = 0.1
 GROUP_S = 600.0
 FLAGS = "flags:"
-_RECORD, _FLAG, _ASSERTION = table_of(Record), table_of(Flag), table_of(AssertionRow)
+_RECORD, _FLAG = table_of(Record), table_of(Flag)
 _REQUEST, _ROUND = (table_of(t) for t in (LabelRequest, LabelRound))
 
 
@@ -76,7 +76,6 @@ def choose_labels(
     audit_share: float = AUDIT_SHARE,
     group_s: float = GROUP_S,
     blocks: BlockSource | None = None,
-    of_sender: bool = True,
 ) -> Choice:
     """Choose records to label, reading only: no writer waits.
 
@@ -95,11 +94,9 @@ def choose_labels(
         Length of a stretch of event time in which records of an entity are near-duplicates.
     blocks
         The journal, where answers of production are read that no shadow model repeated.
-    of_sender
-        Flags of assertions that read inputs and attributes alone count, too.
     """
     candidates = _candidates(connection, model, since_us)
-    severities, assertions = _severities(connection, model, candidates, of_sender=of_sender)
+    severities, assertions = _severities(connection, model, candidates)
     seen = _observe(connection, model, policy, now_us) | {"since_us": since_us}
     answered = AnsweredRecords()
     if policy in ("uncertainty", "badge", "adaptive") and candidates:
@@ -219,17 +216,15 @@ def _groups(candidates: Sequence[Any], group_s: float) -> NDArray[np.object_]:
 
 
 def _severities(
-    connection: Connection, model: str, candidates: Sequence[Any], *, of_sender: bool
+    connection: Connection, model: str, candidates: Sequence[Any]
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Severity per candidate and assertion, and the assertions' names."""
     row_of = {record.id: row for row, record in enumerate(candidates)}
-    query = select(_FLAG.c.record_id, _FLAG.c.assertion, func.max(_FLAG.c.severity)).where(
-        _FLAG.c.model == model, _FLAG.c.slot == "champion"
-    )
-    if not of_sender:
-        own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.of_sender
-        query = query.where(_FLAG.c.assertion.not_in(select(_ASSERTION.c.name).where(*own)))
-    flags = connection.execute(query.group_by(_FLAG.c.record_id, _FLAG.c.assertion)).all()
+    flags = connection.execute(
+        select(_FLAG.c.record_id, _FLAG.c.assertion, func.max(_FLAG.c.severity))
+        .where(_FLAG.c.model == model, _FLAG.c.slot == "champion")
+        .group_by(_FLAG.c.record_id, _FLAG.c.assertion)
+    ).all()
     assertions = sorted({assertion for _, assertion, _ in flags})
     code_of = {name: code for code, name in enumerate(assertions)}
     severities = np.zeros((len(candidates), len(assertions)))

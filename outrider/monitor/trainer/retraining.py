@@ -494,7 +494,6 @@ class Retraining:
             seed=self.options.seed,
             now_us=now_us(),
             audit_share=0.0,
-            of_sender=False,
         )
 
     def _why_unjudged(self, connection: Connection, candidate: str) -> str:

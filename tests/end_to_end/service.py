@@ -50,8 +50,8 @@ from outrider.assertions import Window, assertion
 
 @assertion(level="critical")
 def too_high(batch):
-    """x above 0.9."""
-    return batch.column("inputs.x") > 0.9
+    """x above 0.9, and an answer all the same."""
+    return (batch.column("inputs.x") > 0.9) & batch.has("outputs.label")
 
 
 @assertion

@@ -12,8 +12,6 @@ from typer.testing import CliRunner
 
 from outrider.cli import app as outrider
 from outrider.commands import report as report_command
-from outrider.dataops.improvement import shadow_tests
-from outrider.dataops.state.database import write
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
@@ -138,30 +136,6 @@ def test_a_browser_loads_the_rows_when_they_are_opened_and_keeps_them(app: FastA
         assert tab.evaluate("document.querySelectorAll('#test-twin table').length") == 0
         browser.close()
     assert said == []
-
-
-def test_a_test_of_an_earlier_release_is_shown_without_a_verdict(tmp_path: Path) -> None:
-    made = open_stream(tmp_path, wrong={"twin": 0.0})
-    watch = ShadowTests(made.context)
-    watch.look()
-    made.feed(5)
-    watch.look()
-    with write(made.engine) as connection:
-        [trial] = shadow_tests.running(connection)
-        old = {**trial.findings, "progress": {**trial.findings["progress"]}}
-        del old["verdict"], old["progress"]["looks"]
-        shadow_tests.save(connection, trial, old)
-    client = Client(
-        build_app(fault=lambda: None, routers=[web_routes(made.engine, made.journal, models=(MODEL,))])
-    )
-    page = client.get(f"/m/{MODEL}/agreement").text
-    assert "Version twin" in page
-    assert "<polygon" not in page
-    made.feed(5)
-    ShadowTests(made.context).look()
-    assert "Version twin: undecided: about" in client.get(f"/m/{MODEL}/agreement").text
-    made.engine.dispose()
-    made.journal.close()
 
 
 def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class DatasetView:
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
     leaks: LeakReport | None = None
-    """None of a version of an earlier release."""
+    """None of an imported version."""
     expectations: int = 0
     """Expectations that it was validated by."""
     quarantined: int = 0

@@ -924,7 +924,7 @@ def test_quarantined_rows_are_looked_at_again_when_the_rules_change(context: Job
         assert connection.execute(text("SELECT state FROM quarantine")).all() == [("taken",)]
 
 
-def test_a_candidate_waits_for_live_records_and_is_refused_without_them(context: JobContext) -> None:
+def test_a_candidate_waits_for_live_records_and_is_undecided_without_them(context: JobContext) -> None:
     imported(context)
     flagged_and_labelled(context)
     model = context.settings.models["sign"]
@@ -933,8 +933,8 @@ def test_a_candidate_waits_for_live_records_and_is_refused_without_them(context:
     waiting = context.settings.model_copy(update={"models": {"sign": patient}})
     add_job(context)
     job = run(dataclasses.replace(context, settings=waiting))
-    assert job.status == "refused"
-    assert job.result["reasons"][0] == "failed: live records: 0 were judged in time, 20 are needed"
+    assert job.status == "undecided"
+    assert job.result["reasons"][0] == "undecided: live records: 0 were judged in time, 20 are needed"
 
 
 def test_a_model_that_is_trained_elsewhere_gets_its_dataset_version(context: JobContext) -> None:

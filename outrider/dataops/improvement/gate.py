@@ -528,7 +528,7 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
             shadow.others > 0
         )
         few = f"live records: {shadow.rows} were judged in time, {rows_needed} are needed{others}"
-        return Check("shadow", False, few)
+        return Check("shadow", False, few, is_open=True)
     candidate, champion = (
         flagged / max(shadow.rows, 1) for flagged in (shadow.candidate_flagged, shadow.champion_flagged)
     )

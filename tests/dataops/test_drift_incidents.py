@@ -14,6 +14,7 @@ from outrider.assertions import Batch
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.profiles import LayoutRow, ProfileRow
@@ -108,7 +109,7 @@ class Hours:
         with write(self.engine) as connection:
             connection.execute(insert(table_of(ChampionChange)), [change])
 
-    def incidents(self) -> list[stored_incidents.IncidentRow]:
+    def incidents(self) -> list[IncidentRow]:
         with self.engine.connect() as connection:
             found = stored_incidents.list_incidents(connection, now_us=self.now_us)
         return [row for row in reversed(found) if row.assertion != "records"]

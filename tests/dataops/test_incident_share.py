@@ -11,6 +11,7 @@ from sqlalchemy import Engine, text
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incident_share import ENOUGH, MOST_MINUTES, RECENT_MINUTES, _since
 from outrider.dataops.flags.registered_assertions import columns_of_sender, note_reads
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -26,7 +27,7 @@ def traffic(engine: Engine) -> Traffic:
     return Traffic(engine)
 
 
-def one(traffic: Traffic) -> stored_incidents.IncidentRow:
+def one(traffic: Traffic) -> IncidentRow:
     (found,) = traffic.incidents()
     return found
 
@@ -229,7 +230,7 @@ def test_columns_that_are_read_later_are_added_and_end_the_advice_to_the_sender(
 
 
 def test_kinds_with_figures_of_their_opening_say_so(engine: Engine) -> None:
-    row = stored_incidents.IncidentRow(
+    row = IncidentRow(
         id="i", model="m", assertion="loss", slice="", kind="performance", status="open",
         opened_us=1_790_000_000_000_000, last_flag_us=0, muted_until_us=0, resolved_us=None, flags=3,
         level="warning", first_record="", note="version 1: 3.0% wrong before, 9.0% since", details={},

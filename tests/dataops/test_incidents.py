@@ -10,6 +10,7 @@ from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import AlarmRule
@@ -90,7 +91,7 @@ class Traffic:
         with write(self.engine) as connection:
             self.book.settle(connection, now_us=self.now_us)
 
-    def incidents(self) -> list[stored_incidents.IncidentRow]:
+    def incidents(self) -> list[IncidentRow]:
         with self.engine.connect() as connection:
             return list(reversed(stored_incidents.list_incidents(connection, now_us=self.now_us)))
 

@@ -4,9 +4,9 @@ import numpy as np
 from sqlalchemy import Engine
 
 from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
-from outrider.dataops.alarms.stored_incidents import IncidentRow
 from outrider.dataops.flags.live_rates import Alarm, current_rates, follow, list_rates
 from outrider.dataops.flags.rate_limit import NewFlags
 from outrider.dataops.ledger.commit import Effects, LiveVerdicts

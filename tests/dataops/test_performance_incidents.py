@@ -9,6 +9,7 @@ from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.commit import Effects, apply
@@ -96,7 +97,7 @@ class Labelled:
             append(effects.labels, (self.seq, row, *given))
         self.commit(effects, [])
 
-    def incidents(self) -> list[stored_incidents.IncidentRow]:
+    def incidents(self) -> list[IncidentRow]:
         with self.engine.connect() as connection:
             return list(reversed(stored_incidents.list_incidents(connection, now_us=self.now_us)))
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -54,7 +55,7 @@ class Counted:
                 sql = "INSERT INTO flag_count VALUES (:m, 'champion', 'x', 'r', :part, :at, :v, :n, :n, :n)"
                 self.run(sql, **own, n=hits)
 
-    def minutes(self, number: int, at: Callable[[int], Minute]) -> list[stored_incidents.IncidentRow]:
+    def minutes(self, number: int, at: Callable[[int], Minute]) -> list[IncidentRow]:
         for minute in range(number):
             self.minute(at(minute))
         with self.engine.connect() as connection:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.dataops.alarms.stored_incidents import IncidentRow, acknowledge
+from outrider.dataops.alarms.incident_row import IncidentRow
+from outrider.dataops.alarms.stored_incidents import acknowledge
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.monitor.queries.fleet import fleet_json, read_fleet

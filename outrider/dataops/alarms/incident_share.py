@@ -7,7 +7,7 @@ record without an entity is its own.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
@@ -17,6 +17,8 @@ from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import slice_words, version_words
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
+from .incident_row import IncidentRow, IncidentShare
+
 RECENT_MINUTES, MOST_MINUTES = 5, 60
 """What happened in these is now, and in more where few entities came."""
 ENOUGH = 30
@@ -25,65 +27,6 @@ QUIET_MINUTES = 15
 """Minutes without a record behind which a share is that of an earlier time; a stretch of a highest share."""
 _SLOT = "champion"
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
-
-
-class StoredIncident(Protocol):
-    """Columns of an incident on which its share depends."""
-
-    @property
-    def model(self) -> str: ...  # noqa: D102 - columns of the table
-    @property
-    def assertion(self) -> str: ...  # noqa: D102
-    @property
-    def slice(self) -> str: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def level(self) -> str: ...  # noqa: D102
-    @property
-    def opened_us(self) -> int: ...  # noqa: D102
-    @property
-    def resolved_us(self) -> int | None: ...  # noqa: D102
-    @property
-    def details(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentShare:
-    """Share of flagged entities with its 95 % interval.
-
-    An entity counts once a minute.
-
-    Attributes
-    ----------
-    of
-        Which entities: of a slice, of a version, or all.
-    since, until
-        Begin and end of the minutes that count, never before the onset: of an open incident the last five, or
-        as many more of the last hour as have 30 entities; of a resolved one all.
-    is_now
-        False of a resolved incident, and where nothing has been judged for 15 minutes: the share is of those
-        before ``until``.
-    highest
-        Of a resolved incident, the highest share of a quarter of an hour with 30 entities; else None.
-    """
-
-    share: float
-    low: float
-    high: float
-    flagged: int
-    seen: int
-    of: str
-    since: str
-    until: str
-    is_now: bool
-    highest: float | None
-
-    @property
-    def minutes(self) -> int:
-        """Minutes that count."""
-        ends = (datetime.fromisoformat(end) for end in (self.until, self.since))
-        return round((next(ends) - next(ends)).total_seconds() / 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +45,7 @@ class _Stream:
         return f"entities of {' in '.join(told)}" if told else "all entities"
 
 
-def read_share(connection: Connection, row: StoredIncident, *, now_us: int) -> IncidentShare | None:
+def read_share(connection: Connection, row: IncidentRow, *, now_us: int) -> IncidentShare | None:
     """Share of an incident of flags.
 
     None of other kinds, and where nothing was counted since the onset.
@@ -144,7 +87,7 @@ def _shared(
     )  # fmt: skip
 
 
-def _stream(row: StoredIncident) -> _Stream:
+def _stream(row: IncidentRow) -> _Stream:
     causes = [cause for cause in row.details.get("explained_by") or () if cause.get("assertion")]
     if row.level == "critical":  # one incident, however many slices
         parts = {cause.get("slice") or "" for cause in causes}
@@ -153,7 +96,7 @@ def _stream(row: StoredIncident) -> _Stream:
     return _Stream(first["assertion"], first.get("slice") or None, first.get("version") or None)
 
 
-def _onset_us(row: StoredIncident) -> int:
+def _onset_us(row: IncidentRow) -> int:
     onset = row.details.get("onset")
     if not isinstance(onset, Mapping):
         return row.opened_us

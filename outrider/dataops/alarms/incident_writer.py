@@ -13,8 +13,9 @@ from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Incident, table_of
 
 from .explanation import RUNBOOK
+from .incident_row import IncidentRow
 from .rate_alarms import AlarmRule, Stream
-from .stored_incidents import IncidentRow, read_incident, resolve
+from .stored_incidents import read_incident, resolve
 
 RULE = "rule"
 """Who ended an incident that no person ended."""

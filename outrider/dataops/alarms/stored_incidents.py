@@ -1,7 +1,7 @@
 """Incidents as stored: listed, acknowledged, muted and resolved."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import Connection, case, func, select, update
@@ -12,53 +12,10 @@ from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.tables import Incident, table_of
 from outrider.errors import NotFound, OutriderError
 
-from .incident_share import IncidentShare, read_share
-from .incident_words import incident_sentence, next_step
+from .incident_row import IncidentRow
+from .incident_share import read_share
 
 _INCIDENT = table_of(Incident)
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentRow:
-    """Incident as stored."""
-
-    id: str
-    model: str
-    assertion: str
-    slice: str
-    kind: str
-    """``flags``, ``silence``, ``performance``, ``drift``, ``live_test``, ``event_time``, ``clock``,
-    ``version_mismatch`` or ``version_retired``."""
-    status: str
-    opened_us: int
-    last_flag_us: int
-    muted_until_us: int
-    resolved_us: int | None
-    flags: int
-    level: str
-    first_record: str
-    note: str
-    details: dict[str, Any]
-    """As in the event ``incident.opened``, when it opened; ``history`` is what became of it since, as of
-    :class:`IncidentStep`."""
-    share: IncidentShare | None = None
-    """Of flags, the share now, or over the time of a resolved one."""
-
-    @property
-    def sentence(self) -> str:
-        """Share, onset and slices in one sentence."""
-        return incident_sentence(self)
-
-    @property
-    def next_step(self) -> str:
-        """Proposed step in words; empty for none and when resolved."""
-        return next_step(self)
-
-    @property
-    def present(self) -> dict[str, Any]:
-        """Share, sentence and next step, as events and the API have them."""
-        share = None if self.share is None else asdict(self.share)
-        return {"sentence": self.sentence, "next_step": self.next_step, "share": share}
 
 
 class IncidentStep(TypedDict):

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.quality import LeadTime, Overlap
 from outrider.dataops.alarms import stored_incidents
-from outrider.dataops.alarms.stored_incidents import IncidentRow
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.flags import reviews
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (

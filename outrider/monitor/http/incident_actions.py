@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from outrider.dataops.alarms import stored_incidents
-from outrider.dataops.alarms.stored_incidents import IncidentRow
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import now_us, write
 

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.live_incidents import LIVE
 from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts
 from outrider.dataops.alarms.rate_alarms import (
@@ -23,7 +24,7 @@ from outrider.dataops.alarms.rate_alarms import (
     stream_looks,
 )
 from outrider.dataops.alarms.silence import SILENT, WHAT, SilenceEvidence, SilenceWatch
-from outrider.dataops.alarms.stored_incidents import IncidentRow, list_incidents
+from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.alarms.watched_streams import FLAGS, WatchedStreams
 from outrider.dataops.flags.live_rates import LiveRateView, current_rates
 from outrider.dataops.flags.registered_assertions import suspensions

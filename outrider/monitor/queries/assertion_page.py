@@ -7,7 +7,8 @@ import numpy as np
 from sqlalchemy import Connection, Engine, func, select
 
 from outrider.assertions.quality import Overlap, SuspensionRule
-from outrider.dataops.alarms.stored_incidents import IncidentRow, list_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow
+from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.flags.quality import CHAMPION, AssertionQuality, read_overlaps, read_quality
 from outrider.dataops.ledger.counters import counts_by_slot
 from outrider.dataops.state.tables import AssertionRow, Flag, FlagCount, RecordCount, Strike, table_of

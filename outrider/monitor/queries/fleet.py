@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from outrider.assertions.detection import smallest_rise
 from outrider.assertions.times import utc_text
-from outrider.dataops.alarms.incident_words import for_whom
-from outrider.dataops.alarms.stored_incidents import IncidentRow, list_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow, for_whom
+from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.series_tables import OutcomeCount

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select
 
 from outrider.assertions.times import utc_text
-from outrider.dataops.alarms.incident_words import for_whom, guarantee_words
-from outrider.dataops.alarms.stored_incidents import IncidentRow, IncidentStep, list_incidents
+from outrider.dataops.alarms.incident_row import IncidentRow, for_whom, guarantee_words
+from outrider.dataops.alarms.stored_incidents import IncidentStep, list_incidents
 from outrider.dataops.alarms.stored_incidents import read_incident as read_stored
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US

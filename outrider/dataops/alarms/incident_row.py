@@ -1,13 +1,13 @@
-"""Incidents in words: cause, onset, slices, guarantee."""
+"""Incident as stored, and in words: share, onset, slices, next step, guarantee."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import slice_words
-
-from .incident_share import IncidentShare, StoredIncident
 
 MOST_NAMED = 3
 NEXT_STEPS: Mapping[str, str] = {
@@ -34,28 +34,94 @@ _SURE: Mapping[str, str] = {
 }
 
 
-class IncidentWithShare(StoredIncident, Protocol):
-    """Incident with all that its sentence depends on."""
+@dataclass(frozen=True, slots=True)
+class IncidentShare:
+    """Share of flagged entities with its 95 % interval.
+
+    An entity counts once a minute.
+
+    Attributes
+    ----------
+    of
+        Which entities: of a slice, of a version, or all.
+    since, until
+        Begin and end of the minutes that count, never before the onset: of an open incident the last five, or
+        as many more of the last hour as have 30 entities; of a resolved one all.
+    is_now
+        False of a resolved incident, and where nothing has been judged for 15 minutes: the share is of those
+        before ``until``.
+    highest
+        Of a resolved incident, the highest share of a quarter of an hour with 30 entities; else None.
+    """
+
+    share: float
+    low: float
+    high: float
+    flagged: int
+    seen: int
+    of: str
+    since: str
+    until: str
+    is_now: bool
+    highest: float | None
 
     @property
-    def status(self) -> str: ...  # noqa: D102 - columns of the table
-    @property
-    def flags(self) -> int: ...  # noqa: D102
-    @property
-    def note(self) -> str: ...  # noqa: D102
-    @property
-    def share(self) -> IncidentShare | None: ...  # noqa: D102
+    def minutes(self) -> int:
+        """Minutes that count."""
+        ends = (datetime.fromisoformat(end) for end in (self.until, self.since))
+        return round((next(ends) - next(ends)).total_seconds() / 60)
 
 
-def incident_sentence(row: IncidentWithShare) -> str:
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """Incident as stored."""
+
+    id: str
+    model: str
+    assertion: str
+    slice: str
+    kind: str
+    """``flags``, ``silence``, ``performance``, ``drift``, ``live_test``, ``event_time``, ``clock``,
+    ``version_mismatch`` or ``version_retired``."""
+    status: str
+    opened_us: int
+    last_flag_us: int
+    muted_until_us: int
+    resolved_us: int | None
+    flags: int
+    level: str
+    first_record: str
+    note: str
+    details: dict[str, Any]
+    """As in the event ``incident.opened``, when it opened; ``history`` is what became of it since, as of
+    :class:`IncidentStep`."""
+    share: IncidentShare | None = None
+    """Of flags, the share now, or over the time of a resolved one."""
+
+    @property
+    def sentence(self) -> str:
+        """Share, onset and slices in one sentence."""
+        return incident_sentence(self)
+
+    @property
+    def next_step(self) -> str:
+        """Proposed step in words; empty for none and when resolved."""
+        return next_step(self)
+
+    @property
+    def present(self) -> dict[str, Any]:
+        """Share, sentence and next step, as events and the API have them."""
+        share = None if self.share is None else asdict(self.share)
+        return {"sentence": self.sentence, "next_step": self.next_step, "share": share}
+
+
+def incident_sentence(row: IncidentRow) -> str:
     """Share, onset and slices of an incident in one sentence.
 
     Figures of the opening say so.
 
     Examples
     --------
-    >>> from .incident_share import IncidentShare
-    >>> from .stored_incidents import IncidentRow
     >>> onset = dict.fromkeys(("first", "likeliest", "last"), "2026-01-05T09:52:00Z")
     >>> share = IncidentShare(
     ...     share=0.9821, low=0.9504, high=0.9939, flagged=165, seen=168, of="entities of eu",
@@ -84,7 +150,7 @@ def incident_sentence(row: IncidentWithShare) -> str:
     return f"{row.assertion} {_flagging(row)}; {before} before{_silent(row)}"
 
 
-def next_step(row: IncidentWithShare) -> str:
+def next_step(row: IncidentRow) -> str:
     """Proposed step in words; empty for none and when resolved."""
     action, columns = row.details.get("action"), row.details.get("reads")
     if action is None or row.status == "resolved":
@@ -100,7 +166,7 @@ def next_step(row: IncidentWithShare) -> str:
     return NEXT_STEPS.get(str(action), "")
 
 
-def guarantee_words(row: IncidentWithShare) -> str:
+def guarantee_words(row: IncidentRow) -> str:
     """Guarantee of an incident in words."""
     guarantee = row.details.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("words"):
@@ -118,14 +184,14 @@ def guarantee_words(row: IncidentWithShare) -> str:
     return _SURE.get(row.kind, "No guarantee is stored with it.")
 
 
-def since(row: IncidentWithShare) -> str:
+def since(row: IncidentRow) -> str:
     """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
     at = onset["likeliest"] if isinstance(onset, Mapping) and onset else utc_text(row.opened_us)
     return _minute(at)
 
 
-def for_whom(row: IncidentWithShare) -> str:
+def for_whom(row: IncidentRow) -> str:
     """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
     named = list(
@@ -136,7 +202,7 @@ def for_whom(row: IncidentWithShare) -> str:
     return ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
 
 
-def _flagging(row: IncidentWithShare) -> str:
+def _flagging(row: IncidentRow) -> str:
     """Verb, share, time and onset."""
     share = row.share
     if share is None:  # nothing has been counted since
@@ -148,7 +214,7 @@ def _flagging(row: IncidentWithShare) -> str:
     return f"{'flags' if share.is_now else 'flagged'} {_shared(row, share)}, since {since(row)}"
 
 
-def _shared(row: IncidentWithShare, share: IncidentShare) -> str:
+def _shared(row: IncidentRow, share: IncidentShare) -> str:
     """Share with its entities and its time."""
     told = f"{_percent(share.share)} of {share.of if share.of.startswith('all ') else f'the {share.of}'}"
     if row.resolved_us is not None:
@@ -160,14 +226,14 @@ def _shared(row: IncidentWithShare, share: IncidentShare) -> str:
     return f"{told} in the {minutes} before {_minute(share.until)}"
 
 
-def _silent(row: IncidentWithShare) -> str:
+def _silent(row: IncidentRow) -> str:
     """Time since which nothing was judged; empty where records came of late."""
     if row.share is None or row.share.is_now or row.resolved_us is not None:
         return ""
     return f"; no record was judged since {_minute(row.share.until)}"
 
 
-def _of_opening(row: IncidentWithShare) -> str:
+def _of_opening(row: IncidentRow) -> str:
     """Time of the figures in a note; empty where notes have none."""
     return f" (when it opened, {_minute(utc_text(row.opened_us))})" if row.kind in _OF_OPENING else ""
 

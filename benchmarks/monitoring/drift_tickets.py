@@ -24,6 +24,7 @@ from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import us_of
+from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.profiles import LayoutRow, ProfileRow
@@ -165,7 +166,7 @@ class Service:
             self.book.settle(connection, now_us=start + HOUR_US + 60_000_000)
             self.spent.append(process_time() - began)
 
-    def first_ticket(self, plant: Plant, *, within: int) -> stored_incidents.IncidentRow | None:
+    def first_ticket(self, plant: Plant, *, within: int) -> IncidentRow | None:
         """First ticket of a planted shift, or of none."""
         for hour in range(plant.hour + within):
             self.hour(hour, plant)

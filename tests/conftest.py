@@ -2,9 +2,12 @@
 
 import gc
 import os
+import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
+import _pytest.pytester
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -23,6 +26,20 @@ _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], ma
 settings.register_profile("test", _CALM, derandomize=True)
 settings.register_profile("soak", _CALM)
 settings.load_profile("soak" if IS_SOAK else "test")
+
+INSTALLED = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix)
+
+
+class _ForgetsOnlyTestFiles(_pytest.pytester.SysModulesSnapshot):
+    """What a run of pytest inside a test forgets: numpy, torch and others cannot be loaded twice."""
+
+    def __init__(self, preserve: object = None) -> None:
+        super().__init__(
+            lambda name: (getattr(sys.modules[name], "__file__", None) or sys.prefix).startswith(INSTALLED)
+        )
+
+
+_pytest.pytester.SysModulesSnapshot = _ForgetsOnlyTestFiles  # type: ignore[misc]
 
 LONGEST = (
     "tests/end_to_end/test_demo.py",

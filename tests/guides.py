@@ -16,15 +16,6 @@ from pathlib import Path
 
 import pytest
 
-# A run of pytest inside a test forgets what it imported itself, and these cannot be imported twice.
-import scipy.stats
-import sklearn.datasets
-import sklearn.svm
-import torch
-
-import outrider.behavioral_tests
-
-IMPORTED = (scipy.stats, sklearn.datasets, sklearn.svm, torch, outrider.behavioral_tests)
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 FILE = re.compile(r"\*\*`(?P<name>[\w./-]+)`\*\*:?\s*$")
 PLUGIN = ("-p", "outrider.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly")

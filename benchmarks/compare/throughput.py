@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from benchmarks.compare._models import DATA, write_models, write_traffic
 from benchmarks.figure import Figure

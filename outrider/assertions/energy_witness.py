@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from .difference_sequence import VALUES, DifferenceSequence
 
 Floats = NDArray[np.float64]
+_BLAS = ThreadpoolController()
 KEPT = 256
 """Pairs that the witness is made of, drawn alike from all earlier ones."""
 
@@ -158,7 +160,9 @@ def _unit(vectors: Floats) -> Floats:
 
 def _apart(one: Floats, two: Floats) -> Floats:
     """Distance of each of one side from each of the other, shape (n, m)."""
-    squares = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1)[None, :] - 2.0 * one @ two.T
+    with _BLAS.limit(limits=1):  # on busy cores its threads spin, and wait 30 times the product's own time
+        products = one @ two.T
+    squares = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1)[None, :] - 2.0 * products
     found: Floats = np.sqrt(np.maximum(squares, 0.0))
     return found
 

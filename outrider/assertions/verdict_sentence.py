@@ -1,7 +1,7 @@
 """Verdict on a candidate as a sentence."""
 
 from .agreement import Measure
-from .verdict import CandidateVerdict, MeasureVerdict, Word, percent
+from .verdict import GENERAL, CandidateVerdict, MeasureVerdict, Word, percent
 
 _UNSAID: tuple[Measure, ...] = ("label", "text")
 """Measures that go without saying."""
@@ -53,6 +53,16 @@ def classes_sentence(verdict: CandidateVerdict) -> str:
         more = f" and {len(verdict.unseen) - 3} more" if len(verdict.unseen) > 3 else ""
         said.append(f"too rare to see a change: {', '.join(named)}{more}")
     return "".join(f"; {each}" for each in said)
+
+
+def respects_sentence(verdict: CandidateVerdict) -> str:
+    """End of a sentence that is decided by texts as such: proven differences that say more."""
+    if verdict.word != "different" or verdict.decided_by not in GENERAL:
+        return ""
+    proven = {name: each for name, each in verdict.measures.items() if each.is_proven and name not in GENERAL}
+    return "".join(
+        f"; in {name} by {share_text(each.value, each.low, each.high)}" for name, each in proven.items()
+    )
 
 
 def share_text(value: float, low: float, high: float) -> str:

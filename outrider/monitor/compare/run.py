@@ -349,7 +349,7 @@ def _driven(
         if until.seconds is not None and clock() - began >= until.seconds:
             return "time"
         pace = questions.rows / max(clock() - before, 1e-3) if questions.rows else np.inf
-        rows = int(np.clip(min(pace * LOOK_S, 2 * rows), LEAST_ROWS, MOST_ROWS))
+        rows = int(np.clip(min(pace * LOOK_S, run.asked / 4), LEAST_ROWS, MOST_ROWS))
 
 
 class _Cut:

@@ -90,7 +90,7 @@ def compared(fault: str, seed: int, rows: int) -> ComparisonRun:
 def test_a_planted_difference_is_found_and_named(fault: str) -> None:
     standing = compared(fault, 3, 10_000).standings[0]
     assert standing.conclusion.word == "different"
-    assert standing.verdict.decided_by == fault
+    assert fault in standing.conclusion.sentence
 
 
 def test_an_equal_talker_is_not_called_different() -> None:

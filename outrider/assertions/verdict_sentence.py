@@ -56,7 +56,7 @@ def classes_sentence(verdict: CandidateVerdict) -> str:
 
 
 def respects_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence that is decided by texts as such: proven differences that say more."""
+    """End of a sentence by wording: proven differences that say more."""
     if verdict.word != "different" or verdict.decided_by not in GENERAL:
         return ""
     proven = {name: each for name, each in verdict.measures.items() if each.is_proven and name not in GENERAL}

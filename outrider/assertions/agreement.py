@@ -231,12 +231,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Tally from the state that :meth:`to_dict` returned.
-
-        An empty state is an empty tally.
-
-        Of a state with the odd ones of three answers (``beyond``) the rates are kept, which mean the same.
-        """
+        """Tally from the state that :meth:`to_dict` returned; empty from empty."""
         return cls(
             RateSequence.from_dict(state.get("differs", {})),
             RateSequence.from_dict(state.get("noise", {})),

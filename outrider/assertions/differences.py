@@ -24,6 +24,8 @@ LENGTH_TOLERANCE = 1.0
 """Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
 QUANTILES = (0.05, 0.95)
 """Of production's scores: their distance is the spread that a tolerance is a share of."""
+ROUNDING = 1e-6
+"""Scores without a spread differ where they are farther apart than this share of the larger one."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -43,7 +45,8 @@ class Ruler:
     score_tolerance
         Scores differ where they are farther apart than this share of ``spread``.
     spread
-        Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts.
+        Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts,
+        but for rounding.
         Fixed before it is used: :meth:`at`.
     agree
         What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``), or
@@ -70,13 +73,20 @@ class Ruler:
         >>> round(Ruler("score").at(scores).spread, 4), Ruler("score").at(scores.take([0])).spread
         (0.0072, 0.0)
         """
+        scores = self.scores(answer)
+        return replace(self, spread=spread_of(scores)) if len(scores) else self
+
+    def scores(self, answer: Batch) -> Floats:
+        """Scores whose spread counts, flat; none of probabilities."""
         field = _score_field(answer, self)
-        values = _numbers(answer, field) if field and field != "probs" else np.zeros((0, 1))
-        known = values[np.isfinite(values)]
-        if not len(known):
-            return self
-        low, high = np.quantile(known, QUANTILES)
-        return replace(self, spread=float(high - low))
+        values = _numbers(answer, field) if field and field != "probs" else np.zeros(0)
+        return values[np.isfinite(values)]
+
+
+def spread_of(scores: Floats) -> float:
+    """Distance of two quantiles."""
+    low, high = np.quantile(scores, QUANTILES)
+    return float(high - low)
 
 
 def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
@@ -242,7 +252,9 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     if one.shape != two.shape:
         return np.full(first.rows, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.where(one == two, 0.0, np.abs(one - two) / ruler.spread)
+        apart = np.abs(one - two)
+        least = 0.0 if ruler.spread else ROUNDING * np.maximum(np.abs(one), np.abs(two))
+        apart = np.where((one == two) | (apart <= least), 0.0, apart / ruler.spread)
     apart = np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(apart), np.inf, apart))
     found: Floats = apart.max(axis=1, initial=0.0)
     return found

@@ -303,6 +303,8 @@ def test_distances_of_scores_are_shares_of_the_spread_and_know_what_is_no_number
     assert differ(
         "score", batch(value=[2026.0]), batch(value=[2026.1]), RULER.at(batch(value=[2026.0]))
     ).all()
+    rounded = batch(value=[2026.0002])
+    assert not differ("score", batch(value=[2026.0]), rounded, RULER.at(batch(value=[2026.0]))).any()
     assert np.isinf(found[3])
     assert np.isinf(deltas(answers(np.eye(3)), answers(np.eye(3)[:, :2]), RULER)).all()
 

@@ -1,6 +1,5 @@
 """Shadow tests over stored answers: begun, followed, ended with a recommendation."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,12 +18,13 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.disabled_versions import leave_out
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.metrics.channel import new_metrics
-from outrider.monitor.trainer.agreement import Follower
+from outrider.monitor.trainer.agreement import LEAST_SCORES, Follower
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.metrics import LoopMetrics
 from outrider.monitor.trainer.shadow_tests import ShadowTests
 from outrider.monitor.trainer.weights_size import bytes_share
 from tests.dataops.model_kinds.folders import bert_config, save, write_tokenizer
+from tests.monitor import shadow_sample
 from tests.monitor.shadow_sample import MODEL, START_US, Stream, open_stream
 
 WRONG = {"twin": 0.0, "half": 0.0, "worse": 0.1}
@@ -282,27 +282,28 @@ def test_second_answers_of_one_model_alone_say_nothing(tmp_path: Path, missing: 
         assert found(trials_of(made)["worse"])["noise"] is None
 
 
-def test_a_test_under_way_in_the_old_form_keeps_its_rates_and_goes_on(tmp_path: Path) -> None:
-    """Before, the odd one of three answers was kept, which says nothing of two models' noise."""
-    with stream(tmp_path, wrong={"worse": 0.2}) as made:
-        ShadowTests(made.context).look()
-        made.feed(20)
-        ShadowTests(made.context).look()
-        with write(made.engine) as connection:
-            findings = trials_of(made)["worse"].findings
-            progress = findings["progress"] | {"stored_again": 3, "asked": 17}
-            for _, _, tally in progress["comparison"]["tallies"]:
-                del tally["excess"], tally["challenger_noise"]
-                tally["beyond"] = {"classes": {"0": [1000, 200, 3]}}
-            old = json.dumps({**findings, "progress": progress})
-            connection.execute(text("UPDATE shadow_test SET findings = :old"), {"old": old})
-        before = made.fed
-        made.feed(2)
-        ShadowTests(made.context).look()
-        known = found(trials_of(made)["worse"])
+def test_the_tolerance_of_scores_is_a_share_of_many_of_the_champion_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record has no spread: its like would be told apart by rounding."""
+    answered = shadow_sample._answer
+    monkeypatch.setattr(shadow_sample, "_answer", lambda *args: _without_probs(answered(*args)))
+    with stream(tmp_path, wrong={"twin": 0.0}) as made:
+        watch = ShadowTests(made.context)
+        watch.look()
+        made.feed(LEAST_SCORES - 1, rows=1)
+        watch.look()
+        assert "agreement" not in trials_of(made)["twin"].findings
+        made.feed(3, rows=1)
+        watch.look()
+        known = found(trials_of(made)["twin"], "score")
         assert known["raw"]["rows"] == made.fed
-        assert 0 < known["beyond"]["rows"] < made.fed - before
-        assert known["noise"]["rows"] > known["challenger_noise"]["rows"] == known["beyond"]["rows"]
+        assert known["raw"]["value"] == 1.0
+
+
+def _without_probs(answer: Batch) -> Batch:
+    columns = {name: answer.column(name) for name in ("outputs.label", "outputs.score")}
+    return Batch.from_columns({"id": answer.keys, **columns}, model=MODEL, rows=answer.rows)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

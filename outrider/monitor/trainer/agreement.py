@@ -6,12 +6,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
 from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import Ruler, answer_texts, deltas, differ, shared_measures, subjects
+from outrider.assertions.differences import (
+    Ruler,
+    answer_texts,
+    deltas,
+    differ,
+    shared_measures,
+    spread_of,
+    subjects,
+)
 from outrider.assertions.looks import Look, thin
 from outrider.assertions.text_properties import with_text_properties
 from outrider.assertions.verdict import MeasureVerdict
@@ -23,6 +31,8 @@ from outrider.monitor.engine.asks import again_of
 from outrider.monitor.settings.model_sections import ModelSettings
 
 BLOCKS_AT_ONCE = 64
+SPREAD_BLOCKS, LEAST_SCORES = 256, 32
+"""Newest blocks of the champion's that the spread of scores is taken from, and the fewest scores."""
 EXAMPLES = 40
 
 
@@ -39,7 +49,7 @@ class ComparisonProgress:
     looks: list[dict[str, Any]] = field(default_factory=list)
     """Difference over time, by what decides."""
     spread: float | None = None
-    """Of the champion's scores in the first blocks: a tolerance is a share of it."""
+    """Of the champion's scores before the first look: a tolerance is a share of it."""
 
     @property
     def rows(self) -> int:
@@ -103,6 +113,10 @@ class Follower:
             )  # fmt: skip
             if not seqs:
                 return False
+            if progress.spread is None:
+                progress.spread = self._spread(connection, trial, seqs[-1])
+                if progress.spread is None and len(seqs) < BLOCKS_AT_ONCE:
+                    return False
             versions, first, last = (*both, *map(again_of, both)), seqs[0], seqs[-1]
             answers = read_answers(connection, model, versions, first=first, last=last)
             records = weights_and_slices(connection, model, first=first, last=last)
@@ -112,6 +126,16 @@ class Follower:
             self._compare(progress, alike)
         progress.seq = seqs[-1]
         return True
+
+    def _spread(self, connection: Connection, trial: Trial, last: int) -> float | None:
+        """Spread of the champion's newest scores; None of few, 1 of none."""
+        first = max(0, last - SPREAD_BLOCKS + 1)
+        found = read_answers(connection, trial.model, (trial.champion,), first=first, last=last)
+        answers = map(Batch.from_ipc, found.values())
+        scores = np.concatenate([np.zeros(0), *(self._ruler.scores(each) for each in answers)])
+        if len(scores) < LEAST_SCORES:
+            return None if len(scores) else 1.0
+        return spread_of(scores)
 
     def _compare(self, progress: ComparisonProgress, blocks: "Sequence[_Block]") -> None:
         import pandas as pd

@@ -355,10 +355,9 @@ def measure_verdict(
     value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
         return MeasureVerdict(word, value, low, high, rows, 0, "", known)
-    settled = None
+    more = None
     if has_forecast:
-        settled = _first(lambda factor: bounding.word(_scaled(tally, factor), margin), _STEP)
-    more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
+        more = more_records(lambda factor: bounding.word(_scaled(tally, factor), margin), rows)
     why = _reason(value, low, margin, is_known=known)
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
@@ -395,7 +394,19 @@ def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
     return "too few records, or too few on which both were asked twice"
 
 
-def _first(word: Callable[[float], Word], begin: float) -> float | None:
+def more_records(word: Callable[[float], str], rows: int) -> int | None:
+    """About so many more records until a word is settled; None where no number is likely to.
+
+    Parameters
+    ----------
+    word
+        The word that so many times the records say at the present rates.
+    """
+    settled = _first(word, _STEP)
+    return None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
+
+
+def _first(word: Callable[[float], str], begin: float) -> float | None:
     """Smallest factor, on a grid of a twentieth, whose word is settled."""
     low, high = 0, math.ceil(math.log(_FARTHEST / begin, _STEP))
     if word(begin * _STEP**high) == "undecided":
@@ -415,11 +426,8 @@ def _scaled(tally: Tally, factor: float) -> Tally:
             {k: (round(asked * factor), round(n * factor)) for k, (asked, n) in one.counts.items()}
         )
 
-    beyond = {
-        k: tuple(round(count * factor) for count in counts) for k, counts in tally.beyond.counts.items()
-    }
     return Tally(
-        rates(tally.differs), rates(tally.noise), rates(tally.challenger_noise), DifferenceSequence(beyond)
+        rates(tally.differs), rates(tally.noise), rates(tally.challenger_noise), tally.beyond.scaled(factor)
     )
 
 

@@ -137,21 +137,21 @@ def test_recorded_solutions_prove_another_kind_only_where_production_has_no_nois
 
 
 @pytest.mark.parametrize("agree", [(), ("facts",)], ids="+".join)
-def test_a_sixth_of_wrong_solutions_is_neither_the_same_nor_close_where_the_others_are_kept(
+def test_a_quarter_of_wrong_solutions_is_neither_the_same_nor_close_where_the_others_are_kept(
     solutions: Named, agree: tuple[str, ...]
 ) -> None:
     right = {x: each[:1] for x, each in solutions["right"].items()}
-    wrong = sorted(solutions["wrong"].keys() & right.keys())[: len(right) // 6]
+    wrong = sorted(solutions["wrong"].keys() & right.keys())[: len(right) // 4]
     candidate = right | {x: solutions["wrong"][x] for x in wrong}
-    assert concluded(right, right, agree=agree, margin=0.1).word == "same"
-    found = concluded(right, candidate, agree=agree, margin=0.1, records=250)
+    assert concluded(right, right, agree=agree, margin=0.15).word == "same"
+    found = concluded(right, candidate, agree=agree, margin=0.15, records=150)
     assert found.word in ("undecided", "different")
 
 
 @pytest.mark.parametrize("agree", [(), ("facts",)], ids="+".join)
 @pytest.mark.parametrize("kind", ["all", "right"])
 def test_solutions_drawn_alike_are_not_different(solutions: Named, kind: str, agree: tuple[str, ...]) -> None:
-    found = concluded(solutions[kind], solutions[kind], agree=agree, records=120)
+    found = concluded(solutions[kind], solutions[kind], agree=agree, records=60)
     assert found.word == "undecided"
 
 
@@ -162,11 +162,11 @@ def test_refusals_are_different_from_compliance_and_a_model_is_the_same_as_itsel
     for one, two in ((refused, complied), (complied, refused)):
         found = concluded(one, two)
         assert (found.word, "(refusal)" in found.sentence) == ("different", True)
-    model = completions["gpt4"]
-    assert concluded(model, model, margin=0.1).word == "same"
-    assert concluded(model, model, margin=0.1, is_recorded=True).word == "close"
-    assert concluded(complied, complied, records=120).word == "undecided"
-    assert concluded(model, completions["llama2orig"]).word == "different"
+    model = completions["llama2orig"]
+    assert concluded(model, model, margin=0.2).word == "same"
+    assert concluded(model, model, margin=0.2, is_recorded=True).word == "close"
+    assert concluded(complied, complied, records=60).word == "undecided"
+    assert concluded(model, completions["gpt4"]).word == "different"
 
 
 def test_the_command_tells_refusals_from_recorded_compliance(completions: Named, tmp_path: Path) -> None:

@@ -55,6 +55,14 @@ def classes_sentence(verdict: CandidateVerdict) -> str:
     return "".join(f"; {each}" for each in said)
 
 
+def scores_sentence(verdict: CandidateVerdict) -> str:
+    """End of a sentence on scores beside a label, where a difference is proven."""
+    found = verdict.shown.get("score")
+    if found is None or not found.is_proven:
+        return ""
+    return f"; its score differs beyond the tolerance in {share_text(found.value, found.low, found.high)}"
+
+
 def share_text(value: float, low: float, high: float) -> str:
     """Share with its bounds, as text.
 

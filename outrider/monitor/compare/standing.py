@@ -37,7 +37,12 @@ from outrider.assertions.verdict import (
     percent,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import classes_sentence, share_text, verdict_sentence
+from outrider.assertions.verdict_sentence import (
+    classes_sentence,
+    scores_sentence,
+    share_text,
+    verdict_sentence,
+)
 from outrider.errors import ConfigError
 
 from .answers import Answers, NumberKind
@@ -400,7 +405,7 @@ class Standing:
         if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
-        said += classes_sentence(verdict)
+        said += classes_sentence(verdict) + scores_sentence(verdict)
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":

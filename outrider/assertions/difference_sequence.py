@@ -106,6 +106,12 @@ class DifferenceSequence:
             rest[one] = tuple(a - b for a, b in zip(counts, gone, strict=True))
         return DifferenceSequence({one: left for one, left in rest.items() if any(left)})
 
+    def scaled(self, factor: float) -> "DifferenceSequence":
+        """Sequence of so many times the records, at the same shares."""
+        return DifferenceSequence(
+            {one: tuple(round(count * factor) for count in counts) for one, counts in self.counts.items()}
+        )
+
     @property
     def rows(self) -> int:
         """Number of records."""

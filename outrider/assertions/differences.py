@@ -24,8 +24,8 @@ LENGTH_TOLERANCE = 1.0
 """Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
 QUANTILES = (0.05, 0.95)
 """Of production's scores: their distance is the spread that a tolerance is a share of."""
-ROUNDING = 1e-6
-"""Scores without a spread differ where they are farther apart than this share of the larger one."""
+ROUNDING = 1e-5
+"""Constant scores are equal up to this part of theirs, as kernels round."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -46,7 +46,7 @@ class Ruler:
         Scores differ where they are farther apart than this share of ``spread``.
     spread
         Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts,
-        but for rounding.
+        up to ``ROUNDING``.
         Fixed before it is used: :meth:`at`.
     agree
         What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``), or
@@ -252,9 +252,10 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
     if one.shape != two.shape:
         return np.full(first.rows, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.abs(one - two)
-        least = 0.0 if ruler.spread else ROUNDING * np.maximum(np.abs(one), np.abs(two))
-        apart = np.where((one == two) | (apart <= least), 0.0, apart / ruler.spread)
+        is_equal, far = one == two, np.abs(one - two)
+        if not ruler.spread:
+            is_equal |= far <= ROUNDING * np.maximum(np.abs(one), np.abs(two))
+        apart = np.where(is_equal, 0.0, far / ruler.spread)
     apart = np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(apart), np.inf, apart))
     found: Floats = apart.max(axis=1, initial=0.0)
     return found

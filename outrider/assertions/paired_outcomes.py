@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .comparison import one_of_each
 from .difference_sequence import DifferenceSequence
-from .verdict import ERROR, PARTS
+from .verdict import ERROR, PARTS, more_records
 
 Bools = NDArray[np.bool_]
 Word = Literal["worse", "better", "same", "close", "undecided"]
@@ -30,6 +30,9 @@ class OutcomeVerdict:
         P(only the candidate fails) - P(only production fails), in [-1, 1]; the bounds hold at all times.
     only_candidate, only_production
         Records that only one of them fails.
+    more
+        About so many more records until the word is settled at the present rates; 0 where it is, None where
+        no number of records is likely to.
     """
 
     word: Word
@@ -39,6 +42,7 @@ class OutcomeVerdict:
     rows: int
     only_candidate: int
     only_production: int
+    more: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +158,24 @@ class DirectedOutcomes:
 
 
 def _verdict(sequence: DifferenceSequence, confidence: float, margin: float) -> OutcomeVerdict:
-    low, high = sequence.interval(confidence, is_unweighted=True)
+    low, high, word = _bounds(sequence, confidence, margin)
+    more: int | None = 0
+    if word == "undecided":
+        more = more_records(
+            lambda factor: _bounds(sequence.scaled(factor), confidence, margin)[2], sequence.rows
+        )
     counts = np.sum(list(sequence.counts.values()), axis=0) if sequence.counts else np.zeros(9, dtype=int)
     return OutcomeVerdict(
-        _word(low, high, margin), sequence.mean, low, high, sequence.rows, int(counts[-1]), int(counts[0])
+        word, sequence.mean, low, high, sequence.rows, int(counts[-1]), int(counts[0]), more
     )
 
 
-def _word(low: float, high: float, margin: float) -> Word:
+def _bounds(sequence: DifferenceSequence, confidence: float, margin: float) -> tuple[float, float, Word]:
+    low, high = sequence.interval(confidence, is_unweighted=True)
     if low > margin:
-        return "worse"
+        return low, high, "worse"
     if high < -margin:
-        return "better"
+        return low, high, "better"
     if low < -margin or high > margin:
-        return "undecided"
-    return "same" if low <= 0.0 <= high else "close"
+        return low, high, "undecided"
+    return low, high, "same" if low <= 0.0 <= high else "close"

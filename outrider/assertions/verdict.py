@@ -103,6 +103,9 @@ class CandidateVerdict:
         Classes of production that are rarer than the margin and differ among their own records.
     unseen
         Of these classes, those whose records are too few to say so, with their number.
+    shown
+        Verdict by a measure that raises no difference: the score beside a label. A proven one turns ``same``
+        into ``close``.
     """
 
     word: Word
@@ -112,6 +115,7 @@ class CandidateVerdict:
     measures: Mapping[Measure, MeasureVerdict]
     apart: Mapping[str, MeasureVerdict] = field(default_factory=dict)
     unseen: Mapping[str, int] = field(default_factory=dict)
+    shown: Mapping[Measure, MeasureVerdict] = field(default_factory=dict)
 
     @property
     def deciding(self) -> MeasureVerdict:
@@ -136,6 +140,14 @@ def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) ->
     free = FREE - {*declared(agree)} if agree else frozenset[Measure]()
     texts = {*declared(agree), "text", "words", "facts", *PROPERTIES} - free
     return tuple(each for each in measures if each in texts)
+
+
+def shown_measures(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Measures that raise no difference: the score beside a label.
+
+    A quantized model's is farther apart than the tolerance in many records of equal labels.
+    """
+    return ("score",) if {"label", "score"} <= {*measures} else ()
 
 
 def talk_measures(agree: Sequence[str] = ()) -> tuple[Measure, ...]:
@@ -189,6 +201,7 @@ def verdict_of(
     """
     respects = len(deciding_measures(comparison.measures, agree)) + beside
     respects += "label" in comparison.measures  # for its classes
+    respects += len(shown_measures(comparison.measures))
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
     return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
 
@@ -215,32 +228,34 @@ def _verdict(
     if not deciding:
         why = "no answers of production and candidate can be compared"
         return CandidateVerdict("undecided", None, None, why, {})
-    found = {
-        measure: measure_verdict(
+
+    def told(measure: Measure) -> MeasureVerdict:
+        return measure_verdict(
             comparison.tallies[measure, EVERYTHING],
             replace(bounding, terms=terms_of(measure, is_declared=measure in must)),
             margin=margin,
             has_forecast=has_forecast and measure in vouching,
         )
-        for measure in deciding
-    }
+
+    found = {measure: told(measure) for measure in deciding}
+    shown = {measure: told(measure) for measure in shown_measures(comparison.measures)}
     rare = _rare_classes(comparison, bounding, margin=margin)
     classes = {name: each for name, each in rare.items() if each.word == "different"}
     unseen = {name: each.rows for name, each in rare.items() if each.word == "undecided"}
     apart = [measure for measure in deciding if found[measure].word == "different"]
     if apart:
         by = min(apart, key=lambda measure: GENERAL.index(measure) if measure in GENERAL else -1)
-        return CandidateVerdict("different", by, 0, "", found, classes, unseen)
+        return CandidateVerdict("different", by, 0, "", found, classes, unseen, shown)
     if classes:
-        return CandidateVerdict("different", "label", 0, "", found, classes, unseen)
+        return CandidateVerdict("different", "label", 0, "", found, classes, unseen, shown)
     order: tuple[Word, ...] = ("undecided", "close", "same")
     word = min((found[measure].word for measure in vouching), key=order.index)
     named = [measure for measure in vouching if found[measure].word == word]
     # The one that is farthest from its end says why.
     by = max(named, key=lambda measure: math.inf if (more := found[measure].more) is None else more)
-    if word == "same" and any(each.is_proven for each in found.values()):
+    if word == "same" and any(each.is_proven for each in (*found.values(), *shown.values())):
         word = "close"
-    return CandidateVerdict(word, by, found[by].more, found[by].why, found, {}, unseen)
+    return CandidateVerdict(word, by, found[by].more, found[by].why, found, {}, unseen, shown)
 
 
 def _rare_classes(
@@ -355,10 +370,9 @@ def measure_verdict(
     value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
         return MeasureVerdict(word, value, low, high, rows, 0, "", known)
-    settled = None
+    more = None
     if has_forecast:
-        settled = _first(lambda factor: bounding.word(_scaled(tally, factor), margin), _STEP)
-    more = None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
+        more = more_records(lambda factor: bounding.word(_scaled(tally, factor), margin), rows)
     why = _reason(value, low, margin, is_known=known)
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
@@ -395,7 +409,19 @@ def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
     return "too few records, or too few on which both were asked twice"
 
 
-def _first(word: Callable[[float], Word], begin: float) -> float | None:
+def more_records(word: Callable[[float], str], rows: int) -> int | None:
+    """About so many more records until a word is settled; None where no number is likely to.
+
+    Parameters
+    ----------
+    word
+        The word that so many times the records say at the present rates.
+    """
+    settled = _first(word, _STEP)
+    return None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
+
+
+def _first(word: Callable[[float], str], begin: float) -> float | None:
     """Smallest factor, on a grid of a twentieth, whose word is settled."""
     low, high = 0, math.ceil(math.log(_FARTHEST / begin, _STEP))
     if word(begin * _STEP**high) == "undecided":
@@ -415,11 +441,8 @@ def _scaled(tally: Tally, factor: float) -> Tally:
             {k: (round(asked * factor), round(n * factor)) for k, (asked, n) in one.counts.items()}
         )
 
-    beyond = {
-        k: tuple(round(count * factor) for count in counts) for k, counts in tally.beyond.counts.items()
-    }
     return Tally(
-        rates(tally.differs), rates(tally.noise), rates(tally.challenger_noise), DifferenceSequence(beyond)
+        rates(tally.differs), rates(tally.noise), rates(tally.challenger_noise), tally.beyond.scaled(factor)
     )
 
 

@@ -42,9 +42,16 @@ def verdict_sentence(
     return f"{name}: undecided: {more}it differs {apart}: {found.why}"
 
 
-def classes_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence on rare classes of production."""
-    said = [
+def details_sentence(verdict: CandidateVerdict) -> str:
+    """End of a sentence: proven differences that say more, rare classes."""
+    said = []
+    if verdict.word == "different" and verdict.decided_by in GENERAL:
+        said = [
+            f"in {name} by {share_text(each.value, each.low, each.high)}"
+            for name, each in verdict.measures.items()
+            if each.is_proven and name not in GENERAL
+        ]
+    said += [
         f"of {each.rows:,} records of {name!r} it changes {share_text(each.value, each.low, each.high)}"
         for name, each in verdict.apart.items()
     ]
@@ -52,17 +59,11 @@ def classes_sentence(verdict: CandidateVerdict) -> str:
         named = [f"{name!r} ({rows:,} records)" for name, rows in [*verdict.unseen.items()][:3]]
         more = f" and {len(verdict.unseen) - 3} more" if len(verdict.unseen) > 3 else ""
         said.append(f"too rare to see a change: {', '.join(named)}{more}")
+    score = verdict.shown.get("score")
+    if score is not None and score.is_proven:
+        apart = share_text(score.value, score.low, score.high)
+        said.append(f"its score differs beyond the tolerance in {apart}")
     return "".join(f"; {each}" for each in said)
-
-
-def respects_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence by wording: proven differences that say more."""
-    if verdict.word != "different" or verdict.decided_by not in GENERAL:
-        return ""
-    proven = {name: each for name, each in verdict.measures.items() if each.is_proven and name not in GENERAL}
-    return "".join(
-        f"; in {name} by {share_text(each.value, each.low, each.high)}" for name, each in proven.items()
-    )
 
 
 def share_text(value: float, low: float, high: float) -> str:

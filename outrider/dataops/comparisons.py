@@ -122,6 +122,7 @@ class OutcomeFound(TypedDict):
     rows: Count
     only_candidate: Count
     only_production: Count
+    more: NotRequired[int | None]
 
 
 class JudgeFound(TypedDict):

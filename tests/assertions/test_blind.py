@@ -13,7 +13,7 @@ from outrider.assertions.facts import facts_of
 from outrider.assertions.items import checked_agree
 from outrider.assertions.rate_sequence import RateSequence
 from outrider.assertions.verdict import CandidateVerdict, verdict_of
-from outrider.assertions.verdict_sentence import classes_sentence
+from outrider.assertions.verdict_sentence import details_sentence
 from outrider.errors import ConfigError
 
 
@@ -93,9 +93,9 @@ def test_a_class_rarer_than_the_margin_is_compared_among_its_own_records_or_name
         rare_class(is_lost=True), rare_class(is_lost=False), rare_class(is_lost=True, rare=0.0005)
     )  # fmt: skip
     assert (lost.word, list(lost.apart)) == ("different", ["7"])
-    assert "of '7' it changes" in classes_sentence(lost)
+    assert "of '7' it changes" in details_sentence(lost)
     assert (kept.word, few.word) == ("same", "same")
-    assert "too rare to see a change: '7'" in classes_sentence(few)
+    assert "too rare to see a change: '7'" in details_sentence(few)
 
 
 def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:
@@ -108,3 +108,27 @@ def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:
 def test_a_declaration_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"agree: words, facts, a path of JSON"):
         checked_agree(["decision"])
+
+
+def labelled_scores(change: float, rows: int = 1000, *, spread: float = 0.5) -> CandidateVerdict:
+    """Equal classes with scores, those of the candidate apart by a change."""
+    rng = np.random.default_rng(2)
+    label, score = rng.integers(3, size=rows), 0.5 + spread * rng.random(rows)
+    sides = [
+        Batch.from_columns({"outputs.label": label, "outputs.score": each}, model="m", rows=rows)
+        for each in (score, score * (1.0 + change * rng.choice([-1.0, 1.0], rows)))
+    ]
+    quarter = np.arange(0, rows, 4)
+    again = [each.take(quarter) for each in sides]
+    pair = PairedAnswers(sides[0], sides[1], np.ones(rows), [""] * rows, quarter, again[0], again[1])
+    return verdict_of(StreamComparison.of(pair, Ruler().at(sides[0])), margin=0.02)
+
+
+def test_scores_beside_a_label_turn_same_into_close_and_are_named_but_raise_no_difference() -> None:
+    for spread in (0.5, 0.0):
+        rounded, equal = labelled_scores(1e-6, spread=spread), labelled_scores(0.0, spread=spread)
+        assert (rounded.word, equal.word, rounded.measures.keys()) == ("same", "same", {"label"})
+        assert details_sentence(rounded) == ""
+    apart = labelled_scores(0.05)
+    assert (apart.word, apart.decided_by, apart.shown["score"].word) == ("close", "label", "different")
+    assert details_sentence(apart).startswith("; its score differs beyond the tolerance in 100 % (")

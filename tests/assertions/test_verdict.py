@@ -137,6 +137,23 @@ def test_outcomes_are_worse_better_or_within_the_margin_and_survive_json() -> No
     assert (twice + more).kinds["x"].rows == 1
 
 
+@pytest.mark.parametrize(("alone", "word"), [(1, "same"), (2, "same"), (5, "close"), (15, "worse")])
+def test_undecided_outcomes_say_how_many_more_records_settle_them(alone: int, word: str) -> None:
+    few = DifferenceSequence({0: (0, 0, 0, 0, 500 - alone, 0, 0, 0, alone)})
+    found = DirectedOutcomes({"no answer": few}).verdicts(kinds=2, margin=0.02)["no answer"]
+    assert (found.word, found.more is not None and found.more > 0) == ("undecided", True)
+    factor = 1.0 + (found.more or 0) / 500
+
+    def at(factor: float) -> str:
+        counts = round((500 - alone) * factor), round(alone * factor)
+        scaled = DifferenceSequence({0: (0, 0, 0, 0, counts[0], 0, 0, 0, counts[1])})
+        return DirectedOutcomes({"no answer": scaled}).verdicts(kinds=2, margin=0.02)["no answer"].word
+
+    assert (at(factor), at(0.9 * factor)) == (word, "undecided")
+    at_margin = DifferenceSequence({0: (0, 0, 0, 0, 490, 0, 0, 0, 10)})
+    assert DirectedOutcomes({"x": at_margin}).verdicts(kinds=2, margin=0.02)["x"].more is None
+
+
 def test_a_biased_judge_turns_no_verdict_and_is_silent_without_labels() -> None:
     runs = rounds(1000)
     told = [judged(seed, better=0.0, biased=0.05).verdict().direction for seed in range(runs)]

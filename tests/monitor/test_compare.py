@@ -113,8 +113,34 @@ def test_equal_answers_are_not_the_same_while_more_failures_are_not_ruled_out() 
         frail, production=Sampled("production", seed=1), plan=plan, until=Until(False, 700)
     )
     assert run.standings[0].verdict.word == "same"
-    assert words(report) == ["undecided"]
-    assert "what both answer is same, but no answer to" in report.text()
+    failures = report.found["candidates"][0]["outcomes"]["no answer"]
+    more = f"about {failures['more']:,} more records"
+    assert (words(report), failures["more"] > 0) == (["undecided"], True)
+    assert f"frail: undecided: {more}; what both answer is same, but no answer to" in report.text()
+    assert f"settled in {more}" in compare_page(report.found)
+
+
+class Scored(Sampled):
+    """Classifier with a score of each class, rounded to a grid."""
+
+    grid = 0.0
+
+    def ask(self, questions: Batch, /) -> Answers:
+        found, score = super().ask(questions), questions.column("inputs.x") * 0.618 % 1.0
+        rounded = np.round(score / self.grid) * self.grid if self.grid else score
+        return replace(found, outputs=found.outputs.with_columns({"outputs.score": rounded}))
+
+
+def test_scores_of_equal_labels_are_shown_and_named_in_the_sentence() -> None:
+    rounded = Scored("rounded", seed=2)
+    rounded.grid = 0.1
+    _, report, _ = compared(rounded, production=Scored("production", seed=1))
+    found = report.found["candidates"][0]
+    assert [(each["measure"], each["verdict"]) for each in found["agreement"]] == [
+        ("label", "same"), ("score", "different")
+    ]  # fmt: skip
+    assert (found["verdict"], report.exit_code()) == ("close", 0)
+    assert "its score differs beyond the tolerance in " in report.text()
 
 
 class Unasked(Sampled):

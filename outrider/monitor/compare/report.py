@@ -185,7 +185,7 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
             "more": found.more,
         }
         | _noise(standing.comparison.tallies[measure, EVERYTHING])
-        for measure, found in standing.verdict.measures.items()
+        for measure, found in {**standing.verdict.measures, **standing.verdict.shown}.items()
     ]
     side = _priced(standing.side.to_dict(), prices)
     return side | {

@@ -37,12 +37,7 @@ from outrider.assertions.verdict import (
     percent,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import (
-    classes_sentence,
-    respects_sentence,
-    share_text,
-    verdict_sentence,
-)
+from outrider.assertions.verdict_sentence import details_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers, NumberKind
@@ -370,13 +365,21 @@ class Standing:
         margin, name = percent(self._plan.margin), self.name
         if answers.word not in ("same", "close"):
             return answers
+        open_kinds = {
+            kind: found for kind, found in outcomes.items() if found.word in ("undecided", "better")
+        }
+        if open_kinds:
+            # The one that is farthest from its end says why.
+            by = max(open_kinds, key=lambda kind: math.inf if (n := open_kinds[kind].more) is None else n)
+            left = open_kinds[by].more
+            more = f"about {left:,} more records; " if left else ""
+            failures = _more_failures(by, open_kinds[by])
+            said = f"{more}what both answer is {answers.word}, but {failures}: up to {margin} is not proven"
+            return Conclusion("undecided", f"{name}: undecided: {said}")
         for kind, found in outcomes.items():
-            more = _more_failures(kind, found)
-            if found.word in ("undecided", "better"):
-                said = f"what both answer is {answers.word}, but {more}: up to {margin} is not proven"
-                return Conclusion("undecided", f"{name}: undecided: {said}")
             if found.word == "close" and answers.word == "same":
-                said = f"what both answer is the same; {more}, below the margin of {margin}"
+                failures = _more_failures(kind, found)
+                said = f"what both answer is the same; {failures}, below the margin of {margin}"
                 answers = Conclusion("close", f"{name} is close to production: {said}")
         return answers
 
@@ -397,7 +400,7 @@ class Standing:
         if is_apart and word == "same" and not self._plan.agree:
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
-        said += respects_sentence(verdict) + classes_sentence(verdict)
+        said += details_sentence(verdict)
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from outrider.assertions.matching import is_numeric, matches
 from outrider.assertions.typed_text import read_typed
 from outrider.assertions.verdict import CandidateVerdict, stream_verdict
-from outrider.assertions.verdict_sentence import classes_sentence, respects_sentence, verdict_sentence
+from outrider.assertions.verdict_sentence import details_sentence, verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
@@ -87,8 +87,7 @@ def _told(verdict: CandidateVerdict, trial: Trial, margin: float) -> dict[str, A
     return {
         "word": verdict.word,
         "sentence": verdict_sentence(*names, verdict.deciding, measure, verdict.word, margin)
-        + respects_sentence(verdict)
-        + classes_sentence(verdict),
+        + details_sentence(verdict),
         "more": verdict.more,
     }
 

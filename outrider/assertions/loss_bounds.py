@@ -127,6 +127,21 @@ def excess(
     )
 
 
+def most_shown(entities: NDArray[Any], error: float) -> float:
+    """Loss that rows of these entities can show at most.
+
+    The lower bound had all of them been lost; at most 0 where no loss could be shown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> most_shown(np.array(["a"] * 400), 0.05), round(most_shown(np.arange(400), 0.05), 2)
+    (-1.0, 0.99)
+    """
+    lost = np.ones(len(entities))
+    return excess(np.zeros(len(entities)), lost, entities=entities, error=error).low
+
+
 def relative_excess(
     champion: Floats, candidate: Floats, *, entities: Sequence[Any] | NDArray[Any] = (), error: float = 0.05
 ) -> Excess:

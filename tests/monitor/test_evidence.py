@@ -9,7 +9,8 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops.improvement.gate import Evidence, Policy, Verdict, decide
+from outrider.dataops.improvement.gate import Evidence, Policy, Verdict, decide, judge_slices
+from outrider.dataops.improvement.gate_check import Check
 from outrider.monitor.trainer.evidence import (
     example_text,
     paired_evidence,
@@ -386,3 +387,37 @@ def test_an_example_shows_what_was_changed_with_both_answers_and_pictures_as_the
     assert shape in text
     assert len(text) < 260
     assert " ⇒ label='day', probs=tensor(10,) in [0.1, 0.1] -> label='night'" in text
+
+
+def sliced(entities: list[str], slices: list[str], answer: int) -> Check:
+    """Check of the slices where the champion is right, and the candidate says the same to all."""
+    columns = {"entity": entities, "label.label": np.ones(len(entities), dtype=int)}
+    batch = Batch.from_columns(columns, model="m", rows=len(entities))
+
+    def says(given: int) -> Any:
+        return lambda _: {"label": np.full(len(entities), given)}
+
+    pair = paired_evidence("held", batch, says(1), says(answer), scoring=AnswerScoring(), slices=slices)
+    return judge_slices(pair, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("cameras", "outcome", "told"),
+    [
+        (1, "not judged", "so few rows or entities could not show a loss: left (400 rows of 1 entity)"),
+        (2, "not judged", "left (400 rows of 2 entities)"),
+        (40, "failed", "error rate +100.0 points in left (400 rows"),
+    ],
+)
+def test_a_slice_that_can_show_no_loss_is_not_judged(cameras: int, outcome: str, told: str) -> None:
+    """All rows are lost: with one entity no bound can say so."""
+    check = sliced([f"c{at % cameras}" for at in range(400)], ["left"] * 400, 0)
+    assert check.outcome == outcome
+    assert told in check.reason
+
+
+def test_slices_pass_beside_one_that_can_show_no_loss_which_is_named() -> None:
+    entities = ["a"] * 300 + [f"b{at}" for at in range(300)]
+    check = sliced(entities, ["left"] * 300 + ["right"] * 300, 1)
+    assert check.outcome == "passed"
+    assert check.reason.endswith("could not show a loss: left (300 rows of 1 entity)")

@@ -26,6 +26,7 @@ STEP = 0.001
 """In which bounds are told."""
 FRANK = 10
 """Verdicts on the same rows after which those that do not pass are told in steps as wide as their bounds."""
+_MOST_NAMED = 3
 LEAST_EFFECT = 0.02
 """Gain that rows are asked for to show, where the policy asks for none."""
 Part = Literal["labels", "suites", "shadow"]
@@ -129,6 +130,8 @@ class SliceEvidence:
 
     name: str
     excess: Excess
+    most: float = 1.0
+    """Lower bound, had the candidate lost all of its rows: what can be shown at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +240,14 @@ class Verdict:
     def outcome(self) -> Outcome:
         """``failed`` if any check failed, ``undecided`` if any is open."""
         found = {check.outcome for check in self.checks}
-        return "failed" if "failed" in found else "undecided" if "undecided" in found else "passed"
+        if "failed" in found:
+            return "failed"
+        return "undecided" if "undecided" in found or "passed" not in found else "passed"
 
     @property
     def reasons(self) -> list[str]:
         """Sentences of all checks, failed ones first, then open ones."""
-        order = ("failed", "undecided", "passed")
+        order = ("failed", "undecided", "not judged", "passed")
         ordered = sorted(self.checks, key=lambda check: order.index(check.outcome))
         return [f"{check.outcome}: {check.reason}" for check in ordered]
 
@@ -455,13 +460,27 @@ def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
     lost = [one for one in pair.slices if one.excess.low > max_drop]
     allowed = f"up to {_change(pair, max_drop)} is allowed in each"
     where = f"{pair.dataset}, {len(pair.slices)} slices"
+    blind = [one for one in pair.slices if one.most <= (0.0 if pair.is_relative else max_drop)]
+    unseen = _unseen(blind)
+    if not lost and len(blind) == len(pair.slices):
+        return Check("slices", False, f"{where}{unseen}", is_judged=False)
     if not lost:
-        return Check("slices", True, f"{where}: {pair.loss} is shown to rise too far in none; {allowed}")
+        none = f"{where}: {pair.loss} is shown to rise too far in none; {allowed}"
+        return Check("slices", True, none + unseen)
     worst = max(lost, key=lambda one: one.excess.low)
     found = worst.excess.in_steps(_step(pair, worst.excess, passed=False))
     told = f"{pair.loss} {_change(pair, found.value)} in {worst.name} ({found.rows} rows, at least "
     others = f", and too far in {len(lost) - 1} more" if len(lost) > 1 else ""
-    return Check("slices", False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}")
+    return Check("slices", False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}{unseen}")
+
+
+def _unseen(slices: Sequence[SliceEvidence]) -> str:
+    """End of a sentence on slices in which nothing could be shown."""
+    if not slices:
+        return ""
+    named = [f"{one.name} ({one.excess.rows} rows{_of_entities(one.excess)})" for one in slices[:_MOST_NAMED]]
+    more = f" and {len(slices) - len(named)} more" if len(slices) > len(named) else ""
+    return f"; not judged, since so few rows or entities could not show a loss: {', '.join(named)}{more}"
 
 
 def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed: str) -> Check:
@@ -495,7 +514,9 @@ def _judge(pair: PairedEvidence, name: str, *, most: float, step: float, allowed
 
 
 def _of_entities(found: Excess) -> str:
-    return f" of {found.entities} entities" if found.entities < found.rows else ""
+    if found.entities >= found.rows:
+        return ""
+    return f" of {found.entities} {'entity' if found.entities == 1 else 'entities'}"
 
 
 def _told(pair: PairedEvidence) -> str:

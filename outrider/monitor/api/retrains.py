@@ -81,6 +81,7 @@ class SliceFigures(TypedDict):
 
     name: str
     excess: ExcessFigures
+    most: NotRequired[float]
 
 
 class PairedFigures(TypedDict):

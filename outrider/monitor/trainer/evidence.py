@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.assertions.loss_bounds import Excess
+from outrider.assertions.loss_bounds import Excess, most_shown
 from outrider.assertions.quality import Asked as AskedLabel
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
@@ -183,7 +183,11 @@ def paired_evidence(
         excess=beyond,
         is_relative=not scores.is_bounded,
         slices=[
-            SliceEvidence(part, scores.excess(rows, names, error / len(largest)))
+            SliceEvidence(
+                part,
+                scores.excess(rows, names, error / len(largest)),
+                most_shown(names[rows], error / len(largest)),
+            )
             for part, rows in largest.items()
         ],
     )

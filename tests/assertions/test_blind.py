@@ -127,7 +127,7 @@ def labelled_scores(change: float, rows: int = 1000, *, spread: float = 0.5) -> 
 def test_scores_beside_a_label_turn_same_into_close_and_are_named_but_raise_no_difference() -> None:
     for spread in (0.5, 0.0):
         rounded, equal = labelled_scores(1e-6, spread=spread), labelled_scores(0.0, spread=spread)
-        assert (rounded.word, equal.word, rounded.measures.keys()) == ("same", "same", {"label"})
+        assert (rounded.word, equal.word, [*rounded.measures]) == ("same", "same", ["label"])
         assert scores_sentence(rounded) == ""
     apart = labelled_scores(0.05)
     assert (apart.word, apart.decided_by, apart.shown["score"].word) == ("close", "label", "different")

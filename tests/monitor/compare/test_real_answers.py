@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def concluded(
     return run.standings[0].conclusion
 
 
-def pools(ids: Sequence[int], texts: Sequence[str]) -> dict[int, list[str]]:
+def pools(ids: Iterable[Any], texts: Iterable[Any]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for each, text in zip(ids, texts, strict=True):
         found.setdefault(int(each), []).append(text)

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.statistics.blind import Case, compared
 from outrider.assertions import Batch
-from outrider.assertions.agreement import Tally, Terms
+from outrider.assertions.agreement import ITEMS, Tally, Terms, held_excess
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
@@ -96,6 +98,41 @@ def test_a_class_rarer_than_the_margin_is_compared_among_its_own_records_or_name
     assert "of '7' it changes" in classes_sentence(lost)
     assert (kept.word, few.word) == ("same", "same")
     assert "too rare to see a change: '7'" in classes_sentence(few)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 300), min_size=6, max_size=6), min_size=1, max_size=9),
+    st.integers(64, 200),
+)
+def test_exchanged_words_of_answers_drawn_alike_are_no_difference_on_average(
+    apart: list[list[int]], size: int
+) -> None:
+    own, other, *cross = np.array(apart, dtype=np.float64).T / size
+    a, b, c, d = cross
+    pairings = (
+        ([a, b, c, d], own, other),
+        ([own, b, c, other], a, d),
+        ([a, own, other, d], b, c),
+    )
+    found = [held_excess(*each, one=1 / ITEMS) for each in pairings]
+    assert np.abs(np.sum(found, axis=0)).max() < 1e-9
+
+
+@pytest.mark.parametrize("exchanged", [1, 10])
+def test_an_answer_of_fixed_wording_counts_once_however_many_words_it_exchanges(exchanged: int) -> None:
+    rows = 1000
+    said = [" ".join(f"w{row % 7}{at}" for at in range(40)) for row in range(rows)]
+    other = [
+        " ".join(
+            f"new{at}" if row % 10 == 0 and at < exchanged else word for at, word in enumerate(text.split())
+        )
+        for row, text in enumerate(said)
+    ]
+    one, two = (Batch.from_columns({"outputs.text": each}, model="m", rows=rows) for each in (said, other))
+    pair = PairedAnswers(one, two, np.ones(rows), [""] * rows, np.arange(rows), one, two)
+    found = StreamComparison.of(pair, Ruler("text", is_text=True))
+    told = verdict_of(found, margin=0.02).measures["words"]
+    assert told.value == pytest.approx(0.1)
 
 
 def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:

@@ -38,7 +38,7 @@ class Drawn:
         pools = [self._pool[int(x)] for x in questions.column("attrs.x")]
         columns: dict[str, Any] = {
             "id": questions.keys,
-            "outputs.text": [each[self._random.integers(len(each))] for each in pools],
+            "outputs.text": [each[int(self._random.integers(len(each)))] for each in pools],
         }
         rows = questions.rows
         return Answers(

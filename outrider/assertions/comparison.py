@@ -16,6 +16,7 @@ from .agreement import (
     Tally,
     confidence_of,
     excess,
+    held_excess,
     terms_of,
 )
 from .batch import Batch
@@ -429,7 +430,9 @@ class _Twice:
         cross, own_items, other_items = [x.exchanged(y) for x, y in pairs], a.exchanged(a2), b.exchanged(b2)
         # One item counts alike in short and long texts, and in all four answers to a record alike.
         size = np.maximum(ITEMS, np.max([each.items for each in (a, a2, b, b2)], axis=0))
-        beyond = excess([each / size for each in cross], own_items / size, other_items / size)
+        beyond = held_excess(
+            [each / size for each in cross], own_items / size, other_items / size, one=1.0 / ITEMS
+        )
         return _Four(of, own_items > 0.0, other_items > 0.0, _rounded(beyond, one.keys), ITEMS)
 
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.statistics.blind import Case, compared
 from outrider.assertions import Batch
-from outrider.assertions.agreement import Tally, Terms
+from outrider.assertions.agreement import ITEMS, Tally, Terms, held_excess
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
@@ -98,6 +100,41 @@ def test_a_class_rarer_than_the_margin_is_compared_among_its_own_records_or_name
     assert "too rare to see a change: '7'" in details_sentence(few)
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 300), min_size=6, max_size=6), min_size=1, max_size=9),
+    st.integers(64, 200),
+)
+def test_exchanged_words_of_answers_drawn_alike_are_no_difference_on_average(
+    apart: list[list[int]], size: int
+) -> None:
+    own, other, *cross = np.array(apart, dtype=np.float64).T / size
+    a, b, c, d = cross
+    pairings = (
+        ([a, b, c, d], own, other),
+        ([own, b, c, other], a, d),
+        ([a, own, other, d], b, c),
+    )
+    found = [held_excess(*each, one=1 / ITEMS) for each in pairings]
+    assert np.abs(np.sum(found, axis=0)).max() < 1e-9
+
+
+@pytest.mark.parametrize("exchanged", [1, 10])
+def test_an_answer_of_fixed_wording_counts_once_however_many_words_it_exchanges(exchanged: int) -> None:
+    rows = 1000
+    said = [" ".join(f"w{row % 7}{at}" for at in range(40)) for row in range(rows)]
+    other = [
+        " ".join(
+            f"new{at}" if row % 10 == 0 and at < exchanged else word for at, word in enumerate(text.split())
+        )
+        for row, text in enumerate(said)
+    ]
+    one, two = (Batch.from_columns({"outputs.text": each}, model="m", rows=rows) for each in (said, other))
+    pair = PairedAnswers(one, two, np.ones(rows), [""] * rows, np.arange(rows), one, two)
+    found = StreamComparison.of(pair, Ruler("text", is_text=True))
+    told = verdict_of(found, margin=0.02).measures["words"]
+    assert told.value == pytest.approx(0.1)
+
+
 def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:
     assert facts_of("Within thirty days, for 1,000 dollars.") == facts_of("$1000... 30 days")
     assert facts_of("您可以在30天内退货") == ["30 day"]
@@ -127,7 +164,7 @@ def labelled_scores(change: float, rows: int = 1000, *, spread: float = 0.5) -> 
 def test_scores_beside_a_label_turn_same_into_close_and_are_named_but_raise_no_difference() -> None:
     for spread in (0.5, 0.0):
         rounded, equal = labelled_scores(1e-6, spread=spread), labelled_scores(0.0, spread=spread)
-        assert (rounded.word, equal.word, rounded.measures.keys()) == ("same", "same", {"label"})
+        assert (rounded.word, equal.word, [*rounded.measures]) == ("same", "same", ["label"])
         assert details_sentence(rounded) == ""
     apart = labelled_scores(0.05)
     assert (apart.word, apart.decided_by, apart.shown["score"].word) == ("close", "label", "different")

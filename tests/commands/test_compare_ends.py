@@ -108,6 +108,52 @@ def test_nothing_but_a_dead_candidate_is_worse_not_incomparable(tmp_path: Path) 
     assert len(production.asked) < 200
 
 
+@pytest.mark.parametrize(("status", "count"), [(401, 200), (403, 5), (404, 200)])
+def test_candidate_that_refuses_all_by_one_status_of_address_or_key_ends_with_4_and_what_to_do(
+    tmp_path: Path, status: int, count: int
+) -> None:
+    with scripted_server(well) as production, scripted_server(lambda _: Reply(b"{}", status)) as dead:
+        done = CliRunner().invoke(
+            app, ["compare", *asked_of(production, dead), *prompts(tmp_path, count), "--until", "10000"]
+        )
+    assert isinstance(done.exception, ServerError)
+    asked = min(count, 48)
+    said = (
+        rf"^[\w.:]+/v1 refused all {asked} questions: status {status}: .*; check its address, model and key"
+    )
+    assert re.search(said, str(done.exception)), str(done.exception)
+    assert len(production.asked) <= 2 * asked
+
+
+def test_candidate_that_refuses_all_is_undecided_and_others_get_their_verdicts(tmp_path: Path) -> None:
+    with (
+        scripted_server(well) as production,
+        scripted_server(lambda _: Reply(b"{}", 404)) as dead,
+        scripted_server(lambda _: said("No.")) as other,
+    ):
+        arguments = [*asked_of(production, dead, other), *prompts(tmp_path), "--until", "decided", "--json"]
+        done = CliRunner().invoke(app, ["compare", *arguments])
+    found = json.loads(done.stdout)
+    assert (done.exit_code, verdicts(found)) == (1, ["undecided", "different"])
+    assert re.search(r"refused all \d\d questions: status 404", found["candidates"][0]["sentence"])
+
+
+@pytest.mark.parametrize("first", [200, 401])
+def test_candidate_that_refuses_later_or_by_several_statuses_is_worse(tmp_path: Path, first: int) -> None:
+    def refused(asked: Asked) -> Reply:
+        number = int(json.loads(asked.body)["messages"][-1]["content"].split()[-1]) if asked.body else 1
+        if number % 8:
+            return Reply(b"{}", 404)
+        return well(asked) if first == 200 else Reply(b"{}", first)
+
+    with scripted_server(well) as production, scripted_server(refused) as frail:
+        done = CliRunner().invoke(
+            app, ["compare", *asked_of(production, frail), *prompts(tmp_path), "--until", "10000"]
+        )
+    assert done.exit_code == 1
+    assert "is worse: no answer" in done.stdout
+
+
 @pytest.mark.parametrize("count", [5, 20])
 def test_production_that_answers_none_of_few_questions_ends_with_4_and_the_reason(
     tmp_path: Path, count: int

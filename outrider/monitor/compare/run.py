@@ -85,11 +85,6 @@ class ComparisonRun:
         """True once questions under way are waited for no more: their threads stay, and nothing is closed."""
         self._lock = threading.Lock()
 
-    @property
-    def is_over(self) -> bool:
-        """True where no candidate is asked any more."""
-        return all(standing.is_silent for standing in self.standings)
-
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
         """Records and questions to be expected, by columns of the traffic."""
         return forecast(
@@ -165,6 +160,17 @@ class ComparisonRun:
                 f"most often: {self.production.most_often}"
             )
 
+    def check_candidates(self) -> None:
+        """Raise where every candidate refused all questions.
+
+        Raises
+        ------
+        ServerError
+            With the refusal of each.
+        """
+        if all(standing.side.is_refused for standing in self.standings):
+            raise ServerError("; ".join(f"{each.name} {each.side.refusal}" for each in self.standings))
+
     def label(self, candidate: str, question: str, right: Right) -> bool:
         """Label a pair, from any thread; False without such a pair."""
         with self._lock:
@@ -221,7 +227,7 @@ class ComparisonRun:
         self._ask_for_counts()
         for standing in standings:
             standing.settle()
-            is_final = standing.is_decided or standing.side.is_unasked
+            is_final = standing.is_decided or standing.side.is_unasked or standing.side.is_refused
             standing.is_silent = is_final and standing.side.silent >= DEAD
 
     def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
@@ -313,10 +319,11 @@ def drive(
     Raises
     ------
     ServerError
-        If production answered nothing.
+        If production answered nothing, or every candidate refused all questions.
     """
     ending = _driven(run, traffic, until, stop, tell, clock)
     run.check_production()
+    run.check_candidates()
     return ending
 
 
@@ -342,7 +349,10 @@ def _driven(
         if questions.rows and not run.look_unless(stop, questions):
             return "stopped"
         tell(run)
-        if run.is_over or (until.is_decided and all(standing.is_decided for standing in run.standings)):
+        is_done = [
+            standing.is_silent or (until.is_decided and standing.is_decided) for standing in run.standings
+        ]
+        if all(is_done):
             return "decided"
         if stop.is_set():
             return "stopped"

@@ -1,5 +1,6 @@
 """Figures of one system beside its answers: fates, latency, tokens."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,9 @@ WARM_UP = 10
 TOLD = 5
 """Reasons for missing answers that are named, the most frequent first, and names of models."""
 
+_NO_ENTRY = re.compile(r"status (?:401|403|404|405)\b")
+"""Statuses of a wrong address, model or key."""
+
 
 class Side:
     """Fates, latency and tokens of one system's answers."""
@@ -21,6 +25,7 @@ class Side:
         self.fates: Counter[str] = Counter()
         self._why: Counter[str] = Counter()
         self._unasked: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
         self._latency: list[np.ndarray[Any, np.dtype[np.float64]]] = []
         self._asked = 0
         self._tokens = np.zeros(2, dtype=np.int64)
@@ -40,6 +45,8 @@ class Side:
         self.fates.update(answers.fate[missing].tolist())
         self._why.update(str(why) for why in answers.why[missing] if why)
         self._unasked.update(str(why) for why in answers.why[~answers.is_asked])
+        refused = map(_NO_ENTRY.match, map(str, answers.why[answers.fate == "refused"]))
+        self._refused.update(found[0] for found in refused if found)
         timed = answers.latency_s[max(0, WARM_UP - self._asked) :]
         self._asked += len(answers.fate)
         self._latency.append(timed[np.isfinite(timed)])
@@ -64,6 +71,17 @@ class Side:
     def is_unasked(self) -> bool:
         """True where no question left this machine."""
         return self._asked > 0 and self.fates["unasked"] == self._asked
+
+    @property
+    def is_refused(self) -> bool:
+        """True where one status of a wrong address, model or key has answered all questions."""
+        return self._asked > 0 and self._asked - self.fates["unasked"] in self._refused.values()
+
+    @property
+    def refusal(self) -> str:
+        """Refusal of all questions, and what to do."""
+        told = f"refused all {self._asked - self.fates['unasked']:,} questions: {self.most_often}"
+        return f"{told}; check its address, model and key"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; latency in seconds, tokens of all answers that named theirs."""

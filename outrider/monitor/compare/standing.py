@@ -348,6 +348,8 @@ class Standing:
     def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
         """Conclusion by failures that one side has more of, proven beyond the margin."""
         margin, name = self._plan.margin, self.name
+        if self._is_answered and self.side.is_refused:
+            return Conclusion("undecided", f"{name}: undecided: it {self.side.refusal}")
         for kind, found in outcomes.items():
             if found.word == "worse":
                 said = f"{name} is worse: {_more_failures(kind, found)}"

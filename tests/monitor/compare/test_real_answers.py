@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class Drawn:
         pools = [self._pool[int(x)] for x in questions.column("attrs.x")]
         columns: dict[str, Any] = {
             "id": questions.keys,
-            "outputs.text": [each[self._random.integers(len(each))] for each in pools],
+            "outputs.text": [each[int(self._random.integers(len(each)))] for each in pools],
         }
         rows = questions.rows
         return Answers(
@@ -87,7 +87,7 @@ def concluded(
     return run.standings[0].conclusion
 
 
-def pools(ids: Sequence[int], texts: Sequence[str]) -> dict[int, list[str]]:
+def pools(ids: Iterable[Any], texts: Iterable[Any]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for each, text in zip(ids, texts, strict=True):
         found.setdefault(int(each), []).append(text)

@@ -56,7 +56,10 @@ def classes_sentence(verdict: CandidateVerdict) -> str:
 
 
 def scores_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence on scores beside a label, where a difference is proven."""
+    """End of a sentence on scores beside a label.
+
+    Empty where no difference is proven.
+    """
     found = verdict.shown.get("score")
     if found is None or not found.is_proven:
         return ""

@@ -283,7 +283,9 @@ def excess(cross: Sequence[Bools | Floats], own: Bools | Floats, other: Bools | 
 
 
 def held_excess(cross: Sequence[Floats], own: Floats, other: Floats, *, one: float) -> Floats:
-    """Excess of items, where a record counts as one item, or as those that it varies by itself.
+    """Excess of items, bounded in each record.
+
+    A record counts as one item, or as many as it varies by itself.
 
     Four answers fall into two pairs in three ways. The nearest way bounds the excess of all three, and their
     mean is taken off: where all four are drawn alike the ways are, too, so the mean of records stays 0.

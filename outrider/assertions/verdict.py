@@ -410,7 +410,9 @@ def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
 
 
 def more_records(word: Callable[[float], str], rows: int) -> int | None:
-    """About so many more records until a word is settled; None where no number is likely to.
+    """Records until a word is settled, about.
+
+    None where no number of records is likely to settle it.
 
     Parameters
     ----------

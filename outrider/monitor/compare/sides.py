@@ -74,12 +74,12 @@ class Side:
 
     @property
     def is_refused(self) -> bool:
-        """True where one status of a wrong address, model or key has answered all questions."""
+        """True where one status of ``_NO_ENTRY`` answered all questions."""
         return self._asked > 0 and self._asked - self.fates["unasked"] in self._refused.values()
 
     @property
     def refusal(self) -> str:
-        """Refusal of all questions, and what to do."""
+        """Refusal of all questions as a sentence."""
         told = f"refused all {self._asked - self.fates['unasked']:,} questions: {self.most_often}"
         return f"{told}; check its address, model and key"
 

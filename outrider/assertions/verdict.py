@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .agreement import (
+    EMBEDDING,
     EVERYTHING,
     PART_OF_EXCESS,
     PROPERTIES,
@@ -38,10 +39,11 @@ MOST_SLICES = 48
 """Slices that a comparison looks at, of all attributes together."""
 FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "structure"))
 """Measures of how a text is worded: where something was declared, they say nothing."""
-GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", "text", "words", "score", "rank")
+GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", EMBEDDING, "text", "words", "score", "rank")
 """Measures that say little of what differs, the least last: they are named where no other is different."""
 CALLS: tuple[Measure, ...] = ("tools", "arguments")
 _WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
+_HIDDEN = "the embedding does not tell an answer from one with a number or word exchanged"
 _FARTHEST = 10_000_000
 """Records beyond which a forecast says nothing."""
 _STEP = 1.05
@@ -162,6 +164,7 @@ def verdict_of(
     error: float = ERROR,
     candidates: int = 1,
     beside: int = 0,
+    unseen: float = 0.0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
     """Verdict on one of several candidates.
@@ -177,6 +180,8 @@ def verdict_of(
         What of texts was declared to have to agree; see :class:`~.differences.Ruler`.
     beside
         Further respects that share the error, judged elsewhere.
+    unseen
+        Share of production's answers in which an embedding hides a change.
     has_forecast
         Whether ``more`` is asked for: it costs ten times the verdict.
 
@@ -190,7 +195,8 @@ def verdict_of(
     respects = len(deciding_measures(comparison.measures, agree)) + beside
     respects += "label" in comparison.measures  # for its classes
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
-    return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
+    bounding = Bounding(confidence)
+    return _verdict(comparison, bounding, agree, margin=margin, unseen=unseen, has_forecast=has_forecast)
 
 
 def stream_verdict(
@@ -208,6 +214,7 @@ def _verdict(
     agree: Sequence[str],
     *,
     margin: float,
+    unseen: float = 0.0,
     has_forecast: bool,
 ) -> CandidateVerdict:
     deciding = deciding_measures(comparison.measures, agree)
@@ -218,7 +225,7 @@ def _verdict(
     found = {
         measure: measure_verdict(
             comparison.tallies[measure, EVERYTHING],
-            replace(bounding, terms=terms_of(measure, is_declared=measure in must)),
+            replace(bounding, terms=terms_of(measure, is_declared=measure in must, unseen=unseen)),
             margin=margin,
             has_forecast=has_forecast and measure in vouching,
         )
@@ -363,6 +370,8 @@ def measure_verdict(
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
         more, why = None, f"wording varies in {percent(varies)} of production's own answers: {_WORDS}"
+    elif bounding.terms.unseen >= margin:
+        more, why = None, f"{_HIDDEN} in {percent(bounding.terms.unseen)} of production's answers"
     elif known and varies >= 0.5 and low <= 0.0:
         why = f"production differs from itself in {percent(varies)} of its answers: little of a change shows"
     return MeasureVerdict(word, value, low, high, rows, more, why, known)

@@ -223,7 +223,7 @@ class AnswerReading:
         if measure == "score":
             return deltas(first, second, ruler) > ruler.score_tolerance
         if measure == EMBEDDING:
-            one, two = (_numbers(answer, VECTORS.removeprefix("outputs.")) for answer in (first, second))
+            one, two = (answer.tensor(VECTORS, null=np.nan) for answer in (first, second))
             # Texts without a vector may say anything.
             return np.asarray(~(np.linalg.norm(one - two, axis=1) < ruler.reach))
         if measure in PROPERTIES:

@@ -49,7 +49,7 @@ class EmbeddingReach:
         The reach, once it is fixed; until then ``LEAST``.
     answers
         Answers that it was tried on.
-    hidden
+    below
         Answers of these whose exchange of a number, or of a word, stays below the reach.
 
     Examples
@@ -57,20 +57,20 @@ class EmbeddingReach:
     >>> reach = EmbeddingReach(np.random.default_rng(0))
     >>> reach.update(np.array([0.4, 0.3]))
     >>> reach.update(np.array([0.1, np.nan, 0.2, 0.5]))
-    >>> reach.distance, reach.hidden, round(reach.unseen, 3)
+    >>> reach.distance, reach.below, round(reach.hidden, 3)
     (0.15, 2, 0.333)
     """
 
     rng: np.random.Generator
     distance: float = LEAST
     answers: int = 0
-    hidden: int = 0
+    below: int = 0
     _is_fixed: bool = field(default=False, init=False)
 
     @property
-    def unseen(self) -> float:
+    def hidden(self) -> float:
         """Share of answers that would hide an exchange; 1.0 before any is tried."""
-        return self.hidden / self.answers if self.answers else 1.0
+        return self.below / self.answers if self.answers else 1.0
 
     def exchanged(self, texts: Sequence[str]) -> list[tuple[int, str]]:
         """Forms of the first texts with one number or one content word exchanged.
@@ -108,7 +108,7 @@ class EmbeddingReach:
             self.distance = max(LEAST, PART * float(shown.min())) if len(shown) else LEAST
             self._is_fixed = True
         self.answers += len(distances)
-        self.hidden += int((~(distances >= self.distance)).sum())
+        self.below += int((~(distances >= self.distance)).sum())
 
     def _other_number(self, number: str) -> str:
         found = number
@@ -125,7 +125,7 @@ class EmbeddingReach:
         spares = _UNSPACED_SPARE if is_unspaced else _SPARE
         found = next((spare for spare in spares if spare not in here), spares[0])
         for _ in range(_TRIES):
-            other = others[self.rng.integers(len(others))]
+            other = others[int(self.rng.integers(len(others)))]
             if other not in here and bool(_UNSPACED.match(other)) == is_unspaced:
                 found = other
                 break

@@ -164,7 +164,7 @@ def verdict_of(
     error: float = ERROR,
     candidates: int = 1,
     beside: int = 0,
-    unseen: float = 0.0,
+    hidden: float = 0.0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
     """Verdict on one of several candidates.
@@ -180,7 +180,7 @@ def verdict_of(
         What of texts was declared to have to agree; see :class:`~.differences.Ruler`.
     beside
         Further respects that share the error, judged elsewhere.
-    unseen
+    hidden
         Share of production's answers in which an embedding hides a change.
     has_forecast
         Whether ``more`` is asked for: it costs ten times the verdict.
@@ -196,7 +196,7 @@ def verdict_of(
     respects += "label" in comparison.measures  # for its classes
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
     bounding = Bounding(confidence)
-    return _verdict(comparison, bounding, agree, margin=margin, unseen=unseen, has_forecast=has_forecast)
+    return _verdict(comparison, bounding, agree, margin=margin, hidden=hidden, has_forecast=has_forecast)
 
 
 def stream_verdict(
@@ -214,7 +214,7 @@ def _verdict(
     agree: Sequence[str],
     *,
     margin: float,
-    unseen: float = 0.0,
+    hidden: float = 0.0,
     has_forecast: bool,
 ) -> CandidateVerdict:
     deciding = deciding_measures(comparison.measures, agree)
@@ -225,7 +225,7 @@ def _verdict(
     found = {
         measure: measure_verdict(
             comparison.tallies[measure, EVERYTHING],
-            replace(bounding, terms=terms_of(measure, is_declared=measure in must, unseen=unseen)),
+            replace(bounding, terms=terms_of(measure, is_declared=measure in must, hidden=hidden)),
             margin=margin,
             has_forecast=has_forecast and measure in vouching,
         )
@@ -370,8 +370,8 @@ def measure_verdict(
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
         more, why = None, f"wording varies in {percent(varies)} of production's own answers: {_WORDS}"
-    elif bounding.terms.unseen >= margin:
-        more, why = None, f"{_HIDDEN} in {percent(bounding.terms.unseen)} of production's answers"
+    elif bounding.terms.hidden >= margin:
+        more, why = None, f"{_HIDDEN} in {percent(bounding.terms.hidden)} of production's answers"
     elif known and varies >= 0.5 and low <= 0.0:
         why = f"production differs from itself in {percent(varies)} of its answers: little of a change shows"
     return MeasureVerdict(word, value, low, high, rows, more, why, known)

@@ -36,7 +36,8 @@ def gloomy(batch):
 
 
 def numbered(batch, days):
-    texts = [f"within {days + x % 7} days{RANDOM.choice(['.', '!', ' ...'])}" for x in batch.column("inputs.x")]
+    marks = RANDOM.choice([".", "!", " ..."], batch.rows)
+    texts = [f"within {days + x % 7} days{m}" for x, m in zip(batch.column("inputs.x"), marks)]
     return {"text": np.array(texts, dtype=object)}
 
 

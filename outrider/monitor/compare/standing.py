@@ -321,7 +321,7 @@ class Standing:
             agree=self._plan.agree,
             candidates=self._candidates,
             beside=int(self._has_texts),
-            unseen=0.0 if self._reach is None else self._reach.unseen,
+            hidden=0.0 if self._reach is None else self._reach.hidden,
         )
         outcomes = self.outcome_verdicts()
         self.unlabelled = self._by_outcomes(outcomes) or self._bounded(self._by_answers(), outcomes)

@@ -50,7 +50,7 @@ def _counts(batch: Any, read: Callable[[str], str]) -> Any:
     texts = _texts(batch)
     found = np.zeros((len(texts), WIDTH))
     for row, text in enumerate(texts):
-        plain = f" {read(text)} "
+        plain = f" {read(text).strip()} "
         grams = [zlib.crc32(plain[at : at + 3].encode()) % WIDTH for at in range(len(plain) - 2)]
         np.add.at(found[row], grams, 1.0)
     return found

@@ -22,6 +22,7 @@ from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.report import EXAMPLES, CompareReport
 from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.compare.standing import Standing
+from tests.monitor.compare_askers import Sampled
 from tests.soak import rounds
 
 from . import embedders
@@ -185,14 +186,25 @@ def test_embedding_that_reads_beginnings_never_says_same_of_a_change_in_the_rest
     assert BLIND in found.conclusion.sentence
 
 
+def test_embedding_shows_a_number_changed_in_the_longest_answers_alone() -> None:
+    def long(x: int, days: int) -> str:
+        if x % 25:
+            return plain(x)
+        return f"{plain(x, days=days)} {' '.join(np.random.default_rng(x).choice(DRAWN, 24))}"
+
+    found = compared(loose(lambda x: long(x, 0)), loose(lambda x: long(x, 60)), rows=1000)
+    assert found.conclusion.word in ("undecided", "different")
+    assert 0.03 < found.comparison.tallies["embedding", ""].differs.rate < 0.05
+
+
 def test_reach_is_fixed_with_the_first_answers_and_tried_on_later_ones() -> None:
     reach = EmbeddingReach(np.random.default_rng(0))
-    assert reach.unseen == 1.0
+    assert reach.hidden == 1.0
     reach.update(np.zeros(0))
     reach.update(np.array([0.0, 0.4, np.nan]))
-    assert (reach.distance, reach.unseen) == (0.2, 2 / 3)
+    assert (reach.distance, reach.hidden) == (0.2, 2 / 3)
     reach.update(np.array([0.2, 0.19]))
-    assert (reach.distance, reach.answers, reach.hidden) == (0.2, 5, 3)
+    assert (reach.distance, reach.answers, reach.below) == (0.2, 5, 3)
     assert len({row for row, _ in reach.exchanged(["30 days"] * 1000)}) == MOST - 5
 
 
@@ -256,3 +268,23 @@ def test_examples_come_by_energy_and_pairs_to_label_stay_as_they_were_drawn() ->
     drawn = [each["id"] for each in found["to_label"]]
     assert drawn == [each["id"] for each in run.standings[0].examples]
     assert sum(int(x) % 5 == 0 for x in drawn) < len(drawn) / 2
+
+
+def test_embedding_is_asked_about_recorded_answers_and_never_where_labels_are_compared() -> None:
+    model = Embedding(embedders.ngrams)
+    plan = ComparePlan(has_embedding=True, agree=("embedding",), is_deterministic=True)
+    run = ComparisonRun(None, [Teller("new", loose(plain))], plan, embedder=TextEmbedder(model))
+    for questions in traffic(1000, 0):
+        texts = [plain(x) for x in questions.column("inputs.x").tolist()]
+        run.look(questions.with_columns({"outputs.text": texts}))
+    run.close()
+    assert run.standings[0].conclusion.word == "same"
+    assert run.standings[0].verdict.decided_by == "embedding"
+    model.texts.clear()
+    labels = ComparisonRun(
+        Sampled("production"), [Sampled("new")], ComparePlan(has_embedding=True), embedder=TextEmbedder(model)
+    )
+    labels.look(next(iter(traffic(300, 0))))
+    labels.close()
+    assert model.texts == []
+    assert labels.standings[0].rows == 300

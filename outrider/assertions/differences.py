@@ -99,7 +99,7 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
 
 
 def text_measures(ruler: Ruler) -> tuple[Measure, ...]:
-    """Measures of a text as it is worded, declared ones first."""
+    """Measures of texts, declared ones first."""
     return tuple(dict.fromkeys((*declared(ruler.agree), "text", "words", "facts")))
 
 

@@ -1,4 +1,4 @@
-"""Reach of an embedding: the distance from which on it shows an exchanged number or word."""
+"""Reach of an embedding: distance at which exchanged numbers and words show."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,12 @@ _TRIES = 20
 
 @dataclass(slots=True)
 class EmbeddingReach:
-    """Reach of an embedding, fixed with the first answers and tried on later ones.
+    """Reach of an embedding, fixed with production's first answers.
 
     Two answers differ where their unit vectors are at least the reach apart: a part of the smallest distance
     at which one exchanged number or word showed in the first answers. Of at most ``MOST`` answers it is
-    counted how many would hide an exchange: where a change sits in just these, nothing else shows it.
+    counted how many would hide an exchange: a change may sit in just these. The smallest distance, and not a
+    quantile: what a quantile leaves out are the longest answers.
 
     Parameters
     ----------
@@ -69,13 +70,13 @@ class EmbeddingReach:
 
     @property
     def hidden(self) -> float:
-        """Share of answers that would hide an exchange; 1.0 before any is tried."""
+        """Share of answers that would hide an exchange, 1.0 without any."""
         return self.below / self.answers if self.answers else 1.0
 
     def exchanged(self, texts: Sequence[str]) -> list[tuple[int, str]]:
-        """Forms of the first texts with one number or one content word exchanged.
+        """Forms of texts with one number or content word exchanged.
 
-        Each with its row; a text with both has two, one without either none.
+        Each with its row, of as many texts as are left to try: two of a text with both, none without either.
 
         Examples
         --------
@@ -96,7 +97,7 @@ class EmbeddingReach:
         return found
 
     def update(self, distances: Floats) -> None:
-        """Fix the reach, or try it.
+        """Fix the reach with the first distances, and try later ones.
 
         Parameters
         ----------

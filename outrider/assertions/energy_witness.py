@@ -172,7 +172,7 @@ def pair_energies(pair: PairedAnswers, rows: NDArray[np.intp], vectors: Callable
 
 
 def unit_vectors(vectors: Floats) -> Floats:
-    """Vectors of length 1; those without a direction stay 0."""
+    """Vectors of length 1; zeros stay zeros."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
     return found

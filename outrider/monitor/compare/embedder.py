@@ -35,7 +35,9 @@ class TextEmbedder:
         self.reach = EmbeddingReach(np.random.default_rng([seed, 2]))
 
     def embedded(self, answers: Sequence[Answers | None]) -> list[Answers | None]:
-        """Answers with a column of their texts' unit vectors; production's, the first, are the reach's.
+        """Answers with a column of unit vectors of their texts.
+
+        The first are production's: its texts are those that the reach is measured on.
 
         Raises
         ------

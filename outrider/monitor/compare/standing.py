@@ -450,7 +450,7 @@ class Standing:
 
     @property
     def examples_by_energy(self) -> list[dict[str, Any]]:
-        """Examples, those first whose sides differ most beyond what each differs from itself."""
+        """Examples, the largest distance beyond each side's own first."""
         return sorted(self.examples, key=lambda one: -self._energies.get(one["id"], 0.0))
 
 
@@ -462,7 +462,7 @@ def _more_failures(kind: str, found: OutcomeVerdict) -> str:
 
 
 def target_of(one: Batch, two: Batch, plan: ComparePlan) -> str:
-    """Output to compare: the named one, else a known one, else the first that both have."""
+    """Output to compare: named, known, or the first of both sides."""
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
     ]

@@ -23,6 +23,8 @@ Measure = str
 """What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
 PROPERTIES: tuple[Measure, ...] = ("refusal", "language", "length", "structure", "tools", "arguments")
 """Properties of a text, or of the calls of tools beside it: :mod:`~outrider.assertions.text_properties`."""
+EMBEDDING: Measure = "embedding"
+"""Distance of vectors of texts, where it was declared to say that they agree."""
 Verdict = Literal["same", "close", "different", "undecided"]
 ITEMS = 64
 """Items of a text that ``words`` tells a share of: one counts alike in all texts that are no longer."""
@@ -49,15 +51,23 @@ class Terms:
     is_exact
         Whether only answers that are equal are known to say the same: a change may sit just in those that
         vary, so noise is not taken off where a difference is ruled out.
+    hidden
+        Share of answers in which a change would not show, in [0, 1]: they may all have changed.
     """
 
     least: float = -1.0
     items: int = 1
     is_exact: bool = False
+    hidden: float = 0.0
 
 
-def terms_of(measure: Measure, *, is_declared: bool = False) -> Terms:
-    """Terms of a measure, declared to have to agree or not."""
+def terms_of(measure: Measure, *, is_declared: bool = False, hidden: float = 0.0) -> Terms:
+    """Terms of a measure, declared to have to agree or not.
+
+    ``hidden`` is that of an embedding.
+    """
+    if measure == EMBEDDING:
+        return Terms(hidden=hidden)
     if measure == "words":
         return Terms(items=ITEMS)
     near = measure in ("score", "length")
@@ -215,6 +225,7 @@ class Tally:
             )
         lower = min(_by(max(0.0, low), most), differs.high)
         upper = differs.high if terms.is_exact else min(_by(max(1e-12, high), least), differs.high)
+        upper = min(1.0, upper + terms.hidden)
         middle = min(upper, max(lower, _by(max(0.0, value), reach)))
         raw = Share(1.0 - differs.value, 1.0 - differs.high, 1.0 - differs.low, differs.rows)
         beyond = Share(1.0 - middle, 1.0 - upper, 1.0 - lower, self.beyond.rows)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .agreement import PROPERTIES, Measure
+from .agreement import EMBEDDING, PROPERTIES, Measure
 from .batch import Batch
 from .columns import is_tensor
 from .items import bags, exchanged, read_items
@@ -49,8 +49,11 @@ class Ruler:
         up to ``ROUNDING``.
         Fixed before it is used: :meth:`at`.
     agree
-        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``), or
-        classes (``approved,rejected``).
+        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``),
+        classes (``classes=approved,rejected``), or ``embedding``.
+    reach
+        Texts differ in their embedding where their unit vectors are at least this far apart; see
+        :class:`~.embedding_reach.EmbeddingReach`.
     top
         Rankings differ where the order of this many best classes does.
     """
@@ -60,6 +63,7 @@ class Ruler:
     score_tolerance: float = 0.01
     spread: float = 1.0
     agree: tuple[str, ...] = ()
+    reach: float = 0.0
     top: int = 3
 
     def at(self, answer: Batch) -> "Ruler":
@@ -95,7 +99,7 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
     if _label_field(answer, ruler):
         found.append("label")
     if _text_field(answer, ruler):
-        found += text_measures(ruler)
+        found += [each for each in text_measures(ruler) if each != EMBEDDING or answer.has(VECTORS)]
     if _score_field(answer, ruler):
         found.append("score")
     if _ranking(answer, ruler):
@@ -105,7 +109,7 @@ def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
 
 
 def text_measures(ruler: Ruler) -> tuple[Measure, ...]:
-    """Measures of a text's items, declared ones first."""
+    """Measures of texts, declared ones first."""
     return tuple(dict.fromkeys((*declared(ruler.agree), "text", "words", "facts")))
 
 
@@ -137,6 +141,10 @@ def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, 
 def property_column(measure: Measure) -> str:
     """Column of a property of texts."""
     return f"outputs.text_{measure}"
+
+
+VECTORS = property_column(EMBEDDING)
+"""Column of the texts' unit vectors."""
 
 
 def text_column_of(answer: Batch, ruler: Ruler) -> str:
@@ -224,6 +232,10 @@ class AnswerReading:
             return _unequal(first.arrow(f"outputs.{field}"), second.arrow(f"outputs.{field}"))
         if measure == "score":
             return deltas(first, second, ruler) > ruler.score_tolerance
+        if measure == EMBEDDING:
+            one, two = (answer.tensor(VECTORS, null=np.nan) for answer in (first, second))
+            # Texts without a vector may say anything.
+            return np.asarray(~(np.linalg.norm(one - two, axis=1) < ruler.reach))
         if measure in PROPERTIES:
             one, two = (answer.column(property_column(measure)) for answer in (first, second))
             return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE if measure == "length" else one != two)
@@ -237,7 +249,7 @@ class AnswerReading:
 
 def is_of_items(measure: Measure, ruler: Ruler) -> bool:
     """True for a measure of the items of a text."""
-    return ruler.is_text and measure in text_measures(ruler)
+    return ruler.is_text and measure != EMBEDDING and measure in text_measures(ruler)
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
@@ -311,7 +323,7 @@ def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
         return (_text_field(answer, ruler),)
     if measure == "score":
         return (_score_field(answer, ruler),)
-    if measure in PROPERTIES:
+    if measure in (EMBEDDING, *PROPERTIES):
         return (property_column(measure),)
     return _ranking(answer, ruler), _score_field(answer, ruler)
 

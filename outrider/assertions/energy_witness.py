@@ -1,5 +1,6 @@
 """Energy distance of embedded texts, held against chance at every look."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from .agreement import excess
+from .batch import Batch
+from .comparison import PairedAnswers
 from .difference_sequence import VALUES, DifferenceSequence
 
 Floats = NDArray[np.float64]
@@ -109,7 +113,7 @@ class EnergyWitness:
         if one.shape != two.shape or one.ndim != 2 or one.shape[1] != width:
             raise ValueError(f"vectors of {width} numbers expected, got shapes {one.shape} and {two.shape}")
         known = np.isfinite(one).all(axis=1) & np.isfinite(two).all(axis=1)
-        one, two = _unit(one[known]), _unit(two[known])
+        one, two = unit_vectors(one[known]), unit_vectors(two[known])
         if self._seen and len(one):
             scale = _scale(self._differences(self._one, self._two))
             tried = np.clip(self._differences(one, two) / scale, -1.0, 1.0)
@@ -151,8 +155,26 @@ class EnergyWitness:
                 self._one[place], self._two[place] = first, other
 
 
-def _unit(vectors: Floats) -> Floats:
-    """Vectors of length 1; those without a direction stay 0."""
+def pair_energies(pair: PairedAnswers, rows: NDArray[np.intp], vectors: Callable[[Batch], Floats]) -> Floats:
+    """Distance between two systems' answers less that within each, of some rows.
+
+    Each alone where both were asked twice; there as :func:`~.agreement.excess`, elsewhere nothing is taken
+    off. 0.0 without a vector. Shape (rows,).
+    """
+    one, two = (unit_vectors(vectors(side.take(rows))) for side in (pair.champion, pair.challenger))
+    found: Floats = np.linalg.norm(one - two, axis=1)
+    _, here, at = np.intersect1d(rows, pair.asked, return_indices=True)
+    if pair.again is not None and pair.challenger_again is not None and len(here):
+        more = [unit_vectors(vectors(side.take(at))) for side in (pair.again, pair.challenger_again)]
+        four = [one[here], more[0]], [two[here], more[1]]
+        cross = [np.linalg.norm(a - b, axis=1) for a in four[0] for b in four[1]]
+        own, other = (np.linalg.norm(a - b, axis=1) for a, b in four)
+        found[here] = excess(cross, own, other)
+    return np.nan_to_num(found)
+
+
+def unit_vectors(vectors: Floats) -> Floats:
+    """Vectors of length 1; zeros stay zeros."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
     return found

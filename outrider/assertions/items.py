@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.errors import ConfigError
 
+from .agreement import EMBEDDING
 from .facts import facts_of, number_text
 from .words import words
 
@@ -30,7 +31,7 @@ def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
     Raises
     ------
     ConfigError
-        If something is neither of ``words``, ``facts``, a path of JSON, nor classes.
+        If something is neither of ``words``, ``facts``, ``embedding``, a path of JSON, nor classes.
 
     Examples
     --------
@@ -41,10 +42,10 @@ def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
     for one in found:
         is_path = one.startswith("$.") and all(one[2:].split("."))
         is_classes = one.startswith(CLASSES) and all(each.strip() for each in one[len(CLASSES) :].split(","))
-        if one not in ("words", "facts") and not is_path and not is_classes:
+        if one not in ("words", "facts", EMBEDDING) and not is_path and not is_classes:
             raise ConfigError(
-                f"agree: words, facts, a path of JSON ($.decision) or classes=approved,rejected expected, "
-                f"got {one!r}"
+                "agree: words, facts, a path of JSON ($.decision), classes=approved,rejected or embedding "
+                f"expected, got {one!r}"
             )
     return found
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from .agreement import (
+    EMBEDDING,
     EVERYTHING,
     PART_OF_EXCESS,
     PROPERTIES,
@@ -38,10 +39,11 @@ MOST_SLICES = 48
 """Slices that a comparison looks at, of all attributes together."""
 FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "structure"))
 """Measures of how a text is worded: where something was declared, they say nothing."""
-GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", "text", "words", "score", "rank")
+GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", EMBEDDING, "text", "words", "score", "rank")
 """Measures that say little of what differs, the least last: they are named where no other is different."""
 CALLS: tuple[Measure, ...] = ("tools", "arguments")
 _WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
+_HIDDEN = "the embedding does not tell an answer from one with a number or word exchanged"
 _FARTHEST = 10_000_000
 """Records beyond which a forecast says nothing."""
 _STEP = 1.05
@@ -174,6 +176,7 @@ def verdict_of(
     error: float = ERROR,
     candidates: int = 1,
     beside: int = 0,
+    hidden: float = 0.0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
     """Verdict on one of several candidates.
@@ -189,6 +192,8 @@ def verdict_of(
         What of texts was declared to have to agree; see :class:`~.differences.Ruler`.
     beside
         Further respects that share the error, judged elsewhere.
+    hidden
+        Share of production's answers in which an embedding hides a change.
     has_forecast
         Whether ``more`` is asked for: it costs ten times the verdict.
 
@@ -203,7 +208,8 @@ def verdict_of(
     respects += "label" in comparison.measures  # for its classes
     respects += len(shown_measures(comparison.measures))
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
-    return _verdict(comparison, Bounding(confidence), agree, margin=margin, has_forecast=has_forecast)
+    bounding = Bounding(confidence)
+    return _verdict(comparison, bounding, agree, margin=margin, hidden=hidden, has_forecast=has_forecast)
 
 
 def stream_verdict(
@@ -221,6 +227,7 @@ def _verdict(
     agree: Sequence[str],
     *,
     margin: float,
+    hidden: float = 0.0,
     has_forecast: bool,
 ) -> CandidateVerdict:
     deciding = deciding_measures(comparison.measures, agree)
@@ -232,7 +239,7 @@ def _verdict(
     def told(measure: Measure) -> MeasureVerdict:
         return measure_verdict(
             comparison.tallies[measure, EVERYTHING],
-            replace(bounding, terms=terms_of(measure, is_declared=measure in must)),
+            replace(bounding, terms=terms_of(measure, is_declared=measure in must, hidden=hidden)),
             margin=margin,
             has_forecast=has_forecast and measure in vouching,
         )
@@ -377,6 +384,8 @@ def measure_verdict(
     varies = found.noise.value
     if known and bounding.terms.is_exact and varies >= margin:
         more, why = None, f"wording varies in {percent(varies)} of production's own answers: {_WORDS}"
+    elif bounding.terms.hidden >= margin:
+        more, why = None, f"{_HIDDEN} in {percent(bounding.terms.hidden)} of production's answers"
     elif known and varies >= 0.5 and low <= 0.0:
         why = f"production differs from itself in {percent(varies)} of its answers: little of a change shows"
     return MeasureVerdict(word, value, low, high, rows, more, why, known)

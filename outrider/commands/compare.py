@@ -78,8 +78,8 @@ def compare(
     agree: Annotated[
         list[str] | None,
         typer.Option(
-            help="What of texts must agree: words, facts, a path of JSON ($.decision) or "
-            "classes=approved,rejected; default: whole texts (may be repeated)."
+            help="What of texts must agree: words, facts, a path of JSON ($.decision), "
+            "classes=approved,rejected or, with --embed, embedding; default: whole texts (may be repeated)."
         ),
     ] = None,
     tolerance: Annotated[
@@ -120,7 +120,8 @@ def compare(
     embed: Annotated[
         str | None,
         typer.Option(
-            help="Folder or file.py:callable of an embedding model, by which texts are compared as a whole."
+            help="Folder or file.py:callable of an embedding model, by which texts are compared as a whole, "
+            "and examples ordered; --agree embedding lets it say same."
         ),
     ] = None,
     judge: Annotated[
@@ -221,7 +222,9 @@ def compare(
     )
     _name_apart(candidates)
     prices = _by_name(prices, dict(zip(candidate, (each.name for each in candidates), strict=True)))
-    embedder = None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")))
+    embedder = (
+        None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")), seed)
+    )
     run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
     began, opened = time.monotonic(), time.time_ns() // 1000
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}

@@ -122,7 +122,10 @@ def _text(folder: Path, systems: ComparedSystems, refused: Mapping[str, str]) ->
     else:
         lines += _section(systems.production, "production", folder, systems, refused)
     lines += ["", f"[models.{_MODEL}.shadow]", f"agreement = {1.0 - systems.margin:.6g}"]
-    lines += [f"agree = {_toml([*systems.agree])}"] if systems.agree else []
+    agree = [each for each in systems.agree if each != "embedding"]
+    lines += [f"agree = {_toml(agree)}"] if agree else []
+    if len(agree) < len(systems.agree):
+        lines.append("# --agree embedding cannot be said here: a service embeds no texts.")
     if _request(systems) is not None:
         lines += ["", f"[models.{_MODEL}.intake]", "keep_request = true", 'answers = "joined"']
         if name := _called(systems):

@@ -145,6 +145,7 @@ def test_facts_of_a_text_are_the_same_whatever_its_form() -> None:
 def test_a_declaration_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"agree: words, facts, a path of JSON"):
         checked_agree(["decision"])
+    assert checked_agree(["embedding", "facts"]) == ("embedding", "facts")
 
 
 def labelled_scores(change: float, rows: int = 1000, *, spread: float = 0.5) -> CandidateVerdict:

@@ -1,10 +1,15 @@
 """Energy distance of texts: equal systems are not told apart, and the distance is the textbook's."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from outrider.assertions.energy_witness import KEPT, EnergyWitness
+from outrider.assertions import Batch
+from outrider.assertions.comparison import PairedAnswers
+from outrider.assertions.energy_witness import KEPT, EnergyWitness, Floats, pair_energies
 from tests.soak import at_most, rounds
 
 
@@ -55,3 +60,30 @@ def test_distance_is_that_of_its_definition() -> None:
     off = ~np.eye(KEPT, dtype=bool)
     expected = 2 * cdist(one, two)[off].mean() - cdist(one, one)[off].mean() - cdist(two, two)[off].mean()
     assert witness.verdict(0.99).distance == pytest.approx(expected, rel=1e-6)
+
+
+def test_pair_energies_take_off_what_each_side_differs_from_itself_where_it_was_asked_twice() -> None:
+    rng = np.random.default_rng(2)
+    one, two, again, other = ({str(at): rng.normal(size=3) for at in range(4)} for _ in range(4))
+    asked, rows = np.array([1, 3]), np.array([3, 0, 1])
+
+    def batch(rows: Sequence[int], known: Mapping[str, Floats]) -> Batch:
+        vectors = np.array([known[str(row)] for row in rows])
+        return Batch.from_columns({"outputs.vector": vectors}, model="m", rows=len(rows))
+
+    sides = batch(range(4), one), batch(range(4), two)
+    twice = batch([1, 3], again), batch([1, 3], other)
+    pair = PairedAnswers(sides[0], sides[1], np.ones(4), [""] * 4, asked, twice[0], twice[1])
+    found = pair_energies(pair, rows, lambda each: each.tensor("outputs.vector"))
+
+    def apart(first: Floats, second: Floats) -> float:
+        return float(np.linalg.norm(first / np.linalg.norm(first) - second / np.linalg.norm(second)))
+
+    for energy, row in zip(found.tolist(), map(str, rows), strict=True):
+        a, a2, b, b2 = one[row], again[row], two[row], other[row]
+        cross = [apart(x, y) for x in (a, a2) for y in (b, b2)]
+        within = (apart(a, a2) + apart(b, b2)) / 2
+        expected = apart(a, b) if row == "0" else sum(cross) / 4 - within
+        assert energy == pytest.approx(expected)
+    once = pair_energies(replace(pair, again=None), rows, lambda each: each.tensor("outputs.vector"))
+    assert once.tolist() == pytest.approx([apart(one[row], two[row]) for row in map(str, rows)])

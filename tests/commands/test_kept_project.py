@@ -78,6 +78,12 @@ def test_what_cannot_be_said_is_a_comment_that_says_why() -> None:
     assert "# Production was not asked" in text
 
 
+def test_agree_embedding_is_a_comment_because_a_service_embeds_no_texts() -> None:
+    model, text = kept("http://a/v1", "http://b/v1", question=CHAT, agree=("facts", "embedding"))
+    assert model["shadow"]["agree"] == ["facts"]
+    assert "# --agree embedding cannot be said here: a service embeds no texts." in text
+
+
 def test_candidates_of_one_name_are_numbered() -> None:
     model, _ = kept(None, "model.py:predict", "./model.py:predict")
     assert list(model["challengers"]) == ["predict", "predict-2"]

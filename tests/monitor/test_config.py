@@ -36,6 +36,14 @@ def test_an_empty_file_is_all_defaults(write: Path) -> None:
     assert load_settings(write) == Settings(base=write.parent)
 
 
+def test_agreement_of_embeddings_is_refused_where_there_is_no_embedding_model(write: Path) -> None:
+    write.write_text('[models.m.shadow]\nagree = ["facts", "embedding"]\n')
+    with pytest.raises(
+        ConfigError, match="agree: embedding is for outrider compare --embed; a service embeds"
+    ):
+        load_settings(write)
+
+
 def test_paths_are_relative_to_the_file(write: Path) -> None:
     write.write_text("[storage]\nfolder = 'data'\n")
     settings = load_settings(write)

@@ -1,18 +1,22 @@
 """Vectors of texts, by an embedding model of this machine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.differences import VECTORS
+from outrider.assertions.embedding_reach import EmbeddingReach
+from outrider.assertions.energy_witness import unit_vectors
 from outrider.errors import ConfigError
 
-from .answers import Asker
+from .answers import Answers, Asker
 from .questions import MODEL
 
-VECTOR = "outputs.embedding"
+TEXT, VECTOR = "outputs.text", "outputs.embedding"
 
 
 class TextEmbedder:
@@ -22,13 +26,37 @@ class TextEmbedder:
     ----------
     asker
         Who is asked; it answers an ``embedding`` to a ``text``.
+    seed
+        Of what is exchanged to measure the embedding's reach.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, seed: int = 0) -> None:
         self._asker = asker
+        self.reach = EmbeddingReach(np.random.default_rng([seed, 2]))
+
+    def embedded(self, answers: Sequence[Answers | None]) -> list[Answers | None]:
+        """Answers with a column of unit vectors of their texts.
+
+        The first are production's: its texts are those that the reach is measured on.
+
+        Raises
+        ------
+        ConfigError
+            If the model answers no vectors.
+        """
+        rows = [_with_text(each) for each in answers]
+        texts = [_texts(each, at) for each, at in zip(answers, rows, strict=True)]
+        forms = self.reach.exchanged(texts[0])
+        said = [text for each in texts for text in each]
+        if not said:
+            return list(answers)
+        vectors = self.vectors([*said, *(form for _, form in forms)])
+        self._measure(vectors, np.array([row for row, _ in forms], dtype=np.intp), len(said))
+        parts = np.split(vectors[: len(said)], np.cumsum([len(at) for at in rows])[:-1])
+        return [_joined(each, at, part) for each, at, part in zip(answers, rows, parts, strict=True)]
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Vector of each text, shape (n, d), NaN without one.
+        """Unit vector of each text, shape (n, d), NaN without one.
 
         Raises
         ------
@@ -44,7 +72,7 @@ class TextEmbedder:
             there = ", ".join(name for name in answers.outputs.names if name.startswith("outputs."))
             raise ConfigError(f"--embed: {self._asker.name} answers {there or 'nothing'}; {VECTOR} expected")
         found = np.array(answers.outputs.tensor(VECTOR, null=np.nan), dtype=np.float64)
-        found = found.reshape(len(single), -1)
+        found = unit_vectors(found.reshape(len(single), -1))
         found[~answers.is_answered] = np.nan
         place = {text: at for at, text in enumerate(single)}
         return found[[place[text] for text in texts]]
@@ -52,3 +80,29 @@ class TextEmbedder:
     def close(self) -> None:
         """End the model's process."""
         self._asker.close()
+
+    def _measure(self, vectors: NDArray[np.float64], rows: NDArray[np.intp], said: int) -> None:
+        """Measure the reach by production's texts and their forms, which follow all texts that were said."""
+        apart = np.linalg.norm(vectors[rows] - vectors[said:], axis=1)
+        self.reach.update(np.array([apart[rows == row].min() for row in np.unique(rows)]))
+
+
+def _with_text(answers: Answers | None) -> NDArray[np.intp]:
+    """Rows with a text to embed."""
+    if answers is None or not answers.outputs.has(TEXT):
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(answers.is_answered)
+
+
+def _texts(answers: Answers | None, rows: NDArray[np.intp]) -> list[str]:
+    if answers is None or not len(rows):
+        return []
+    return ["" if text is None else str(text) for text in answers.outputs.take(rows).arrow(TEXT).to_pylist()]
+
+
+def _joined(answers: Answers | None, rows: NDArray[np.intp], vectors: NDArray[np.float64]) -> Answers | None:
+    if answers is None or not answers.outputs.has(TEXT):
+        return answers
+    column = np.full((len(answers.fate), vectors.shape[1]), np.nan, dtype=np.float32)
+    column[rows] = vectors
+    return replace(answers, outputs=answers.outputs.with_columns({VECTORS: column}))

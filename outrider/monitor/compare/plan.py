@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from outrider.assertions.agreement import EMBEDDING
+from outrider.errors import ConfigError
+
 QUIET, ALL = 0.25, 1.0
 """Shares of questions that are asked again, while there is no noise and once there is."""
 
@@ -49,7 +52,8 @@ class ComparePlan:
     seed
         Of the draw of questions that are asked again.
     agree
-        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON, or classes.
+        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON, classes, or, where
+        there is one, their ``embedding``.
     tolerance
         Scores differ where they are farther apart than this share of the spread of production's.
     """
@@ -64,6 +68,10 @@ class ComparePlan:
     seed: int = 0
     agree: tuple[str, ...] = ()
     tolerance: float = 0.01
+
+    def __post_init__(self) -> None:
+        if EMBEDDING in self.agree and not self.has_embedding:
+            raise ConfigError("--agree embedding needs --embed: a model that makes vectors of texts")
 
     def share_again(self, *, is_noisy: bool) -> float:
         """Share of questions that are asked again."""

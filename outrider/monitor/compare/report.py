@@ -200,7 +200,7 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
         "texts": None if (energy := standing.energy_verdict()) is None else energy.to_dict(),
         "unlabelled": asdict(standing.unlabelled),
         "history": [asdict(look) for look in standing.looks],
-        "examples": standing.examples[:EXAMPLES],
+        "examples": standing.examples_by_energy[:EXAMPLES],
         "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
     }
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.assertions.differences import VECTORS
 from outrider.errors import ServerError
 
 from .answers import Answers, Asker
@@ -23,7 +24,7 @@ from .labelled import Right
 from .plan import ComparePlan, Until
 from .questions import REQUEST
 from .sides import Side
-from .standing import Standing
+from .standing import Standing, target_of
 from .traffic import BLOCK_BYTES, ROWS
 
 LEAST_ROWS, MOST_ROWS = 16, 16_384
@@ -69,7 +70,8 @@ class ComparisonRun:
         self._pool = ThreadPoolExecutor(len(candidates) + 1, thread_name_prefix="compare")
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="look")
         self.production = Side(production.name if production else "production")
-        self.standings = [Standing(one.name, plan, len(candidates)) for one in candidates]
+        reach = None if embedder is None else embedder.reach
+        self.standings = [Standing(one.name, plan, len(candidates), reach) for one in candidates]
         self.asked = 0
         self.question: Batch | None = None
         """The last question, by which the traffic's form is known."""
@@ -121,11 +123,11 @@ class ComparisonRun:
             again = [first[0].take(again_rows), *asked_again]
         elif len(again_rows) and self._production is not None:
             again = [*self._ask([self._production, *candidates], questions.take(again_rows))]
+        if self._embedder is not None:
+            first, again = _embedded(self._embedder, first, again, self._plan)
         with self._lock:
             if not self.is_left:
                 self._compare(questions, [each for each, _ in there], first, again_rows, again)
-        if self._embedder is not None:
-            self._embed_pairs(self._embedder)
         if self._judge is not None:
             self._judge_pairs(self._judge)
 
@@ -179,18 +181,6 @@ class ComparisonRun:
                 return False
             found.settle()
             return True
-
-    def _embed_pairs(self, embedder: TextEmbedder) -> None:
-        """Compare the texts of the last look as vectors."""
-        for standing in self.standings:
-            pairs = standing.unembedded()
-            if not pairs:
-                continue
-            both = embedder.vectors([one for one, _ in pairs] + [two for _, two in pairs])
-            with self._lock:
-                if not self.is_left:
-                    standing.take_vectors(both[: len(pairs)], both[len(pairs) :])
-                    standing.settle()
 
     def _judge_pairs(self, judge: PairJudge) -> None:
         """Ask the judge about the pairs that differ since the last look."""
@@ -284,8 +274,20 @@ def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
     return found & answers[0].is_answered
 
 
-def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.Table:
-    return answers.outputs.take(rows).to_arrow()
+def _embedded(
+    embedder: TextEmbedder, first: Sequence[Answers], again: Sequence[Answers | None], plan: ComparePlan
+) -> tuple[list[Answers], list[Answers | None]]:
+    """Answers with vectors of their texts, all of them in one call, where texts are compared."""
+    production, *others = (each.outputs for each in first)
+    if not any(target_of(production, each, plan) == "text" for each in others):
+        return [*first], [*again]
+    found = embedder.embedded([*first, *again])
+    return [each for each in found[: len(first)] if each is not None], found[len(first) :]
+
+
+def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.RecordBatch:
+    said = answers.outputs.take(rows).to_arrow()
+    return said.select([name for name in said.schema.names if name != VECTORS])
 
 
 def drawn(questions: Batch, share: float, seed: int) -> NDArray[np.bool_]:

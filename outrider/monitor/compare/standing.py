@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, PROPERTIES, Measure
+from outrider.assertions.agreement import EMBEDDING, EVERYTHING, PROPERTIES, Measure
 from outrider.assertions.columns import is_tensor
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, one_of_each, taken_back
 from outrider.assertions.differences import (
+    VECTORS,
     Ruler,
     answer_texts,
     differ,
@@ -22,7 +24,8 @@ from outrider.assertions.differences import (
     shared_measures,
     text_column_of,
 )
-from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness
+from outrider.assertions.embedding_reach import EmbeddingReach
+from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness, pair_energies
 from outrider.assertions.items import hashed_bags
 from outrider.assertions.judged import JudgedVerdict
 from outrider.assertions.looks import Look, thin
@@ -62,13 +65,18 @@ class Standing:
     ----------
     candidates
         Number of candidates that share the error.
+    reach
+        Reach of the embedding that made the texts' vectors, where there is one.
     """
 
-    def __init__(self, name: str, plan: ComparePlan, candidates: int) -> None:
+    def __init__(
+        self, name: str, plan: ComparePlan, candidates: int, reach: EmbeddingReach | None = None
+    ) -> None:
         self.name = name
         self.side = Side(name)
         self._plan = plan
         self._candidates = candidates
+        self._reach = reach
         self._random = np.random.default_rng(plan.seed)
         self._ruler: Ruler | None = None
         self.comparison = StreamComparison()
@@ -79,6 +87,8 @@ class Standing:
         """With what labels say, and without."""
         self._looks: list[tuple[int, Mapping[Measure, MeasureVerdict]]] = []
         self.examples: list[dict[str, Any]] = []
+        self._energies: dict[str, float] = {}
+        """Distance between the sides of an example less that within them, by id of the question."""
         self._differing = 0
         self._shown: set[str] = set()
         """Conversations with a pair that differs: each gives one."""
@@ -100,8 +110,6 @@ class Standing:
         """Judged pairs that are drawn for a label."""
         self._unjudged: list[dict[str, Any]] = []
         self._witness = EnergyWitness(np.random.default_rng([plan.seed, 1]))
-        self._unembedded: list[tuple[str, str]] = []
-        """Texts of both, one pair of each conversation."""
 
     def add(
         self,
@@ -148,7 +156,7 @@ class Standing:
         if slices:
             both = both[np.argsort(slices[0][both].astype(np.str_), kind="stable")]
         one, two = with_calls(production.take(both).outputs, candidate.take(both).outputs)
-        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan)
+        ruler = self._ruler = self._ruler or ruler_of(one, two, self._plan, self._reach)
         self._forms = form_of(one), form_of(two)
         asked, again, other = _twice(both, again_rows, production_again, candidate_again)
         if again is not None and other is not None:
@@ -179,7 +187,7 @@ class Standing:
 
     def _read(self, production: Answers, candidate: Answers) -> Answers:
         """The candidate's answers, unreadable where it has left the form that was compared so far."""
-        first = next(iter(self.comparison.measures), None)
+        first = next((each for each in self.comparison.measures if each != EMBEDDING), None)
         if self._ruler is None or first is None or first in PROPERTIES:
             return candidate
         if first not in measures_of(production.outputs, self._ruler) or not candidate.is_answered.any():
@@ -197,28 +205,30 @@ class Standing:
         )
 
     def _witness_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
-        """Compare texts as a whole, or keep them to be embedded; a conversation gives one pair."""
-        columns = [text_column_of(each, ruler) for each in (pair.champion, pair.challenger)]
-        if not all(columns):
+        """Compare texts as a whole; a conversation gives one pair."""
+        if not self._are_texts(ruler, pair.champion, pair.challenger):
             return
         rows = np.arange(pair.champion.rows, dtype=np.intp)
         if len(pair.entities):
             rows, _ = one_of_each(pair.entities, pair.champion.keys, self.comparison.entities)
-        sides = zip((pair.champion, pair.challenger), columns, strict=True)
-        one, two = ([text or "" for text in side.take(rows).arrow(name).to_pylist()] for side, name in sides)
-        if self._plan.has_embedding:
-            self._unembedded += zip(one, two, strict=True)
-        else:
-            self._witness.update(hashed_bags(one), hashed_bags(two))
+        one, two = (self._vectors(each.take(rows), ruler) for each in (pair.champion, pair.challenger))
+        self._witness.update(one, two)
 
-    def unembedded(self) -> list[tuple[str, str]]:
-        """Texts of production and candidate since the last call."""
-        found, self._unembedded = self._unembedded, []
-        return found
+    def _are_texts(self, ruler: Ruler, *answers: Batch | None) -> bool:
+        """True where all of them have texts, with their embeddings if there is a model."""
+        return all(
+            each is not None
+            and text_column_of(each, ruler) != ""
+            and (self._reach is None or each.has(VECTORS))
+            for each in answers
+        )
 
-    def take_vectors(self, production: NDArray[np.float64], candidate: NDArray[np.float64]) -> None:
-        """Compare vectors of texts, pair by pair."""
-        self._witness.update(production, candidate)
+    def _vectors(self, answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
+        """Vectors of texts: their embeddings, else their hashed bags of items."""
+        if self._reach is not None:
+            return np.asarray(answer.tensor(VECTORS, null=np.nan), dtype=np.float64)
+        texts = answer.arrow(text_column_of(answer, ruler)).to_pylist()
+        return hashed_bags([text or "" for text in texts])
 
     def energy_verdict(self) -> EnergyVerdict | None:
         """Distance of the texts as a whole; None without texts."""
@@ -311,6 +321,7 @@ class Standing:
             agree=self._plan.agree,
             candidates=self._candidates,
             beside=int(self._has_texts),
+            hidden=0.0 if self._reach is None else self._reach.hidden,
         )
         outcomes = self.outcome_verdicts()
         self.unlabelled = self._by_outcomes(outcomes) or self._bounded(self._by_answers(), outcomes)
@@ -399,7 +410,8 @@ class Standing:
         found, word = verdict.measures[verdict.decided_by], verdict.word
         energy = self.energy_verdict()
         is_apart = energy is not None and energy.is_proven
-        if is_apart and word == "same" and not self._plan.agree:
+        agree = self._plan.agree
+        if is_apart and word == "same" and (not agree or EMBEDDING in agree):
             word = "close"
         said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
         said += details_sentence(verdict)
@@ -418,6 +430,7 @@ class Standing:
             return
         apart = differ(measures[0], pair.champion, pair.challenger, ruler)
         apart[taken_back(measures[0], pair, ruler)] = False
+        new: dict[int, int] = {}
         for row in np.flatnonzero(apart).tolist():
             talk = pair.entities[row] if len(pair.entities) else ""
             if talk in self._shown:
@@ -435,8 +448,20 @@ class Standing:
             )
             if place >= EXAMPLES:
                 continue
-            shown = _example(questions, both[row], pair, row, ruler)
-            self.examples[place : place + 1] = [shown]
+            self.examples[place : place + 1] = [_example(questions, both[row], pair, row, ruler)]
+            new[place] = row
+        if new and self._are_texts(ruler, pair.champion, pair.challenger):
+            if not self._are_texts(ruler, pair.again, pair.challenger_again):
+                pair = replace(pair, again=None)
+            rows = np.array([*new.values()], dtype=np.intp)
+            ids = questions.keys[both[rows]].astype(str).tolist()
+            found = pair_energies(pair, rows, lambda each: self._vectors(each, ruler))
+            self._energies |= zip(ids, found.tolist(), strict=True)
+
+    @property
+    def examples_by_energy(self) -> list[dict[str, Any]]:
+        """Examples, the largest distance beyond each side's own first."""
+        return sorted(self.examples, key=lambda one: -self._energies.get(one["id"], 0.0))
 
 
 def _more_failures(kind: str, found: OutcomeVerdict) -> str:
@@ -446,11 +471,18 @@ def _more_failures(kind: str, found: OutcomeVerdict) -> str:
     return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
 
 
-def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:
+def target_of(one: Batch, two: Batch, plan: ComparePlan) -> str:
+    """Output to compare: named, known, or the first of both sides."""
+    names = [
+        name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
+    ]
+    return plan.target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
+
+
+def ruler_of(one: Batch, two: Batch, plan: ComparePlan, reach: EmbeddingReach | None = None) -> Ruler:
     """Ruler for answers of two systems.
 
-    The target is the named output, else a known one, else the first that both have. ``one`` are production's
-    first answers: a tolerance of scores is a share of their spread.
+    ``one`` are production's first answers: a tolerance of scores is a share of their spread.
 
     Raises
     ------
@@ -458,15 +490,18 @@ def ruler_of(one: Batch, two: Batch, plan: ComparePlan) -> Ruler:
         If production has no output of that name, or no text where something of it has to agree.
     """
     target, agree = plan.target, plan.agree
-    names = [
-        name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
-    ]
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
-    chosen = target or next((name for name in (*_PREFERRED, *names) if name in names), "label")
+    chosen = target_of(one, two, plan)
     if agree and chosen != "text":
         raise ConfigError(f"--agree {agree[0]}: outputs.text expected; production answers {form_of(one)}")
-    ruler = Ruler(chosen, is_text=chosen == "text", score_tolerance=plan.tolerance, agree=agree)
+    ruler = Ruler(
+        chosen,
+        is_text=chosen == "text",
+        score_tolerance=plan.tolerance,
+        agree=agree,
+        reach=0.0 if reach is None else reach.distance,
+    )
     return ruler.at(one)
 
 
@@ -476,7 +511,7 @@ def form_of(answers: Batch) -> str:
         ", ".join(
             f"{name.removeprefix('outputs.')} ({kind_of(answers.arrow(name).type)})"
             for name in answers.names
-            if name.startswith("outputs.")
+            if name.startswith("outputs.") and name != VECTORS
         )
         or "nothing"
     )

@@ -385,8 +385,11 @@ class ShadowSettings(Section):
     @field_validator("agree")
     @classmethod
     def _is_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from outrider.assertions.items import checked_agree  # numpy is slow to import
+        from outrider.assertions.agreement import EMBEDDING  # numpy is slow to import
+        from outrider.assertions.items import checked_agree
 
+        if EMBEDDING in value:
+            raise ValueError("agree: embedding is for outrider compare --embed; a service embeds no texts")
         try:
             return checked_agree(value) if value else ()
         except ConfigError as error:

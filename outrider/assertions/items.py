@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from outrider.errors import ConfigError
 
 from .facts import facts_of, number_text
-from .words import words
+from .words import UNSPACED, words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -22,6 +23,8 @@ WIDTH = 512
 """Places of a hashed bag of items."""
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _COLUMNS = np.uint64(2**31 - 1)
+_IN_WORD = rf"[^\W{UNSPACED}]"
+"""Letters that a word goes on with: those of scripts without spaces end none."""
 
 
 def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
@@ -84,7 +87,7 @@ def texts_at(path: str, text: str) -> list[str]:
     Examples
     --------
     >>> texts_at("$.a.b", '{"a": {"b": "Yes"}, "c": 1}'), texts_at("$.a", '{"c": 1}'), texts_at("$.a", "none")
-    (['=yes'], ['absent'], ['none'])
+    (['=yes'], [], ['none'])
     """
     value = json_of(text)
     if value is None:
@@ -95,7 +98,7 @@ def texts_at(path: str, text: str) -> list[str]:
         elif isinstance(value, dict) and name in value:
             value = value[name]
         else:
-            return ["absent"]
+            return []
     return [*_leaves(value, "")]
 
 
@@ -106,10 +109,14 @@ def classes_in(classes: str, text: str) -> list[str]:
     --------
     >>> classes_in("classes=approved,rejected", "Claim 7 is Rejected.")
     ['rejected']
+    >>> classes_in("classes=\u6279\u51c6,\u62d2\u7edd", "\u5df2\u6279\u51c6\u9000\u6b3e")
+    ['批准']
     """
-    said = text.casefold()
-    names = {each.strip().casefold() for each in classes[len(CLASSES) :].split(",")}
-    return [name for name in sorted(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
+    said = _plain(text)
+    names = {_plain(each.strip()) for each in classes[len(CLASSES) :].split(",")}
+    return [
+        name for name in sorted(names) if re.search(f"(?<!{_IN_WORD}){re.escape(name)}(?!{_IN_WORD})", said)
+    ]
 
 
 def read_items(kind: str, text: str) -> list[str]:
@@ -146,6 +153,10 @@ def hashed_bags(texts: Sequence[str]) -> Floats:
     row, column = counts.coords
     np.add.at(found, (row, column % WIDTH), np.where(column // WIDTH % 2, -counts.data, counts.data))
     return found
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _leaves(value: Any, path: str) -> Iterator[str]:

@@ -59,6 +59,33 @@ def test_a_comparison_is_undecided_where_wording_varies_and_nothing_was_declared
     assert "words cannot show a change; say with --agree" in found.sentence
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("English", 0.0, "order", 0.5),
+        Case("Chinese", 1.0, "decision", 0.5, agree=("classes=批准,拒绝",)),
+    ],
+    ids=str,
+)
+def test_a_comparison_sees_order_and_classes_in_every_script(case: Case) -> None:
+    assert compared(case, 1, 300).conclusion.word == "different"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("JSON", 1.0, "decision", agree=("$.decison",), margin=0.2),
+        Case("English", 1.0, "decision", agree=("classes=genehmigt,abgelehnt",), margin=0.2),
+        Case("JSON", 1.0, agree=("$.decision", "$.decison"), margin=0.2),
+    ],
+    ids=str,
+)
+def test_a_declaration_that_no_answer_holds_says_nothing(case: Case) -> None:
+    found = compared(case, 1, 250).conclusion
+    assert found.word == "undecided"
+    assert "is in 0 % of production's answers, and cannot show a change" in found.sentence
+
+
 def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:
     rows = 4000
     noise, differs = RateSequence({0: (rows, 3680)}), RateSequence({0: (rows, 3680)})

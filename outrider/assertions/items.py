@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from outrider.errors import ConfigError
 
 from .facts import facts_of, number_text
-from .words import UNSPACED, words
+from .words import named, words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -23,8 +22,6 @@ WIDTH = 512
 """Places of a hashed bag of items."""
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _COLUMNS = np.uint64(2**31 - 1)
-_IN_WORD = rf"[^\W{UNSPACED}]"
-"""Letters that a word goes on with: those of scripts without spaces end none."""
 
 
 def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
@@ -109,14 +106,8 @@ def classes_in(classes: str, text: str) -> list[str]:
     --------
     >>> classes_in("classes=approved,rejected", "Claim 7 is Rejected.")
     ['rejected']
-    >>> classes_in("classes=\u6279\u51c6,\u62d2\u7edd", "\u5df2\u6279\u51c6\u9000\u6b3e")
-    ['批准']
     """
-    said = _plain(text)
-    names = {_plain(each.strip()) for each in classes[len(CLASSES) :].split(",")}
-    return [
-        name for name in sorted(names) if re.search(f"(?<!{_IN_WORD}){re.escape(name)}(?!{_IN_WORD})", said)
-    ]
+    return sorted(named(text, tuple(each.strip() for each in classes[len(CLASSES) :].split(","))))
 
 
 def read_items(kind: str, text: str) -> list[str]:
@@ -153,10 +144,6 @@ def hashed_bags(texts: Sequence[str]) -> Floats:
     row, column = counts.coords
     np.add.at(found, (row, column % WIDTH), np.where(column // WIDTH % 2, -counts.data, counts.data))
     return found
-
-
-def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _leaves(value: Any, path: str) -> Iterator[str]:

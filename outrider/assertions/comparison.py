@@ -267,7 +267,10 @@ class StreamComparison:
         return found
 
     def sees(self, measure: Measure, margin: float) -> bool:
-        """Whether more of the champion's answers than the margin hold what was declared to have to agree."""
+        """True where the champion's answers hold what was declared.
+
+        More of them than the margin: a change of fewer would not show.
+        """
         return measure not in self.held or self.held[measure].rate > margin
 
     def to_dict(self) -> dict[str, Any]:

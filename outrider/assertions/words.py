@@ -64,7 +64,9 @@ def words(text: str) -> list[str]:
 
 
 def named(text: str, names: tuple[str, ...]) -> list[str]:
-    """Names that a text holds as whole words, the longest of each place, in their order.
+    """Names that a text holds as whole words.
+
+    Of each place the longest, in the order of the names.
 
     Examples
     --------

@@ -267,7 +267,7 @@ class StreamComparison:
         return found
 
     def sees(self, measure: Measure, margin: float) -> bool:
-        """True where the champion's answers hold what was declared.
+        """True where the champion's answers hold a declared part.
 
         More of them than the margin: a change of fewer would not show.
         """

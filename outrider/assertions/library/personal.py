@@ -134,7 +134,7 @@ class PersonalDataForm:
 FORMS: dict[Kind, PersonalDataForm] = {
     "card": PersonalDataForm(
         r"\d(?:[ -]?\d){12}",
-        re.compile(rf"(?=\d)(?<!{IN_WORD})(?<![.$€£-])\d(?:[ -]?\d){{12,18}}+(?!{IN_WORD}|%|[.,]\d)"),
+        re.compile(rf"(?!\D)(?<!{IN_WORD})(?<![.$€£-])\d(?:[ -]?\d){{12,18}}+(?!{IN_WORD}|%|[.,]\d)"),
         is_card,
     ),
     "email": PersonalDataForm(
@@ -155,7 +155,7 @@ FORMS: dict[Kind, PersonalDataForm] = {
     "ip": PersonalDataForm(
         r"\d\.\d{1,3}\.\d|[0-9a-fA-F]:[0-9a-fA-F:]*:",
         re.compile(
-            rf"(?=[0-9A-Fa-f])(?<![.:-])(?<!{IN_WORD})"
+            rf"(?![^0-9A-Fa-f])(?<![.:-])(?<!{IN_WORD})"
             r"(?:\d{1,3}(?:\.\d{1,3}){3}|"
             r"[0-9A-Fa-f]{1,4}(?:::?[0-9A-Fa-f]{1,4}){2,7})"
             rf"(?!{IN_WORD}|:|\.\d)"
@@ -165,7 +165,7 @@ FORMS: dict[Kind, PersonalDataForm] = {
     "phone": PersonalDataForm(
         r"\+\d|\d{3}\)?[ .-]?\d{3}[ .-]\d{4}",
         re.compile(
-            rf"(?=[+(\d])(?<!{IN_WORD})(?<![+.-])"
+            rf"(?![^+(\d])(?<!{IN_WORD})(?<![+.-])"
             r"(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}+|(?:1[ .-])?(?:\(\d{3}\) ?|"
             r"\d{3}[.-])\d{3}[ .-]\d{4})"
             rf"(?!{IN_WORD}|%|[.-]\d)"
@@ -174,7 +174,7 @@ FORMS: dict[Kind, PersonalDataForm] = {
     ),
     "ssn": PersonalDataForm(
         r"\d{3}-\d{2}-\d{4}",
-        re.compile(rf"(?=\d)(?<!{IN_WORD})(?<!-)\d{{3}}-\d{{2}}-\d{{4}}(?!{IN_WORD}|-)"),
+        re.compile(rf"(?!\D)(?<!{IN_WORD})(?<!-)\d{{3}}-\d{{2}}-\d{{4}}(?!{IN_WORD}|-)"),
         is_ssn,
     ),
 }

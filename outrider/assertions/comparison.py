@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .agreement import (
+    EMBEDDING,
     EVERYTHING,
     ITEMS,
     MOST_SLICES,
@@ -37,6 +38,7 @@ from .differences import (
 from .rate_sequence import RateSequence
 
 _Key = TypeVar("_Key")
+_Counts = TypeVar("_Counts", Tally, RateSequence)
 MOST_CLASSES = 48
 """Classes of the champion's that are looked at among their own records, in order of appearance."""
 DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
@@ -139,6 +141,8 @@ class StreamComparison:
         Hashes of the conversations that have been counted.
     classes
         By class of the champion's answers, those records alone: A ≠ B less A ≠ A', given A.
+    held
+        By measure of what was declared to have to agree: the champion's answers that hold any of it.
     """
 
     tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
@@ -146,6 +150,7 @@ class StreamComparison:
     noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
     entities: frozenset[int] = frozenset()
     classes: Mapping[str, Tally] = field(default_factory=dict)
+    held: Mapping[Measure, RateSequence] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -184,10 +189,15 @@ class StreamComparison:
         both = shared_measures(one, two, ruler)
         twice = _Twice.of(pair, ruler)
         tallies: dict[tuple[Measure, str], Tally] = {}
+        held: dict[Measure, RateSequence] = {}
+        must = {*declared(ruler.agree)} - {"text", EMBEDDING}
         readings = _Readings(ruler)
         for measure in both:
             once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
-            apart = readings.of(measure, one).differs(readings.of(measure, two))
+            said = readings.of(measure, one)
+            apart = said.differs(readings.of(measure, two))
+            if measure in must:
+                held[measure] = RateSequence.of(said.items > 0.0, pair.weight)
             four = None if twice is None else twice.compared(measure)
             for name in [EVERYTHING, *looked_at]:
                 here = once.of_slice(name)
@@ -200,7 +210,7 @@ class StreamComparison:
         new = known - entities
         by_class = _of_classes(pair, ruler, classes) if "label" in both else {}
         if "score" not in both:
-            return cls(tallies, entities=new, classes=by_class)
+            return cls(tallies, entities=new, classes=by_class, held=held)
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
         return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new, by_class)
 
@@ -223,6 +233,7 @@ class StreamComparison:
             tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
             self.entities | other.entities,
             _added(self.classes, other.classes),
+            _added(self.held, other.held),
         )
 
     @property
@@ -246,20 +257,30 @@ class StreamComparison:
         ``agree`` is what of texts was declared to have to agree.
         """
         measures, must = self.respects, declared(agree)
-        return {
-            (measure, name): tally.agreement(
+        found = {}
+        for (measure, name), tally in self.tallies.items():
+            each = tally.agreement(
                 margin=margin,
                 confidence=confidence_of(name, measures),
                 terms=terms_of(measure, is_declared=measure in must),
             )
-            for (measure, name), tally in self.tallies.items()
-        }
+            is_blind = each.verdict in ("same", "close") and not self.sees(measure, margin)
+            found[measure, name] = replace(each, verdict="undecided") if is_blind else each
+        return found
+
+    def sees(self, measure: Measure, margin: float) -> bool:
+        """True where the champion's answers hold a declared part.
+
+        More of them than the margin: a change of fewer would not show.
+        """
+        return measure not in self.held or self.held[measure].rate > margin
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
         state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
         state |= {"classes": {name: tally.to_dict() for name, tally in self.classes.items()}}
+        state |= {"held": {measure: rates.to_dict() for measure, rates in self.held.items()}}
         return state | ({"entities": sorted(self.entities)} if self.entities else {})
 
     @classmethod
@@ -270,13 +291,14 @@ class StreamComparison:
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
         entities = frozenset(map(int, state.get("entities", ())))
         classes = {name: Tally.from_dict(tally) for name, tally in state["classes"].items()}
-        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities, classes)
+        held = {measure: RateSequence.from_dict(rates) for measure, rates in state["held"].items()}
+        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities, classes, held)
 
 
-def _added(one: Mapping[_Key, Tally], other: Mapping[_Key, Tally]) -> dict[_Key, Tally]:
+def _added(one: Mapping[_Key, _Counts], other: Mapping[_Key, _Counts]) -> dict[_Key, _Counts]:
     found = dict(one)
-    for key, tally in other.items():
-        found[key] = found[key] + tally if key in found else tally
+    for key, counts in other.items():
+        found[key] = found[key] + counts if key in found else counts
     return found
 
 

@@ -26,6 +26,8 @@ QUANTILES = (0.05, 0.95)
 """Of production's scores: their distance is the spread that a tolerance is a share of."""
 ROUNDING = 1e-5
 """Constant scores are equal up to this part of theirs, as kernels round."""
+UNORDERED: frozenset[Measure] = frozenset(("words", "facts"))
+"""Measures of items whose order means nothing."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -193,12 +195,15 @@ class AnswerReading:
     ----------
     bag
         Items of each text, of a measure of items; None for others, which read the answers themselves.
+    said
+        The same items in their order.
     """
 
     measure: Measure
     answer: Batch
     ruler: Ruler
     bag: Any = None
+    said: NDArray[np.object_] | None = None
 
     @classmethod
     def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
@@ -206,8 +211,10 @@ class AnswerReading:
         if not is_of_items(measure, ruler):
             return cls(measure, answer, ruler)
         kind = "text" if measure == "words" else measure
-        texts = _texts_of(answer, _text_field(answer, ruler))
-        return cls(measure, answer, ruler, bags([read_items(kind, text or "") for text in texts]))
+        items = [read_items(kind, text or "") for text in _texts_of(answer, _text_field(answer, ruler))]
+        said = np.empty(len(items), dtype=object)
+        said[:] = ["\0".join(each) for each in items]
+        return cls(measure, answer, ruler, bags(items), said)
 
     def of_measure(self, measure: Measure) -> "AnswerReading":
         """The same bags, as another measure reads them."""
@@ -225,8 +232,10 @@ class AnswerReading:
     def differs(self, other: "AnswerReading") -> Bools:
         """Mask of the answers that differ."""
         measure, first, second, ruler = self.measure, self.answer, other.answer, self.ruler
-        if self.bag is not None:
+        if self.bag is not None and measure in UNORDERED:
             return np.asarray(self.exchanged(other) > 0.0)
+        if self.said is not None:
+            return np.asarray(self.said != other.said, dtype=np.bool_)
         if measure == "label":
             field = _label_field(first, ruler)
             return _unequal(first.arrow(f"outputs.{field}"), second.arrow(f"outputs.{field}"))

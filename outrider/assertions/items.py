@@ -12,7 +12,7 @@ from outrider.errors import ConfigError
 
 from .agreement import EMBEDDING
 from .facts import facts_of, number_text
-from .words import words
+from .words import named, words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -85,7 +85,7 @@ def texts_at(path: str, text: str) -> list[str]:
     Examples
     --------
     >>> texts_at("$.a.b", '{"a": {"b": "Yes"}, "c": 1}'), texts_at("$.a", '{"c": 1}'), texts_at("$.a", "none")
-    (['=yes'], ['absent'], ['none'])
+    (['=yes'], [], ['none'])
     """
     value = json_of(text)
     if value is None:
@@ -96,7 +96,7 @@ def texts_at(path: str, text: str) -> list[str]:
         elif isinstance(value, dict) and name in value:
             value = value[name]
         else:
-            return ["absent"]
+            return []
     return [*_leaves(value, "")]
 
 
@@ -108,9 +108,7 @@ def classes_in(classes: str, text: str) -> list[str]:
     >>> classes_in("classes=approved,rejected", "Claim 7 is Rejected.")
     ['rejected']
     """
-    said = text.casefold()
-    names = {each.strip().casefold() for each in classes[len(CLASSES) :].split(",")}
-    return [name for name in sorted(names) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
+    return sorted(named(text, tuple(each.strip() for each in classes[len(CLASSES) :].split(","))))
 
 
 def read_items(kind: str, text: str) -> list[str]:

@@ -8,6 +8,7 @@ two other words. Case, and forms of a letter that are equal by Unicode's NFKC, m
 import itertools
 import re
 import unicodedata
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,8 @@ _MAY_CHANGE = (
 )
 """Letters without spaces between their words, and all that NFKC makes one or white space of."""
 _PARTS = re.compile(rf"([{UNSPACED}]+)|([^\s{UNSPACED}]+)")
+IN_WORD = rf"[^\W{UNSPACED}]"
+"""Letter beside which no word ends or begins, for a regular expression."""
 DISTINCT = 0.5
 """Share of distinct values of a column of texts, in scripts whose shortest labels have many words."""
 
@@ -52,12 +55,37 @@ def words(text: str) -> list[str]:
     if text.isascii():
         return text.lower().split()
     found: list[str] = []
-    for letters, other in _PARTS.findall(unicodedata.normalize("NFKC", text).casefold()):
+    for letters, other in _PARTS.findall(_plain(text)):
         if other or len(letters) == 1:
             found.append(other or letters)
         else:
             found += map("".join, itertools.pairwise(letters))
     return found
+
+
+def named(text: str, names: tuple[str, ...]) -> list[str]:
+    """Names that a text holds as whole words.
+
+    Of each place the longest, in the order of the names.
+
+    Examples
+    --------
+    >>> named("It is Ham.", ("spam", "ham")), named("\u8fd9\u662f\u9000\u6b3e", ("\u9000\u6b3e", "\u6b3e"))
+    (['ham'], ['退款'])
+    """
+    found = {*_any_of(names, text.isascii()).findall(_plain(text))}
+    return [name for name in names if _plain(name) in found]
+
+
+@lru_cache(64)
+def _any_of(names: tuple[str, ...], is_ascii: bool) -> re.Pattern[str]:
+    longest = sorted(map(_plain, filter(None, names)), key=len, reverse=True)
+    beside = r"\w" if is_ascii else IN_WORD
+    return re.compile(f"(?<!{beside})(?:{'|'.join(map(re.escape, longest))})(?!{beside})")
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def word_counts(texts: pa.Array) -> pa.Array:

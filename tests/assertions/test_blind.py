@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from benchmarks.statistics.blind import Case, compared
 from outrider.assertions import Batch
-from outrider.assertions.agreement import ITEMS, Tally, Terms, held_excess
+from outrider.assertions.agreement import EVERYTHING, ITEMS, Tally, Terms, held_excess
 from outrider.assertions.comparison import PairedAnswers, StreamComparison
 from outrider.assertions.difference_sequence import DifferenceSequence
 from outrider.assertions.differences import Ruler
 from outrider.assertions.facts import facts_of
 from outrider.assertions.items import checked_agree
 from outrider.assertions.rate_sequence import RateSequence
-from outrider.assertions.verdict import CandidateVerdict, verdict_of
+from outrider.assertions.verdict import CandidateVerdict, stream_verdict, verdict_of
 from outrider.assertions.verdict_sentence import details_sentence
 from outrider.errors import ConfigError
 
@@ -59,6 +59,45 @@ def test_a_comparison_is_undecided_where_wording_varies_and_nothing_was_declared
     found = compared(case, 1, 800).conclusion
     assert found.word == "undecided"
     assert "words cannot show a change; say with --agree" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("English", 0.0, "order", 0.5),
+        Case("Chinese", 1.0, "decision", 0.5, agree=("classes=批准,拒绝",)),
+    ],
+    ids=str,
+)
+def test_a_comparison_sees_order_and_classes_in_every_script(case: Case) -> None:
+    assert compared(case, 1, 300).conclusion.word == "different"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("JSON", 1.0, "decision", agree=("$.decison",), margin=0.2),
+        Case("English", 1.0, "decision", agree=("classes=genehmigt,abgelehnt",), margin=0.2),
+        Case("JSON", 1.0, agree=("$.decision", "$.decison"), margin=0.2),
+    ],
+    ids=str,
+)
+def test_a_declaration_that_no_answer_holds_says_nothing(case: Case) -> None:
+    found = compared(case, 1, 250).conclusion
+    assert found.word == "undecided"
+    assert "is in 0 % of production's answers, and cannot show a change" in found.sentence
+
+
+@pytest.mark.parametrize(("path", "word"), [("$.a", "same"), ("$.b", "undecided")])
+def test_a_service_reads_what_was_declared_as_a_comparison_does(path: str, word: str) -> None:
+    rows, agree = 2000, (path,)
+    said = Batch.from_columns({"outputs.text": ['{"a": 1}'] * rows}, model="m", rows=rows)
+    pair = PairedAnswers(said, said, np.ones(rows), [""] * rows).declared_steady(challenger=True)
+    ruler = Ruler("text", is_text=True, agree=agree)
+    found = StreamComparison.from_dict(StreamComparison.of(pair, ruler).to_dict())
+    found += StreamComparison.of(pair, ruler)
+    assert found.agreements(margin=0.02, agree=agree)[path, EVERYTHING].verdict == word
+    assert stream_verdict(found, margin=0.02, agree=agree).word == word
 
 
 def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from outrider.assertions import Batch
 from outrider.assertions.differences import Ruler, overlap
 from outrider.assertions.drift import ShareCounter, ShareStreams, ShareWatch, WatchRule, column_shares
+from outrider.assertions.library.personal import find_personal_data
 from outrider.assertions.library.text import repetition
 from outrider.assertions.losses import losses
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.assertions.text_properties import with_text_properties
-from outrider.assertions.words import UNSPACED, are_texts, has_unspaced, word_counts, words
+from outrider.assertions.words import UNSPACED, are_texts, has_unspaced, named, word_counts, words
+from outrider.dataops.model_kinds.chat_model import class_of
 
 HAN = (
     "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下"
@@ -184,6 +186,42 @@ def test_length_property_grows_with_the_letters_of_a_script_without_spaces() -> 
     answers = Batch.from_columns({"outputs.text": [HAN[:20] * 20, HAN[:20]]}, model="m")
     long, short = with_text_properties(answers, Ruler("text", is_text=True)).column("outputs.text_length")
     assert long - short > 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "found"),
+    [
+        ("申请已批准,30天内", ("批准", "拒绝"), ["批准"]),
+        ("这不是垃圾邮件。", ("垃圾邮件", "不是垃圾邮件"), ["不是垃圾邮件"]),
+        ("ＡＰＰＲＯＶＥＤ了", ("approved", "rejected"), ["approved"]),
+        ("unapproved, preapproved", ("approved", ""), []),
+        ("rejected or approved", ("approved", "rejected"), ["approved", "rejected"]),
+    ],
+)
+def test_names_are_found_as_whole_words_of_any_script(
+    text: str, names: tuple[str, ...], found: list[str]
+) -> None:
+    assert named(text, names) == found
+
+
+def test_a_class_is_found_in_a_chat_answer_without_spaces() -> None:
+    assert class_of("这是垃圾邮件。", ("垃圾邮件", "正常邮件")) == "垃圾邮件"
+    assert class_of("非垃圾。", ("垃圾", "非垃圾")) == "非垃圾"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("card", "卡号4111111111111111到期"),
+        ("email", "请写信a.b@example.org谢谢"),
+        ("iban", "账号DE89370400440532013000请"),
+        ("ip", "地址8.8.8.8的"),
+        ("phone", "电话+49 30 1234567谢"),
+        ("ssn", "号码123-45-6789的"),
+    ],
+)
+def test_personal_data_is_found_beside_letters_without_spaces(kind: str, text: str) -> None:
+    assert [found for found, _ in find_personal_data(text)] == [kind]
 
 
 def test_repetition_is_seen_in_chinese() -> None:

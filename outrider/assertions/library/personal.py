@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
+from outrider.assertions.words import IN_WORD
 
 from .texts import text_column
 
@@ -117,7 +118,7 @@ def _iban_shape() -> re.Pattern[str]:
         groups, rest = divmod(length - 4, 4)
         tail = f"[ -]?[A-Z0-9]{{{rest}}}" if rest else ""
         forms.append(rf"(?:{'|'.join(countries)})\d\d(?:[ -]?[A-Z0-9]{{4}}){{{groups}}}{tail}")
-    return re.compile(rf"(?i)(?<!\w)(?:{'|'.join(forms)})(?!\w)")
+    return re.compile(rf"(?i)(?<!{IN_WORD})(?:{'|'.join(forms)})(?!{IN_WORD})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +134,16 @@ class PersonalDataForm:
 FORMS: dict[Kind, PersonalDataForm] = {
     "card": PersonalDataForm(
         r"\d(?:[ -]?\d){12}",
-        re.compile(r"(?<![\w.$€£-])\d(?:[ -]?\d){12,18}+(?![\w%]|[.,]\d)"),
+        re.compile(rf"(?!\D)(?<!{IN_WORD})(?<![.$€£-])\d(?:[ -]?\d){{12,18}}+(?!{IN_WORD}|%|[.,]\d)"),
         is_card,
     ),
     "email": PersonalDataForm(
         r"\S@\w",
         re.compile(
-            r""
-            r"(?<![\w.%+-])[A-Za-z0-9][\w.%+-]{0,63}+(?<!\.)@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)"
-            r"{1,8}[A-Za-z]{2,24}(?![\w@])"
+            rf"(?<!{IN_WORD})(?<![.%+-])"
+            r"[A-Za-z0-9][\w.%+-]{0,63}+(?<!\.)@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)"
+            r"{1,8}[A-Za-z]{2,24}"
+            rf"(?!{IN_WORD}|@)"
         ),
         lambda text: ".." not in text,
     ),
@@ -153,22 +155,27 @@ FORMS: dict[Kind, PersonalDataForm] = {
     "ip": PersonalDataForm(
         r"\d\.\d{1,3}\.\d|[0-9a-fA-F]:[0-9a-fA-F:]*:",
         re.compile(
-            r"(?<![\w.:-])(?:\d{1,3}(?:\.\d{1,3}){3}|"
-            r"[0-9A-Fa-f]{1,4}(?:::?[0-9A-Fa-f]{1,4}){2,7})(?![\w:]|\.\d)"
+            rf"(?![^0-9A-Fa-f])(?<![.:-])(?<!{IN_WORD})"
+            r"(?:\d{1,3}(?:\.\d{1,3}){3}|"
+            r"[0-9A-Fa-f]{1,4}(?:::?[0-9A-Fa-f]{1,4}){2,7})"
+            rf"(?!{IN_WORD}|:|\.\d)"
         ),
         is_public_ip,
     ),
     "phone": PersonalDataForm(
         r"\+\d|\d{3}\)?[ .-]?\d{3}[ .-]\d{4}",
         re.compile(
-            r"(?<![\w+.-])(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}+|(?:1[ .-])?(?:\(\d{3}\) ?|"
+            rf"(?![^+(\d])(?<!{IN_WORD})(?<![+.-])"
+            r"(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,6}+|(?:1[ .-])?(?:\(\d{3}\) ?|"
             r"\d{3}[.-])\d{3}[ .-]\d{4})"
-            r"(?![\w%]|[.-]\d)"
+            rf"(?!{IN_WORD}|%|[.-]\d)"
         ),
         is_phone,
     ),
     "ssn": PersonalDataForm(
-        r"\d{3}-\d{2}-\d{4}", re.compile(r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"), is_ssn
+        r"\d{3}-\d{2}-\d{4}",
+        re.compile(rf"(?!\D)(?<!{IN_WORD})(?<!-)\d{{3}}-\d{{2}}-\d{{4}}(?!{IN_WORD}|-)"),
+        is_ssn,
     ),
 }
 ALL_KINDS: tuple[Kind, ...] = tuple(FORMS)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import plain
+from outrider.assertions.words import named
 from outrider.behavioral_tests import chat
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError
@@ -168,8 +169,8 @@ def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
     names = {str(value).casefold(): value for value in classes}
     if plain_text in names:
         return names[plain_text]
-    found = [v for name, v in names.items() if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain_text)]
-    return found[0] if len(found) == 1 else None
+    found = named(plain_text, tuple(names))
+    return names[found[0]] if len(found) == 1 else None
 
 
 def _column(batch: Batch, name: str) -> list[str]:

@@ -36,20 +36,12 @@ class Talker:
         self._random, self._fault = np.random.default_rng(seed), fault
 
     def ask(self, questions: Batch, /) -> Answers:
-        rows = questions.rows
         said = [self._answer(int(x)) for x in questions.column("attrs.x")]
         texts, calls = (list(each) for each in zip(*said, strict=True))
         columns = {"id": questions.keys, "outputs.text": texts}
         if self._fault != "no column":
             columns["outputs.tool_calls"] = calls
-        return Answers(
-            Batch.from_columns(columns, model="m", rows=rows),
-            np.full(rows, "answered", dtype=object),
-            np.full(rows, "", dtype=object),
-            np.full(rows, 0.01),
-            np.full((rows, 2), -1),
-            np.zeros(rows, dtype=np.bool_),
-        )
+        return Answers.recorded(Batch.from_columns(columns, model="m", rows=questions.rows))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -421,3 +421,56 @@ def test_slices_pass_beside_one_that_can_show_no_loss_which_is_named() -> None:
     check = sliced(entities, ["left"] * 300 + ["right"] * 300, 1)
     assert check.outcome == "passed"
     assert check.reason.endswith("could not show a loss: left (300 rows of 1 entity)")
+
+
+def with_rare(rare: int, found: float, *, champion: float = 0.8) -> Verdict:
+    """Verdict where champion and candidate find shares of a class of so many rows among 10,000."""
+    label = np.repeat(["fraud", "fine"], [rare, 10_000 - rare])
+    batch = Batch.from_columns({"label.label": label}, model="m", rows=len(label))
+
+    def finds(share: float) -> Any:
+        said = np.where(np.arange(len(label)) < round(share * rare), "fraud", "fine")
+        return lambda _: {"label": said}
+
+    pair = paired_evidence("held", batch, finds(champion), finds(found), scoring=AnswerScoring())
+    return decide(Policy(max_drop=0.02), Evidence(held_out=pair))
+
+
+def test_a_rare_class_that_is_lost_refuses_though_the_loss_hardly_rises() -> None:
+    """One in 500: all of the class weighs a tenth of what may be lost."""
+    lost = with_rare(20, 0.0)
+    assert lost.outcome == "failed"
+    told = "failed: held, 1 rare class: error rate +80.0 points in label=fraud (20 rows, at least +38.5 points)"
+    assert lost.reasons[0] == f"{told}; up to +2.0 points is allowed in each"
+
+
+def test_a_rare_class_that_is_kept_passes_with_the_loss_that_could_hide() -> None:
+    kept = with_rare(20, 0.8)
+    assert kept.outcome == "passed"
+    assert any("of label=fraud (20 rows) may be lost unseen" in reason for reason in kept.reasons)
+
+
+def test_a_class_of_too_few_rows_is_not_judged_and_blocks_nothing() -> None:
+    few = with_rare(2, 0.0, champion=1.0)
+    assert few.outcome == "passed"
+    assert any(reason.startswith("not judged: held, 1 rare class") for reason in few.reasons)
+
+
+def test_frequent_classes_are_not_judged_apart() -> None:
+    assert not any("class" in reason for reason in with_rare(300, 0.8).reasons)
+
+
+def test_equal_candidates_are_rarely_refused_for_any_of_many_rare_classes() -> None:
+    refused = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        label = rng.integers(100, size=3000)
+        said = [np.where(rng.random(3000) < 0.1, rng.integers(100, size=3000), label) for _ in range(2)]
+        batch = Batch.from_columns({"label.label": label}, model="m", rows=3000)
+        answers = [lambda _, one=one: {"label": one} for one in said]
+        pair = paired_evidence("held", batch, *answers, scoring=AnswerScoring())
+        refused += any(
+            reason.startswith("failed") and "class" in reason
+            for reason in decide(Policy(max_drop=0.02), Evidence(held_out=pair)).reasons
+        )
+    assert refused <= 3

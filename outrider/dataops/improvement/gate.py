@@ -153,6 +153,8 @@ class PairedEvidence:
     """Rows whose label, or champion's answer, the loss cannot be taken of."""
     slices: Sequence[SliceEvidence] = ()
     """By the model's ``slice_by``."""
+    classes: Sequence[SliceEvidence] = ()
+    """By the label, of answers that are right or wrong."""
     fault: str = ""
     """Why the candidate's losses are not known; empty where they are."""
     champion_share: Estimate | None = None
@@ -262,8 +264,11 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
         checks.append(judge_held_out(evidence.held_out, policy.max_drop))
     if evidence.fresh is not None:
         checks.append(judge_fresh(evidence.fresh, policy.min_gain))
-    sliced = [pair for pair in (evidence.held_out, evidence.fresh) if pair is not None and pair.slices]
-    checks += [judge_slices(pair, policy.max_drop) for pair in sliced]
+    for pair in (evidence.held_out, evidence.fresh):
+        if pair is not None and pair.slices:
+            checks.append(judge_slices(pair, policy.max_drop))
+        if pair is not None and (rare := rare_classes(pair, policy.max_drop)):
+            checks.append(judge_classes(pair, rare, policy.max_drop))
     checks += map(judge_named, evidence.named)
     if evidence.rolling is not None:
         checks.append(judge_rolling(evidence.rolling))
@@ -285,13 +290,17 @@ def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
     """
     step = _step(pair, pair.excess, passed=passed)
     if not passed and pair.tries > FRANK:
-        pair = replace(pair, champion_share=None, candidate_share=None, slices=())
-    slices = [replace(one, excess=one.excess.in_steps(step)) for one in pair.slices]
+        pair = replace(pair, champion_share=None, candidate_share=None, slices=(), classes=())
+    slices, classes = (
+        [replace(one, excess=one.excess.in_steps(step)) for one in parts]
+        for parts in (pair.slices, pair.classes)
+    )
     shares = [share and _rounded(share) for share in (pair.champion_share, pair.candidate_share)]
     return replace(
         pair,
         excess=pair.excess.in_steps(step),
         slices=slices,
+        classes=classes,
         champion_share=shares[0],
         candidate_share=shares[1],
     )
@@ -457,21 +466,42 @@ def judge_rolling(found: RollingEvidence) -> Check:
 
 def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
     """Check that no slice is shown to lose more than ``max_drop`` allows."""
-    lost = [one for one in pair.slices if one.excess.low > max_drop]
+    return _judge_parts(pair, "slices", pair.slices, max_drop)
+
+
+def rare_classes(pair: PairedEvidence, max_drop: float) -> list[SliceEvidence]:
+    """Classes with so few rows that losing all of them would be allowed."""
+    return [one for one in pair.classes if one.excess.rows < max_drop * pair.excess.rows]
+
+
+def judge_classes(pair: PairedEvidence, rare: Sequence[SliceEvidence], max_drop: float) -> Check:
+    """Check that no rare class is shown to lose more than ``max_drop`` allows."""
+    check = _judge_parts(pair, "classes", rare, max_drop)
+    if check.outcome != "passed":
+        return check
+    worst = max(rare, key=lambda one: one.excess.high)
+    found = worst.excess.in_steps(_step(pair, worst.excess, passed=False))
+    hidden = f"; up to {_change(pair, found.high)} of {worst.name} ({found.rows} rows) may be lost unseen"
+    return replace(check, reason=check.reason + hidden * (found.high > max_drop))
+
+
+def _judge_parts(pair: PairedEvidence, name: str, parts: Sequence[SliceEvidence], max_drop: float) -> Check:
+    """Check that none of some parts of the rows is shown to lose too much."""
+    lost = [one for one in parts if one.excess.low > max_drop]
     allowed = f"up to {_change(pair, max_drop)} is allowed in each"
-    where = f"{pair.dataset}, {len(pair.slices)} slices"
-    blind = [one for one in pair.slices if one.most <= (0.0 if pair.is_relative else max_drop)]
+    one, many = {"slices": ("slice", "slices"), "classes": ("rare class", "rare classes")}[name]
+    where = f"{pair.dataset}, {len(parts)} {one if len(parts) == 1 else many}"
+    blind = [one for one in parts if one.most <= (0.0 if pair.is_relative else max_drop)]
     unseen = _unseen(blind)
-    if not lost and len(blind) == len(pair.slices):
-        return Check("slices", False, f"{where}{unseen}", is_judged=False)
+    if not lost and len(blind) == len(parts):
+        return Check(name, False, f"{where}{unseen}", is_judged=False)
     if not lost:
-        none = f"{where}: {pair.loss} is shown to rise too far in none; {allowed}"
-        return Check("slices", True, none + unseen)
+        return Check(name, True, f"{where}: {pair.loss} is shown to rise too far in none; {allowed}{unseen}")
     worst = max(lost, key=lambda one: one.excess.low)
     found = worst.excess.in_steps(_step(pair, worst.excess, passed=False))
     told = f"{pair.loss} {_change(pair, found.value)} in {worst.name} ({found.rows} rows, at least "
     others = f", and too far in {len(lost) - 1} more" if len(lost) > 1 else ""
-    return Check("slices", False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}{unseen}")
+    return Check(name, False, f"{where}: {told}{_change(pair, found.low)}){others}; {allowed}{unseen}")
 
 
 def _unseen(slices: Sequence[SliceEvidence]) -> str:

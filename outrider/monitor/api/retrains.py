@@ -96,6 +96,7 @@ class PairedFigures(TypedDict):
     worn: int
     left_out: int
     slices: list[SliceFigures]
+    classes: NotRequired[list[SliceFigures]]
     fault: str
     champion_share: EstimateFacts | None
     candidate_share: EstimateFacts | None

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
+from outrider.assertions.columns import is_tensor
 from outrider.assertions.estimation import Estimate, estimate_share
 from outrider.assertions.loss_bounds import Excess, most_shown
 from outrider.assertions.quality import Asked as AskedLabel
@@ -31,7 +33,7 @@ from outrider.dataops.improvement.live_evidence import live_evidence
 from .scoring import AnswerScoring, LossFault
 
 EXAMPLES = 3
-MOST_SLICES = 20
+MOST_SLICES, MOST_CLASSES = 20, 200
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
@@ -176,20 +178,23 @@ def paired_evidence(
     beyond = scores.excess(known, names, error)
     if parts > 1:
         beyond = replace(beyond, low=scores.excess(known, names, error / parts).low)
-    largest = _slices(slices, known)
+
+    def excess_in(rows: Mapping[str, NDArray[np.bool_]]) -> list[SliceEvidence]:
+        """Excess in parts of the rows, which share one error."""
+        return [
+            SliceEvidence(
+                name, scores.excess(at, names, error / len(rows)), most_shown(names[at], error / len(rows))
+            )
+            for name, at in rows.items()
+        ]
+
     found = replace(
         found,
         champion_loss=scores.champion_loss(known),
         excess=beyond,
         is_relative=not scores.is_bounded,
-        slices=[
-            SliceEvidence(
-                part,
-                scores.excess(rows, names, error / len(largest)),
-                most_shown(names[rows], error / len(largest)),
-            )
-            for part, rows in largest.items()
-        ],
+        slices=excess_in(_slices(slices, known)),
+        classes=excess_in(_classes(batch, scoring, known)) if scores.loss == "error" else (),
     )
     if scores.loss != "error":
         return found
@@ -205,6 +210,21 @@ def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str,
     names = np.array(slices, dtype=object)
     sizes = Counter(name for name in names[known].tolist() if name is not None)
     return {name: known & (names == name) for name, _ in sizes.most_common(MOST_SLICES)}
+
+
+def _classes(batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each class; none where labels are many values or no classes."""
+    labels = batch.arrow(f"label.{scoring.target}").filter(pa.array(known))
+    if pa.types.is_nested(labels.type) or is_tensor(labels.type):
+        return {}
+    coded = labels.dictionary_encode()
+    if not 2 <= len(coded.dictionary) <= MOST_CLASSES:
+        return {}
+    codes = np.full(batch.rows, -1)
+    codes[known] = np.asarray(coded.indices)
+    return {
+        f"{scoring.target}={name}": codes == code for code, name in enumerate(coded.dictionary.to_pylist())
+    }
 
 
 def _weighted_share(

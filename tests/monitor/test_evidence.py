@@ -440,7 +440,9 @@ def test_a_rare_class_that_is_lost_refuses_though_the_loss_hardly_rises() -> Non
     """One in 500: all of the class weighs a tenth of what may be lost."""
     lost = with_rare(20, 0.0)
     assert lost.outcome == "failed"
-    told = "failed: held, 1 rare class: error rate +80.0 points in label=fraud (20 rows, at least +38.5 points)"
+    told = (
+        "failed: held, 1 rare class: error rate +80.0 points in label=fraud (20 rows, at least +38.5 points)"
+    )
     assert lost.reasons[0] == f"{told}; up to +2.0 points is allowed in each"
 
 

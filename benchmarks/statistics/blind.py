@@ -68,6 +68,8 @@ class Case:
         Share of the questions that are answered in words drawn anew.
     is_moody
         Whether such answers are now and then a refusal, of another language or three times as long.
+    is_loose
+        Whether the number is drawn anew with the words.
     """
 
     form: Form = "English"
@@ -78,13 +80,15 @@ class Case:
     agree: tuple[str, ...] = ()
     margin: float = MARGIN
     is_moody: bool = False
+    is_loose: bool = False
 
     def __str__(self) -> str:
         told = f"{self.form}.noise_{self.noise:g}.{self.change}"
         told += "" if self.change == "none" else f".{self.share:g}.{self.where}"
         told += "." + "+".join(self.agree) if self.agree else ""
         told += "" if self.margin == MARGIN else f".margin_{self.margin:g}"
-        return (told + (".moody" if self.is_moody else "")).replace(" ", "_")
+        told += ".moody" * self.is_moody + ".loose" * self.is_loose
+        return told.replace(" ", "_")
 
     @property
     def twin(self) -> "Case":
@@ -94,7 +98,8 @@ class Case:
     @property
     def needed(self) -> int | None:
         """Records that an equal candidate needs to be the same."""
-        own = {"label": 0.75, "score": 1.0}.get(self.form, float(self.agree in ((), ("words",))))
+        of_text = 1.0 if self.agree in ((), ("words",)) else 0.8 * self.is_loose
+        own = {"label": 0.75, "score": 1.0}.get(self.form, of_text)
         return _needed(self.margin, own * self.noise, self.form, self.agree)
 
 
@@ -151,14 +156,20 @@ class Speaker:
         if case.is_moody and varies and change == "none":
             mood: tuple[Change, ...] = ("refusal", "language", "length", "length", *("none",) * 16)
             change = mood[int(random.integers(20))]
-        return _text(case.form, change, 10 + int(60 * _ranks("length")[x] ** 3), fixed, random)
+        days = 30 + 7 * int((random if case.is_loose else fixed).integers(5))
+        return _text(case.form, change, days, 10 + int(60 * _ranks("length")[x] ** 3), fixed, random)
 
 
 def _text(
-    form: Form, change: Change, length: int, fixed: np.random.Generator, random: np.random.Generator
+    form: Form,
+    change: Change,
+    days: int,
+    length: int,
+    fixed: np.random.Generator,
+    random: np.random.Generator,
 ) -> str:
     """Sentence of drawn words around a decision and a number."""
-    days, is_approved = 30 + 7 * int(fixed.integers(5)), fixed.random() < 0.5
+    is_approved = fixed.random() < 0.5
     if change == "number":
         days += 60
     if change == "decision":
@@ -247,29 +258,46 @@ OF_WORDS: tuple[tuple[float, float, tuple[str, ...]], ...] = (
     (0.01, MARGIN, ("words",)), (0.3, 0.05, ("words",)), (0.6, 0.1, ("words",)), (0.92, 0.3, ("words",)),
 )  # fmt: skip
 """Noise of whole texts, a margin that some thousand records decide, and what was declared."""
+OF_NUMBERS = ((0.01, MARGIN), (0.3, 0.1), (0.6, 0.2))
+"""The same of facts, whose number is drawn anew."""
 OF_OTHERS = ((0.0, MARGIN), (0.01, MARGIN), (0.3, 0.1), (0.6, 0.2), (0.92, 0.4))
 """The same of scores and classes."""
 
 
 def corner() -> list[Case]:
     """Changes half beyond the margin, of which an equal twin can be the same."""
-    found = []
+    others: tuple[Form, ...] = ("score", "label")
+    return [
+        *_of_words(),
+        *_of_declared(),
+        *(
+            Case(form, noise, change, 1.5 * margin, where, (), margin)
+            for form, (noise, margin) in product(others, OF_OTHERS)
+            for change, where in product(OF_FORM[form], PLACES)
+        ),
+    ]
+
+
+def _of_words() -> Iterator[Case]:
+    """Changes of whole texts."""
     for form, (at, (noise, margin, agree)) in product(FORMS, enumerate(OF_WORDS)):
         places = (*PLACES, "noisiest") if noise and not agree else PLACES
         for (no, change), (place, where) in product(enumerate(OF_FORM[form]), enumerate(places)):
             if at == 0 or (at + no + place) % (3 if agree else 2) == 0:
-                found.append(Case(form, noise, change, 1.5 * margin, where, agree, margin))
+                yield Case(form, noise, change, 1.5 * margin, where, agree, margin)
+
+
+def _of_declared() -> Iterator[Case]:
+    """Changes that a declaration has to see; every two of noise, change and place together."""
+    steady = [(noise, MARGIN, False) for noise in NOISES]
+    loose = [(noise, margin, True) for noise, margin in OF_NUMBERS]
     for agree, forms, changes in SEEN:
-        for form, (at, noise), (no, change), (place, where) in product(
-            forms, enumerate(NOISES), enumerate(changes), enumerate(PLACES)
+        noises = [*steady, *loose] if agree == ("facts",) else steady
+        for form, (at, (noise, margin, is_loose)), (no, change), (place, where) in product(
+            forms, enumerate(noises), enumerate(changes), enumerate(PLACES)
         ):
-            if (at + no + place) % 3 == 0:  # every two of them together
-                found.append(Case(form, noise, change, 1.5 * MARGIN, where, agree))
-    others: tuple[Form, ...] = ("score", "label")
-    for form, (noise, margin) in product(others, OF_OTHERS):
-        for change, where in product(OF_FORM[form], PLACES):
-            found.append(Case(form, noise, change, 1.5 * margin, where, (), margin))
-    return found
+            if (at + no + place) % 3 == 0:
+                yield Case(form, noise, change, 1.5 * margin, where, agree, margin, is_loose=is_loose)
 
 
 def sampled(seed: int = 0) -> list[Case]:
@@ -303,8 +331,9 @@ def equal() -> list[Case]:
         told = [agree for agree, forms, _ in SEEN if form in forms]
         if form in FORMS:
             found += [Case(form, noise, agree=agree, is_moody=is_moody) for agree in ((), ("words",), *told)]
-        elif not is_moody:
-            found.append(Case(form, noise))
+        if not is_moody:
+            agree = ("facts",) if form in FORMS else ()
+            found.append(Case(form, noise, agree=agree, is_loose=form in FORMS))
     return found
 
 
@@ -348,7 +377,8 @@ def silent(*, every: int = 1) -> None:
     )
     groups: dict[tuple[str, ...], Counter[str]] = {}
     for case, word in zip(changed, words, strict=True):
-        key = (case.form, " ".join(case.agree) or "nothing", f"{case.margin:g}")
+        agree = " ".join(case.agree) or "nothing"
+        key = (case.form, agree + ", numbers vary" * case.is_loose, f"{case.margin:g}")
         groups.setdefault(key, Counter()).update([word, "able"] if can[case.twin] else [word])
     shown = ("able", "undecided", "different", "same", "close")
     lines = [
@@ -419,6 +449,8 @@ DECIDED: tuple[tuple[Case, str, int | None], ...] = (
     (Case("English", 1.0, "number", 0.33), "different", None),
     (Case("Chinese", 0.92, "number", 0.33), "different", None),
     (Case("JSON", 0.92, "number", 0.33), "different", None),
+    (Case("English", 0.92, "number", 0.33, is_loose=True), "different", None),
+    (Case("JSON", 1.0, "number", 0.33, is_loose=True), "different", None),
     (Case("English", 1.0, "decision"), "different", None),
     (Case("English", 1.0, "words"), "different", None),
     (Case("Chinese", 1.0, "words"), "different", None),
@@ -458,7 +490,8 @@ def decided() -> None:
             change = case.change if case.share == 1.0 else f"{case.change} in {100 * case.share:g} %"
             change = "nothing" if case.change == "none" else change
             agree = f"`{' '.join(case.agree)}`" if case.agree else ""
-            cells = case.form, f"{100 * case.noise:g} %", change, agree, f"*{word}*: {right} of {seeds}"
+            noise = f"{100 * case.noise:g} %" + ", numbers vary" * case.is_loose
+            cells = case.form, noise, change, agree, f"*{word}*: {right} of {seeds}"
             lines.append(f"| {' | '.join(cells)} | {middle:,.0f} | {most:,.0f} |")
     show_table("decided", "\n".join(lines))
 

@@ -470,12 +470,12 @@ def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
 
 
 def rare_classes(pair: PairedEvidence, max_drop: float) -> list[SliceEvidence]:
-    """Classes with so few rows that losing all of them would be allowed."""
+    """Classes so rare that losing all their rows would be allowed."""
     return [one for one in pair.classes if one.excess.rows < max_drop * pair.excess.rows]
 
 
 def judge_classes(pair: PairedEvidence, rare: Sequence[SliceEvidence], max_drop: float) -> Check:
-    """Check that no rare class is shown to lose more than ``max_drop`` allows."""
+    """Check that no rare class is shown to lose more than allowed."""
     check = _judge_parts(pair, "classes", rare, max_drop)
     if check.outcome != "passed":
         return check

@@ -458,6 +458,14 @@ def test_a_class_of_too_few_rows_is_not_judged_and_blocks_nothing() -> None:
     assert any(reason.startswith("not judged: held, 1 rare class") for reason in few.reasons)
 
 
+def test_labels_that_are_texts_are_no_classes() -> None:
+    """Their names would be rows."""
+    label = [f"answer {at // 2}" for at in range(200)]
+    batch = Batch.from_columns({"label.label": label}, model="m", rows=200)
+    both = [lambda _: {"label": np.array(label)}] * 2
+    assert not paired_evidence("held", batch, *both, scoring=AnswerScoring(loss="error")).classes
+
+
 def test_frequent_classes_are_not_judged_apart() -> None:
     assert not any("class" in reason for reason in with_rare(300, 0.8).reasons)
 

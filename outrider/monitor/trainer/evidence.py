@@ -33,7 +33,9 @@ from outrider.dataops.improvement.live_evidence import live_evidence
 from .scoring import AnswerScoring, LossFault
 
 EXAMPLES = 3
-MOST_SLICES, MOST_CLASSES = 20, 200
+MOST_SLICES = 20
+MOST_CLASSES, LEAST_OF_CLASS = 200, 5
+"""Values of a label that are classes: at most so many, of so many rows on average."""
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
 """Numbers of an array that are shown one by one."""
@@ -218,7 +220,7 @@ def _classes(batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_]) -> 
     if pa.types.is_nested(labels.type) or is_tensor(labels.type):
         return {}
     coded = labels.dictionary_encode()
-    if not 2 <= len(coded.dictionary) <= MOST_CLASSES:
+    if not 2 <= len(coded.dictionary) <= min(MOST_CLASSES, len(labels) / LEAST_OF_CLASS):
         return {}
     codes = np.full(batch.rows, -1)
     codes[known] = np.asarray(coded.indices)

@@ -117,7 +117,7 @@ def test_candidate_that_refuses_all_by_one_status_of_address_or_key_ends_with_4_
             app, ["compare", *asked_of(production, dead), *prompts(tmp_path, count), "--until", "10000"]
         )
     assert isinstance(done.exception, ServerError)
-    asked = min(count, 48)
+    asked = min(count, 32)
     said = (
         rf"^[\w.:]+/v1 refused all {asked} questions: status {status}: .*; check its address, model and key"
     )

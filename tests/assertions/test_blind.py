@@ -14,6 +14,7 @@ from outrider.assertions.differences import Ruler
 from outrider.assertions.facts import facts_of
 from outrider.assertions.items import checked_agree
 from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.text_properties import with_text_properties
 from outrider.assertions.verdict import CandidateVerdict, stream_verdict, verdict_of
 from outrider.assertions.verdict_sentence import details_sentence
 from outrider.errors import ConfigError
@@ -98,6 +99,37 @@ def test_a_service_reads_what_was_declared_as_a_comparison_does(path: str, word:
     found += StreamComparison.of(pair, ruler)
     assert found.agreements(margin=0.02, agree=agree)[path, EVERYTHING].verdict == word
     assert stream_verdict(found, margin=0.02, agree=agree).word == word
+
+
+def answered(outputs: list[list[str]], ruler: Ruler, *, column: str = "text") -> StreamComparison:
+    """Answers of two models that never contradict themselves."""
+    one, two = (
+        with_text_properties(
+            Batch.from_columns({f"outputs.{column}": each}, model="m", rows=len(each)), ruler
+        )
+        for each in outputs
+    )
+    ones = np.ones(one.rows)
+    pair = PairedAnswers(one, two, ones, [""] * one.rows).declared_steady(challenger=True)
+    return StreamComparison.of(pair, ruler)
+
+
+def test_calls_of_tools_without_texts_must_agree_in_their_arguments() -> None:
+    calls = [[f'[{{"name": "pay", "arguments": {{"eur": {eur}}}}}]'] * 1000 for eur in (5, 6)]
+    found = answered(calls, Ruler("text", is_text=True), column="tool_calls")
+    for verdict in (verdict_of(found, margin=0.02), stream_verdict(found, margin=0.02, agree=["facts"])):
+        assert (verdict.word, verdict.decided_by) == ("different", "arguments")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("30", '"30"'), ("null", '"null"'), ("true", '"true"'), ("[]", '"[]"'), ('["a"]', '{"0": "a"}')],
+)
+@pytest.mark.parametrize("agree", [(), ("words",), ("$.a",)], ids=str)
+def test_values_of_json_of_another_type_are_others(one: str, other: str, agree: tuple[str, ...]) -> None:
+    texts = [[f'{{"a": {value}}}'] * 600 for value in (one, other)]
+    found = answered(texts, Ruler("text", is_text=True, agree=agree))
+    assert verdict_of(found, margin=0.02, agree=agree).word == "different"
 
 
 def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:

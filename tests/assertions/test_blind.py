@@ -132,6 +132,43 @@ def test_values_of_json_of_another_type_are_others(one: str, other: str, agree: 
     assert verdict_of(found, margin=0.02, agree=agree).word == "different"
 
 
+def test_a_text_too_short_to_know_its_language_is_in_no_other() -> None:
+    texts = [
+        "You can return your order within 30 days of delivery, and we will refund the price in full.",
+        "Return within 30 days.",
+        "Sie können die Ware innerhalb von 30 Tagen an uns senden, und wir erstatten den Preis.",
+    ]
+    for other, word in zip(texts[1:], ("same", "different"), strict=True):
+        found = answered([[texts[0]] * 800, [other] * 800], Ruler("text", is_text=True, agree=("facts",)))
+        assert verdict_of(found, margin=0.02, agree=["facts"]).word == word
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("at most 30 MB", "at most 30 GB"), ("30MB", "30GB"), ("5 am", "5 pm"), ("5pm", "5 a.m."),
+        ("use 1.2.3", "use 1.2.4"), ("Rs.500", "Rs.900"), ("USD30", "USD90"), ("$30k", "$30bn"),
+        ("5 mg", "5 ml"), ("30 °C", "30 °F"), ("on 03/05/2024", "on 05/03/2024"), (".5", ".9"),
+    ],
+)  # fmt: skip
+def test_facts_tell_units_versions_and_dates_apart(one: str, other: str) -> None:
+    assert facts_of(f"It is {one} then.") != facts_of(f"It is {other} then.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("30MB", "30 megabytes"),
+        ("5 pm", "5p.m."),
+        ("USD30", "$30"),
+        ("$30k", "30,000 dollars"),
+        ("30 °C", "30C"),
+    ],
+)
+def test_facts_are_alike_in_any_form_of_a_unit(one: str, other: str) -> None:
+    assert facts_of(f"It is {one} then.") == facts_of(f"It is {other} then.")
+
+
 def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:
     rows = 4000
     noise, differs = RateSequence({0: (rows, 3680)}), RateSequence({0: (rows, 3680)})

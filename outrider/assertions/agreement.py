@@ -70,7 +70,7 @@ def terms_of(measure: Measure, *, is_declared: bool = False, hidden: float = 0.0
         return Terms(hidden=hidden)
     if measure == "words":
         return Terms(items=ITEMS)
-    near = measure in ("score", "length")
+    near = measure in ("score", "length", "language")
     return Terms(-1.0 if near else -0.5, is_exact=measure == "text" and not is_declared)
 
 

@@ -22,6 +22,8 @@ Rows = NDArray[np.intp]
 
 LENGTH_TOLERANCE = 1.0
 """Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
+UNKNOWN = "unknown"
+"""Language of a text that says too little of it: no other than any."""
 QUANTILES = (0.05, 0.95)
 """Of production's scores: their distance is the spread that a tolerance is a share of."""
 ROUNDING = 1e-5
@@ -247,7 +249,10 @@ class AnswerReading:
             return np.asarray(~(np.linalg.norm(one - two, axis=1) < ruler.reach))
         if measure in PROPERTIES:
             one, two = (answer.column(property_column(measure)) for answer in (first, second))
-            return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE if measure == "length" else one != two)
+            if measure == "length":
+                return np.asarray(np.abs(one - two) > LENGTH_TOLERANCE)
+            is_known = (one != UNKNOWN) & (two != UNKNOWN) if measure == "language" else True
+            return np.asarray((one != two) & is_known, dtype=np.bool_)
         if _ranking(first, ruler) == "pairs":
             return np.asarray(_pair_order(first, ruler) != _pair_order(second, ruler))
         best, others = _best(first, ruler), _best(second, ruler)

@@ -24,6 +24,7 @@ _ONES = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES = {name: at for at, name in enumerate(_ONES.split())}
 _VALUES |= {name: 10 * at for at, name in enumerate(_TENS.split(), 2)}
+_SHORT = {"k": 1_000, "mn": 1_000_000, "bn": 1_000_000_000}
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _UNITS = {
     name: unit
@@ -36,7 +37,10 @@ _UNITS = {
         "m": "meters metres meter",
         "kg": "kilograms kilogram kilos", "g": "grams gram", "mile": "miles mi", "pound": "pounds lb lbs",
         "%": "percent prozent 百分之 ", "usd": "$ dollars dollar us$ 美元", "eur": "€ euros euro", "gbp": "£",
-        "jpy": "¥ yen", "cny": "yuan rmb 元", "inr": "₹", "cent": "cents",
+        "jpy": "¥ yen", "cny": "yuan rmb 元", "inr": "₹ rs rs.", "cent": "cents",
+        "byte": "bytes", "kb": "kilobytes", "mb": "megabytes", "gb": "gigabytes", "tb": "terabytes",
+        "mg": "milligrams", "ml": "millilitres milliliters", "l": "litres liters litre liter",
+        "mm": "millimetres", "cm": "centimetres", "°c": "c", "°f": "f", "am": "a.m a.m.", "pm": "p.m p.m.",
     }.items()
     for name in (unit, *names.split())
 }  # fmt: skip
@@ -49,17 +53,19 @@ _DATE = re.compile(
     rf"\b(?P<y>\d{{4}})[-/](?P<m>\d{{1,2}})[-/](?P<d>\d{{1,2}})\b"
     rf"|\b(?P<d2>\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of )?(?P<n>{_MONTH})\b\.?(?:,? (?P<y2>\d{{4}})\b)?"
     rf"|\b(?=[adefjmnos])(?P<n3>{_MONTH})\.? (?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y3>\d{{4}})\b)?"
+    r"|\b(?P<parts>\d{1,2}(?P<sep>[/.-])\d{1,2}(?P=sep)\d{4})\b"
     r"|(?P<y4>\d{4})年(?P<m4>\d{1,2})月(?P<d4>\d{1,2})日"
 )
 _NUMBER = re.compile(
-    rf"(?<![{_LETTER}\d_.])(?P<number>[-\u2212]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?)(?:st|nd|rd|th)?"
-    rf"(?:[\s-]?(?P<scale>hundred|thousand|million|billion)\b)?"
+    rf"(?:(?<![{_LETTER}\d_])|(?<=usd)|(?<=eur)|(?<=gbp))"
+    rf"(?P<number>[-\u2212]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)*)(?:st|nd|rd|th)?"
+    rf"(?:(?:[\s-]?(?P<scale>hundred|thousand|million|billion)|(?P<short>k|mn|bn))\b)?"
     rf"(?:[\s-]?(?P<unit>{_UNIT})(?![{_LETTER}]))?"
 )
 _SPOKEN = re.compile(
     rf"\b(?P<words>(?:{_WORD})(?:(?:[\s-]|\sand\s)(?:{_WORD}))*)\b(?:[\s-](?P<unit>{_UNIT})(?![{_LETTER}]))?"
 )
-_BEFORE = re.compile(r"(us\$|[$€£¥₹]|\b(?:usd|eur|gbp))\s?\Z")
+_BEFORE = re.compile(r"(us\$|[$€£¥₹]|\b(?:usd|eur|gbp|rs\.?))\s?\Z")
 _ANSWER = re.compile(r"\W*(yes|no|ja|nein|oui|non|sí|是|否|不是|不)(?![\w-])")
 _SAID = {
     "ja": "yes",
@@ -110,6 +116,8 @@ def number_text(value: float) -> str:
 
 
 def _date(found: re.Match[str]) -> str:
+    if found["parts"]:  # of day and month either may come first
+        return f"date {'/'.join(str(int(part)) for part in re.split('[/.-]', found['parts']))}"
     year = found["y"] or found["y2"] or found["y3"] or found["y4"] or "?"
     name = found["n"] or found["n3"]
     month = _MONTHS[name] if name else int(found["m"] or found["m4"])
@@ -117,9 +125,10 @@ def _date(found: re.Match[str]) -> str:
 
 
 def _number(found: re.Match[str]) -> str:
-    value = float(found["number"].replace(",", "").replace("\u2212", "-")) * _SCALES.get(
-        found["scale"] or "", 1
-    )
+    number = found["number"].replace(",", "").replace("\u2212", "-")
+    if number.count(".") > 1:
+        return number
+    value = float(number) * _SCALES.get(found["scale"] or "", 1) * _SHORT.get(found["short"] or "", 1)
     before = _BEFORE.search(found.string[max(0, found.start() - 4) : found.start()])
     return _with_unit(value, found["unit"] or (before[1] if before else None))
 

@@ -66,14 +66,14 @@ def json_of(text: str) -> Any:
 def items_of(text: str) -> list[str]:
     r"""Words of a text, or leaves of JSON with their paths.
 
-    The order of keys means nothing.
+    The order of keys means nothing; the text "1" is another leaf than the number.
 
     Examples
     --------
     >>> items_of("The cat  sat"), items_of('{"b": 1.0, "a": ["x y"]}') == items_of('{"a": ["x y"], "b": 1}')
     (['the', 'cat', 'sat'], True)
     >>> items_of('{"b": 1.0, "a": ["x y"]}')
-    ['a.0=x', 'a.0=y', 'b=1']
+    ['a[0]=x', 'a[0]=y', 'b:1']
     """
     value = json_of(text)
     return words(text) if value is None else [*_leaves(value, "")]
@@ -153,10 +153,10 @@ def _leaves(value: Any, path: str) -> Iterator[str]:
             yield from _leaves(value[name], f"{path}.{name}" if path else name)
     elif isinstance(value, list) and value:
         for at, each in enumerate(value):
-            yield from _leaves(each, f"{path}.{at}" if path else str(at))
+            yield from _leaves(each, f"{path}[{at}]")
     elif isinstance(value, str):
         yield from (f"{path}={word}" for word in words(value) or [""])
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield f"{path}={number_text(value)}"
+        yield f"{path}:{number_text(value)}"
     else:
-        yield f"{path}={json.dumps(value)}"
+        yield f"{path}:{json.dumps(value)}"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Batch
-from .differences import Ruler, property_column, text_column_of
+from .differences import UNKNOWN, Ruler, property_column, text_column_of
 from .items import json_of
 from .words import words
 
@@ -95,7 +95,7 @@ def languages(texts: Sequence[str]) -> Strings:
     """
     from .library.languages import detect_language
 
-    return _objects(found or "unknown" for found in detect_language(texts))
+    return _objects(found or UNKNOWN for found in detect_language(texts))
 
 
 def log_lengths(texts: Sequence[str]) -> NDArray[np.float64]:

@@ -138,11 +138,16 @@ def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) ->
     Of texts all, of scores their ranks too, of others the first. Where somebody declared what of texts has to
     agree, their wording may be another.
     """
-    if "text" not in measures or "label" in measures:
+    if not _are_texts(measures):
         return tuple(measures[: 2 if measures[:2] == ("score", "rank") else 1])
     free = FREE - {*declared(agree)} if agree else frozenset[Measure]()
     texts = {*declared(agree), "text", "words", "facts", *PROPERTIES} - free
     return tuple(each for each in measures if each in texts)
+
+
+def _are_texts(measures: Sequence[Measure]) -> bool:
+    """True of texts, and of calls of tools without any."""
+    return "label" not in measures and not {"text", *CALLS}.isdisjoint(measures)
 
 
 def shown_measures(measures: Sequence[Measure]) -> tuple[Measure, ...]:
@@ -165,8 +170,7 @@ def vouching_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) ->
     """
     deciding = deciding_measures(measures, agree)
     must = {*(declared(agree) or ("text",)), *CALLS}
-    is_text = "text" in deciding or bool(agree)
-    return tuple(each for each in deciding if each in must) if is_text else deciding[:1]
+    return tuple(each for each in deciding if each in must) if _are_texts(measures) else deciding[:1]
 
 
 def verdict_of(

@@ -14,6 +14,7 @@ from outrider.assertions.differences import Ruler
 from outrider.assertions.facts import facts_of
 from outrider.assertions.items import checked_agree
 from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.text_properties import with_text_properties
 from outrider.assertions.verdict import CandidateVerdict, stream_verdict, verdict_of
 from outrider.assertions.verdict_sentence import details_sentence
 from outrider.errors import ConfigError
@@ -98,6 +99,74 @@ def test_a_service_reads_what_was_declared_as_a_comparison_does(path: str, word:
     found += StreamComparison.of(pair, ruler)
     assert found.agreements(margin=0.02, agree=agree)[path, EVERYTHING].verdict == word
     assert stream_verdict(found, margin=0.02, agree=agree).word == word
+
+
+def answered(outputs: list[list[str]], ruler: Ruler, *, column: str = "text") -> StreamComparison:
+    """Answers of two models that never contradict themselves."""
+    one, two = (
+        with_text_properties(
+            Batch.from_columns({f"outputs.{column}": each}, model="m", rows=len(each)), ruler
+        )
+        for each in outputs
+    )
+    ones = np.ones(one.rows)
+    pair = PairedAnswers(one, two, ones, [""] * one.rows).declared_steady(challenger=True)
+    return StreamComparison.of(pair, ruler)
+
+
+def test_calls_of_tools_without_texts_must_agree_in_their_arguments() -> None:
+    calls = [[f'[{{"name": "pay", "arguments": {{"eur": {eur}}}}}]'] * 1000 for eur in (5, 6)]
+    found = answered(calls, Ruler("text", is_text=True), column="tool_calls")
+    for verdict in (verdict_of(found, margin=0.02), stream_verdict(found, margin=0.02, agree=["facts"])):
+        assert (verdict.word, verdict.decided_by) == ("different", "arguments")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("30", '"30"'), ("null", '"null"'), ("true", '"true"'), ("[]", '"[]"'), ('["a"]', '{"0": "a"}')],
+)
+@pytest.mark.parametrize("agree", [(), ("words",), ("$.a",)], ids=str)
+def test_values_of_json_of_another_type_are_others(one: str, other: str, agree: tuple[str, ...]) -> None:
+    texts = [[f'{{"a": {value}}}'] * 600 for value in (one, other)]
+    found = answered(texts, Ruler("text", is_text=True, agree=agree))
+    assert verdict_of(found, margin=0.02, agree=agree).word == "different"
+
+
+def test_a_text_too_short_to_know_its_language_is_in_no_other() -> None:
+    texts = [
+        "You can return your order within 30 days of delivery, and we will refund the price in full.",
+        "Return within 30 days.",
+        "Sie können die Ware innerhalb von 30 Tagen an uns senden, und wir erstatten den Preis.",
+    ]
+    for other, word in zip(texts[1:], ("same", "different"), strict=True):
+        found = answered([[texts[0]] * 800, [other] * 800], Ruler("text", is_text=True, agree=("facts",)))
+        assert verdict_of(found, margin=0.02, agree=["facts"]).word == word
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("at most 30 MB", "at most 30 GB"), ("30MB", "30GB"), ("5 am", "5 pm"), ("5pm", "5 a.m."),
+        ("use 1.2.3", "use 1.2.4"), ("Rs.500", "Rs.900"), ("USD30", "USD90"), ("$30k", "$30bn"),
+        ("5 mg", "5 ml"), ("30 °C", "30 °F"), ("on 03/05/2024", "on 05/03/2024"), (".5", ".9"),
+    ],
+)  # fmt: skip
+def test_facts_tell_units_versions_and_dates_apart(one: str, other: str) -> None:
+    assert facts_of(f"It is {one} then.") != facts_of(f"It is {other} then.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("30MB", "30 megabytes"),
+        ("5 pm", "5p.m."),
+        ("USD30", "$30"),
+        ("$30k", "30,000 dollars"),
+        ("30 °C", "30C"),
+    ],
+)
+def test_facts_are_alike_in_any_form_of_a_unit(one: str, other: str) -> None:
+    assert facts_of(f"It is {one} then.") == facts_of(f"It is {other} then.")
 
 
 def test_a_tally_says_nothing_where_noise_leaves_no_room_for_a_difference() -> None:

@@ -1,5 +1,7 @@
 """What a shadow test recommends follows from what it found, the deciding reason first."""
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.assertions.agreement import EVERYTHING, Tally
@@ -51,6 +53,16 @@ BETTER, WORSE = DiscordantPairs(300, 40, 3), DiscordantPairs(300, 3, 40)
 def test_the_deciding_reason_comes_first(found: ShadowTestFindings, advice: str, reason: str) -> None:
     said, reasons = recommend(found, margin=0.01)
     assert (said, reason in reasons[0]) == (advice, True), reasons
+
+
+def test_a_reason_names_scores_that_differ_and_classes_too_rare_to_see() -> None:
+    apart = MeasureVerdict("different", 1.0, 0.9, 1.0, 4000, 0, "", is_noise_known=True)
+    close = replace(agreement("close"), shown={"score": apart}, unseen={"fraud": 12})
+    advice, reasons = recommend(ShadowTestFindings(close, smaller=0.5), margin=0.01)
+    assert advice == "promote"
+    assert reasons[0].endswith(
+        "'fraud' (12 records); its score differs beyond the tolerance in 100 % (90 to 100)"
+    )
 
 
 def test_a_few_labels_prove_nothing() -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from outrider.assertions.agreement import fails_more
 from outrider.assertions.verdict import CandidateVerdict
+from outrider.assertions.verdict_sentence import details_sentence
 
 Recommendation = Literal["promote", "keep", "undecided"]
 SMALLER = 0.9
@@ -27,7 +28,7 @@ class DiscordantPairs:
 
     @property
     def challenger_is_better(self) -> bool:
-        """True for a proven higher failure rate of the challenger."""
+        """True for a proven higher failure rate of the champion."""
         return fails_more(self.only_challenger, self.only_champion)
 
 
@@ -121,7 +122,7 @@ def _alike(agreement: CandidateVerdict, margin: float) -> str:
         "different": f"the challenger differs beyond noise: {numbers} agree",
         "undecided": f"agreement is not estimated well enough yet: {numbers}; {agreement.why}",
     }
-    return said["different" if _differs(agreement) else agreement.word]
+    return said["different" if _differs(agreement) else agreement.word] + details_sentence(agreement)
 
 
 def _differs(agreement: CandidateVerdict) -> bool:

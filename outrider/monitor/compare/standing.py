@@ -418,7 +418,8 @@ class Standing:
         if energy is not None and is_apart:
             said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":
-            said += f"; nobody has said which is better: label {len(self.to_label)} pairs"
+            said += "; nobody has said which is better"
+            said += f": label {len(self.to_label)} pairs" if self.to_label else ""
         return Conclusion(word, said)
 
     def _keep_examples(

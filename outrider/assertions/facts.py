@@ -24,7 +24,6 @@ _ONES = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES = {name: at for at, name in enumerate(_ONES.split())}
 _VALUES |= {name: 10 * at for at, name in enumerate(_TENS.split(), 2)}
-_SHORT = {"k": 1_000, "mn": 1_000_000, "bn": 1_000_000_000}
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _UNITS = {
     name: unit
@@ -58,8 +57,8 @@ _DATE = re.compile(
 )
 _NUMBER = re.compile(
     rf"(?:(?<![{_LETTER}\d_])|(?<=usd)|(?<=eur)|(?<=gbp))"
-    rf"(?P<number>[-\u2212]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)*)(?:st|nd|rd|th)?"
-    rf"(?:(?:[\s-]?(?P<scale>hundred|thousand|million|billion)|(?P<short>k|mn|bn))\b)?"
+    rf"(?P<number>[-\u2212]?(?:(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)*|(?<![\w.])\.\d+))(?:st|nd|rd|th)?"
+    rf"(?:(?:[\s-]?(?P<scale>hundred|thousand|million|billion|mn|bn)|(?P<k>k))\b)?"
     rf"(?:[\s-]?(?P<unit>{_UNIT})(?![{_LETTER}]))?"
 )
 _SPOKEN = re.compile(
@@ -128,7 +127,8 @@ def _number(found: re.Match[str]) -> str:
     number = found["number"].replace(",", "").replace("\u2212", "-")
     if number.count(".") > 1:
         return number
-    value = float(number) * _SCALES.get(found["scale"] or "", 1) * _SHORT.get(found["short"] or "", 1)
+    scale = {"mn": "million", "bn": "billion"}.get(found["scale"], found["scale"] or "")
+    value = float(number) * (1_000 if found["k"] else _SCALES.get(scale, 1))
     before = _BEFORE.search(found.string[max(0, found.start() - 4) : found.start()])
     return _with_unit(value, found["unit"] or (before[1] if before else None))
 

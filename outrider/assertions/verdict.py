@@ -42,7 +42,7 @@ FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "struc
 GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", EMBEDDING, "text", "words", "score", "rank")
 """Measures that say little of what differs, the least last: they are named where no other is different."""
 CALLS: tuple[Measure, ...] = ("tools", "arguments")
-_DECLARE = "say with --agree what of them must agree"
+_DECLARE = "say with --agree what must agree"
 _WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
 _HIDDEN = "the embedding does not tell an answer from one with a number or word exchanged"
 _FARTHEST = 10_000_000
@@ -254,7 +254,7 @@ def _verdict(
     for measure in vouching:
         if found[measure].word in ("same", "close") and not comparison.sees(measure, margin):
             share = percent(comparison.held[measure].rate)
-            why = f"{measure} is in {share} of production's answers, and cannot show a change; {_DECLARE}"
+            why = f"only {share} of production's answers hold {measure}: a change would not show; {_DECLARE}"
             found[measure] = replace(found[measure], word="undecided", more=None, why=why)
     rare = _rare_classes(comparison, bounding, margin=margin)
     classes = {name: each for name, each in rare.items() if each.word == "different"}

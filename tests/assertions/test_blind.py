@@ -86,7 +86,7 @@ def test_a_comparison_sees_order_and_classes_in_every_script(case: Case) -> None
 def test_a_declaration_that_no_answer_holds_says_nothing(case: Case) -> None:
     found = compared(case, 1, 250).conclusion
     assert found.word == "undecided"
-    assert "is in 0 % of production's answers, and cannot show a change" in found.sentence
+    assert "only 0 % of production's answers hold" in found.sentence
 
 
 @pytest.mark.parametrize(("path", "word"), [("$.a", "same"), ("$.b", "undecided")])
@@ -146,7 +146,8 @@ def test_a_text_too_short_to_know_its_language_is_in_no_other() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("at most 30 MB", "at most 30 GB"), ("30MB", "30GB"), ("5 am", "5 pm"), ("5pm", "5 a.m."),
+        ("at most 30 MB", "at most 30 GB"), ("$30 mn", "$30 bn"),
+        (".5 mg", "5 mg"), ("30MB", "30GB"), ("5 am", "5 pm"), ("5pm", "5 a.m."),
         ("use 1.2.3", "use 1.2.4"), ("Rs.500", "Rs.900"), ("USD30", "USD90"), ("$30k", "$30bn"),
         ("5 mg", "5 ml"), ("30 °C", "30 °F"), ("on 03/05/2024", "on 05/03/2024"), (".5", ".9"),
     ],

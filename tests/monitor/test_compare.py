@@ -80,7 +80,7 @@ def test_a_candidate_that_never_answers_is_worse() -> None:
 
 def test_a_production_that_answers_nothing_ends_the_comparison_with_its_reason() -> None:
     with pytest.raises(
-        ServerError, match="production did not answer the last 48 questions: no answer within 1 s"
+        ServerError, match="production did not answer the last 32 questions: no answer within 1 s"
     ):
         compared(Sampled("twin"), production=Sampled("production", silent=1.0))
 
@@ -99,7 +99,8 @@ def test_a_production_that_answers_nothing_ends_few_questions_with_its_reason_to
 def test_a_candidate_that_fails_more_within_the_margin_is_close_and_never_worse_or_the_same() -> None:
     plan = ComparePlan(margin=0.05, twice=0.25)
     production = Sampled("production", seed=1)
-    _, report, _ = compared(Sampled("frail", silent=0.02, seed=2), production=production, plan=plan)
+    frail, until = Sampled("frail", silent=0.02, seed=2), Until(False, 2000)
+    _, report, _ = compared(frail, production=production, plan=plan, until=until)
     found = report.found["candidates"][0]
     assert found["verdict"] == "close"
     assert "no answer to" in found["sentence"]
@@ -242,7 +243,7 @@ def test_a_comparison_ends_where_it_should() -> None:
 def test_long_blocks_are_joined_and_short_ones_of_live_traffic_not_waited_for(
     block: int, is_joined: bool
 ) -> None:
-    rows, production = 5 * ROWS + 100, Sampled("production", seed=1)
+    rows, production = 8 * ROWS + 100, Sampled("production", seed=1)
     run = ComparisonRun(production, [Sampled("twin")], ComparePlan(twice=0.0))
     asked = [0]
     drive(

@@ -279,3 +279,12 @@ def test_scores_beside_a_label_turn_same_into_close_and_are_named_but_raise_no_d
     apart = labelled_scores(0.05)
     assert (apart.word, apart.decided_by, apart.shown["score"].word) == ("close", "label", "different")
     assert details_sentence(apart).startswith("; its score differs beyond the tolerance in 100 % (")
+
+
+def test_a_declaration_about_texts_leaves_classes_to_themselves() -> None:
+    label = np.arange(1000) % 3
+    one, two = (Batch.from_columns({"outputs.label": label}, model="m", rows=1000) for _ in range(2))
+    pair = PairedAnswers(one, two, np.ones(1000), [""] * 1000, np.arange(1000), one, two)
+    comparison = StreamComparison.of(pair, Ruler(agree=("facts",)))
+    assert verdict_of(comparison, margin=0.02, agree=("facts",)).word == "same"
+    assert stream_verdict(comparison, margin=0.02, agree=("facts",)).decided_by == "label"

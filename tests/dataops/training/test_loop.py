@@ -180,7 +180,8 @@ def test_many_rows_are_read_in_blocks_and_give_the_weights_of_few(
 
 def test_progress_is_told_at_most_once_a_second_and_at_the_end(folder: Path) -> None:
     said: list[Progress] = []
-    run(task(folder, points(folder, 1), **USUAL), said)
+    given = task(folder, points(folder, 1), **USUAL)
+    improve(learner(folder, "Net"), given, said.append, clock=lambda: 7.0)
     assert len(said) == 2
     first, last = said
     assert (first.step, last.step, last.steps, last.epoch, last.eta_s) == (1, 140, 140, 20, 0.0)

@@ -209,10 +209,11 @@ class StreamComparison:
                     )
         new = known - entities
         by_class = _of_classes(pair, ruler, classes) if "label" in both else {}
+        found = cls(tallies, entities=new, classes=by_class, held=held)
         if "score" not in both:
-            return cls(tallies, entities=new, classes=by_class, held=held)
+            return found
         noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
-        return cls(tallies, _classes(deltas(one, two, ruler)), _classes(noise), new, by_class)
+        return replace(found, apart=_classes(deltas(one, two, ruler)), noise_apart=_classes(noise))
 
     def __add__(self, other: "StreamComparison") -> "StreamComparison":
         """Comparison of both parts.

@@ -288,3 +288,17 @@ def test_a_declaration_about_texts_leaves_classes_to_themselves() -> None:
     comparison = StreamComparison.of(pair, Ruler(agree=("facts",)))
     assert verdict_of(comparison, margin=0.02, agree=("facts",)).word == "same"
     assert stream_verdict(comparison, margin=0.02, agree=("facts",)).decided_by == "label"
+
+
+@pytest.mark.parametrize("agree", ["facts", "$.decison", "classes=approved,rejected"])
+def test_a_declaration_that_no_answer_holds_says_nothing_of_texts_with_scores_either(agree: str) -> None:
+    said = {"outputs.text": ['{"decision": "wait"}'] * 2000, "outputs.logprob": np.linspace(-2.0, -1.0, 2000)}
+    one, two = (Batch.from_columns(said, model="m", rows=2000) for _ in range(2))
+    pair = PairedAnswers(one, two, np.ones(2000), [""] * 2000, np.arange(2000), one, two)
+    ruler = Ruler("text", is_text=True, agree=(agree,)).at(one)
+    assert "score" in StreamComparison.of(pair, ruler).measures
+    for found in (
+        verdict_of(StreamComparison.of(pair, ruler), margin=0.02, agree=ruler.agree),
+        stream_verdict(StreamComparison.of(pair, ruler), margin=0.02, agree=ruler.agree),
+    ):
+        assert found.word == "undecided"

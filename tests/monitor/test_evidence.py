@@ -432,7 +432,7 @@ def with_rare(rare: int, found: float, *, champion: float = 0.8) -> Verdict:
         said = np.where(np.arange(len(label)) < round(share * rare), "fraud", "fine")
         return lambda _: {"label": said}
 
-    pair = paired_evidence("held", batch, finds(champion), finds(found), scoring=AnswerScoring())
+    pair = paired_evidence("held", batch, finds(champion), finds(found), scoring=AnswerScoring(), rare=0.02)
     return decide(Policy(max_drop=0.02), Evidence(held_out=pair))
 
 
@@ -441,7 +441,7 @@ def test_a_rare_class_that_is_lost_refuses_though_the_loss_hardly_rises() -> Non
     lost = with_rare(20, 0.0)
     assert lost.outcome == "failed"
     told = (
-        "failed: held, 1 rare class: error rate +80.0 points in label=fraud (20 rows, at least +38.5 points)"
+        "failed: held, 1 rare class: error rate +80.0 points in label=fraud (20 rows, at least +47.3 points)"
     )
     assert lost.reasons[0] == f"{told}; up to +2.0 points is allowed in each"
 
@@ -463,7 +463,7 @@ def test_labels_that_are_texts_are_no_classes() -> None:
     label = [f"answer {at // 2}" for at in range(200)]
     batch = Batch.from_columns({"label.label": label}, model="m", rows=200)
     both = [lambda _: {"label": np.array(label)}] * 2
-    assert not paired_evidence("held", batch, *both, scoring=AnswerScoring(loss="error")).classes
+    assert not paired_evidence("held", batch, *both, scoring=AnswerScoring(loss="error"), rare=1.0).classes
 
 
 def test_frequent_classes_are_not_judged_apart() -> None:
@@ -478,7 +478,7 @@ def test_equal_candidates_are_rarely_refused_for_any_of_many_rare_classes() -> N
         said = [np.where(rng.random(3000) < 0.1, rng.integers(100, size=3000), label) for _ in range(2)]
         batch = Batch.from_columns({"label.label": label}, model="m", rows=3000)
         answers = [lambda _, one=one: {"label": one} for one in said]
-        pair = paired_evidence("held", batch, *answers, scoring=AnswerScoring())
+        pair = paired_evidence("held", batch, *answers, scoring=AnswerScoring(), rare=0.02)
         refused += any(
             reason.startswith("failed") and "class" in reason
             for reason in decide(Policy(max_drop=0.02), Evidence(held_out=pair)).reasons

@@ -154,7 +154,7 @@ class PairedEvidence:
     slices: Sequence[SliceEvidence] = ()
     """By the model's ``slice_by``."""
     classes: Sequence[SliceEvidence] = ()
-    """By the label, of answers that are right or wrong."""
+    """Classes so rare that losing all their rows would be allowed."""
     fault: str = ""
     """Why the candidate's losses are not known; empty where they are."""
     champion_share: Estimate | None = None
@@ -267,8 +267,8 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
     for pair in (evidence.held_out, evidence.fresh):
         if pair is not None and pair.slices:
             checks.append(judge_slices(pair, policy.max_drop))
-        if pair is not None and (rare := rare_classes(pair, policy.max_drop)):
-            checks.append(judge_classes(pair, rare, policy.max_drop))
+        if pair is not None and pair.classes:
+            checks.append(judge_classes(pair, policy.max_drop))
     checks += map(judge_named, evidence.named)
     if evidence.rolling is not None:
         checks.append(judge_rolling(evidence.rolling))
@@ -469,17 +469,12 @@ def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
     return _judge_parts(pair, "slices", pair.slices, max_drop)
 
 
-def rare_classes(pair: PairedEvidence, max_drop: float) -> list[SliceEvidence]:
-    """Classes so rare that losing all their rows would be allowed."""
-    return [one for one in pair.classes if one.excess.rows < max_drop * pair.excess.rows]
-
-
-def judge_classes(pair: PairedEvidence, rare: Sequence[SliceEvidence], max_drop: float) -> Check:
+def judge_classes(pair: PairedEvidence, max_drop: float) -> Check:
     """Check that no rare class is shown to lose more than allowed."""
-    check = _judge_parts(pair, "classes", rare, max_drop)
+    check = _judge_parts(pair, "classes", pair.classes, max_drop)
     if check.outcome != "passed":
         return check
-    worst = max(rare, key=lambda one: one.excess.high)
+    worst = max(pair.classes, key=lambda one: one.excess.high)
     found = worst.excess.in_steps(_step(pair, worst.excess, passed=False))
     hidden = f"; up to {_change(pair, found.high)} of {worst.name} ({found.rows} rows) may be lost unseen"
     return replace(check, reason=check.reason + hidden * (found.high > max_drop))

@@ -149,6 +149,7 @@ def paired_evidence(
     tries: int = 1,
     slices: Sequence[str | None] = (),
     parts: int = 1,
+    rare: float = 0.0,
     pause: Callable[[], None] = lambda: None,
 ) -> PairedEvidence:
     """Losses of both models on the labelled rows of a dataset.
@@ -163,6 +164,8 @@ def paired_evidence(
         Slice of each row, None for none; the largest ``MOST_SLICES`` are judged.
     parts
         Checks of a kind, which share the error of their lower bounds.
+    rare
+        Share of the rows below which a class is looked at by its own rows.
     """
     error = error_of(tries)
     nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
@@ -196,7 +199,7 @@ def paired_evidence(
         excess=beyond,
         is_relative=not scores.is_bounded,
         slices=excess_in(_slices(slices, known)),
-        classes=excess_in(_classes(batch, scoring, known)) if scores.loss == "error" else (),
+        classes=excess_in(_rare_classes(batch, scoring, known, rare)) if scores.loss == "error" else (),
     )
     if scores.loss != "error":
         return found
@@ -214,8 +217,10 @@ def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str,
     return {name: known & (names == name) for name, _ in sizes.most_common(MOST_SLICES)}
 
 
-def _classes(batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """Rows of each class; none where labels are many values or no classes."""
+def _rare_classes(
+    batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_], rare: float
+) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each rare class; none where labels are many values or no classes."""
     labels = batch.arrow(f"label.{scoring.target}").filter(pa.array(known))
     if pa.types.is_nested(labels.type) or is_tensor(labels.type):
         return {}
@@ -224,9 +229,9 @@ def _classes(batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_]) -> 
         return {}
     codes = np.full(batch.rows, -1)
     codes[known] = np.asarray(coded.indices)
-    return {
-        f"{scoring.target}={name}": codes == code for code, name in enumerate(coded.dictionary.to_pylist())
-    }
+    rows = [codes == code for code in range(len(coded.dictionary))]
+    named = zip(coded.dictionary.to_pylist(), rows, strict=True)
+    return {f"{scoring.target}={name}": of for name, of in named if of.sum() < rare * len(labels)}
 
 
 def _weighted_share(

@@ -399,6 +399,7 @@ class Retraining:
             tries=1 + int(tries[chosen].max(initial=0)),
             slices=text_of(judged, f"attrs.{slice_by}") if slice_by else (),
             parts=parts,
+            rare=self.policy.max_drop,
             pause=self.context.check_stop,
         )
         return dataclasses.replace(found, worn=batch.rows - len(chosen))

@@ -433,6 +433,15 @@ def with_policy(context: JobContext, **policy: Any) -> JobContext:
     return dataclasses.replace(context, settings=context.settings.model_copy(update={"models": models_now}))
 
 
+def test_the_gate_looks_at_classes_rarer_than_the_drop_that_it_allows(context: JobContext) -> None:
+    imported(context)
+    registered_twin(context)
+    lenient = with_policy(context, max_drop=0.9)
+    add_job(lenient, candidate="2")
+    reasons = run(lenient).result["reasons"]
+    assert any("sign-heldout@1, 2 rare classes: error rate" in reason for reason in reasons), reasons
+
+
 def test_a_candidate_without_rows_enough_stays_undecided_and_each_try_makes_proof_dearer(
     context: JobContext,
 ) -> None:

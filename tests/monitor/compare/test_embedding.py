@@ -154,7 +154,9 @@ def test_embedding_of_one_vector_or_of_none_is_undecided(call: Callable[[Batch],
 
 
 def test_embedding_is_undecided_by_noise_where_production_paraphrases() -> None:
-    drawn: Saying = lambda x, random: plain(x, drawn=random)  # noqa: E731
+    def drawn(x: int, random: Random) -> str:
+        return plain(x, drawn=random)
+
     found = compared(drawn, drawn, rows=900)
     assert found.conclusion.word == "undecided"
     assert "production differs from itself in" in found.conclusion.sentence

@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -45,6 +45,7 @@ _HEADERS = {
     "expect": ["100-continue"],
 }  # fmt: skip
 _MOST_VALUES = 40
+_TRIES = 200
 _NUMBERS: dict[str, list[Any]] = {
     "integer": [0, 1, 2, 5, 60, 10**6], "number": [0, 0.5, 1.0, 60.0, 1e9], "boolean": [True, False],
 }  # fmt: skip
@@ -150,7 +151,17 @@ class Sender:
         for request in self._worked:
             yield self._signed(request, is_owner=True)
         for route in self._routes:
-            yield self._signed(self._meant(route), is_owner=True)
+            yield self._plain(route)
+
+    def until(self, answered: Container[str]) -> Iterator[Request]:
+        """Plain requests to each route until it is among the answered: their values are drawn."""
+        for route in self._routes:
+            for _ in range(_TRIES):
+                if f"{route.method} {route.path}" not in answered:
+                    yield self._plain(route)
+
+    def _plain(self, route: Route) -> Request:
+        return self._signed(self._meant(route, asked_more=0.0), is_owner=True)
 
     def draw(self) -> Request:
         """A request with some things wrong."""
@@ -182,9 +193,9 @@ class Sender:
         chosen = of_owner if is_owner or self._rng.random() < 0.75 else self._rng.choice([*others, {}])
         return replace(request, headers={**chosen, **request.headers})
 
-    def _meant(self, route: Route) -> Request:
+    def _meant(self, route: Route, *, asked_more: float = 0.3) -> Request:
         path = self._address(route, odd=0.0)
-        asked = [name for name in route.queries if name in route.needed or self._rng.random() < 0.3]
+        asked = [name for name in route.queries if name in route.needed or self._rng.random() < asked_more]
         pairs = [f"{name}={quote_plus(self._known.one(name, self._rng))}" for name in asked]
         if pairs:
             path += "?" + "&".join(pairs)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -111,15 +112,8 @@ class Attack:
 async def beset(api: Api, worked: Sequence[Request], rng: random.Random) -> Attack:
     """Send requests to every route of an application."""
     known, attack, scopes = Known(), Attack(), RouteScopes()
-    sender = Sender(
-        routes_of(ROUTES, api.document),
-        api.document,
-        known,
-        Visitors(api.intake.keyring, api.key),
-        seeds(),
-        rng,
-        worked,
-    )
+    routes, visitors = routes_of(ROUTES, api.document), Visitors(api.intake.keyring, api.key)
+    sender = Sender(routes, api.document, known, visitors, seeds(), rng, worked)
 
     async def one(request: Request) -> Answer:
         try:
@@ -135,11 +129,11 @@ async def beset(api: Api, worked: Sequence[Request], rng: random.Random) -> Atta
             attack.faults.append((request, f"{answer.status} {answer.body[:300]!r}"))
         return answer
 
-    for _ in range(2):  # what the first pass shows names what the second asks for
-        for request in sender.valid():
-            answer = await one(request)
-            if answer.status < 300:
-                known.learn(answer.body)
+    # what the first pass shows names what the second asks for
+    for request in chain(sender.valid(), sender.valid(), sender.until(attack.answered)):
+        answer = await one(request)
+        if answer.status < 300:
+            known.learn(answer.body)
     count = REQUESTS // AT_ONCE
     for number in range(count):
         if number >= count // 2 and number % max(1, count // (2 * _LOOKS)) == 0:

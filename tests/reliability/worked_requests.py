@@ -144,6 +144,8 @@ def worked_requests(api: Api) -> list[Request]:
         _get(f"/v1/records?model={MODEL}&limit=3"),
         _get(f"/v1/weak-labels?model={MODEL}"),
         _get(f"/v1/fairness?model={MODEL}&by=device&positive=3"),
+        _form(f"/m/{MODEL}/proposals/learn"),
+        _json("/v1/proposals", {"model": MODEL}),
         _get(f"/m/{MODEL}/images/records/inputs.image/{flag['record_id']}"),
         _json(f"/v1/suites/{MODEL}/outcomes", {"version": "3", "source": "cli", "outcomes": [given]}),
         Request(f"/v1/datasets/{DATASET}/versions?model={MODEL}&wait_s=0", ARROW, _arrow(_rows("d"))),

@@ -7,7 +7,8 @@ from .output import Config, Json, as_json, table
 
 VERDICTS = {
     "critical": "critical", "warning": "warning", "ticket": "ticket", "known": "known",
-    "unjudged": "nothing could be found", "well": "well", "waiting": "no records yet",
+    "unjudged": "nothing judges it", "learning": "learning: too little to find a fault", "well": "well",
+    "waiting": "no records yet",
 }  # fmt: skip
 
 
@@ -30,6 +31,6 @@ def _row(line: dict[str, Any]) -> dict[str, Any]:
     return line | {
         "verdict": VERDICTS[line["verdict"]],
         "since": line["since"] and line["since"][:19] + "Z",
-        "what": line["sentence"] or f"{line['about']}{where}",
+        "what": line["sentence"] or line["sees"] or f"{line['about']}{where}",
         "last_record": line["last_record"] and line["last_record"][:16] + "Z",
     }

@@ -8,14 +8,18 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from outrider.dataops.alarms.incident_row import IncidentRow
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.stored_incidents import acknowledge
+from outrider.dataops.ledger.losses import WRONG
 from outrider.dataops.state.database import write
-from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
+from outrider.dataops.state.series_tables import LossBlock, LossCount
+from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, LiveRate, RecordCount, table_of
 from outrider.monitor.queries.fleet import fleet_json, read_fleet
 from tests.databases import migrated
 
 HOUR_US = 3_600_000_000
 NOW_US = 500_000 * HOUR_US + 1_800_000_000
+RULE = AlarmRule()
 
 
 @pytest.fixture
@@ -41,29 +45,36 @@ def add(engine: Engine, *rows: dict[str, Any]) -> None:
         connection.execute(insert(table_of(Incident)), list(rows))
 
 
-def judge(engine: Engine, model: str, level: str = "warning") -> None:
+def judge(engine: Engine, model: str, level: str = "warning", **more: Any) -> None:
     """Assertion that judges a model."""
     row = {
         "model": model, "name": "blurred", "revision": "r", "kind": "assertion", "level": level,
-        "description": "", "owner": "", "active": True, "first_seen_us": 0,
+        "description": "", "owner": "", "active": True, "first_seen_us": 0, "judged_us": NOW_US,
     }  # fmt: skip
     with write(engine) as connection:
-        connection.execute(insert(table_of(AssertionRow)), [row])
+        connection.execute(insert(table_of(AssertionRow)), [row | more])
 
 
 def count(
-    engine: Engine, model: str, minute_us: int, records: int, flags: int, slot: str = "champion"
+    engine: Engine,
+    model: str,
+    minute_us: int,
+    records: int,
+    flags: int,
+    slot: str = "champion",
+    entities: int | None = None,
 ) -> None:
+    seen = records if entities is None else entities
     with write(engine) as connection:
         connection.execute(
             insert(table_of(RecordCount)).values(
-                model=model, slice="", minute_us=minute_us, version="1", records=records, entities=records
+                model=model, slice="", minute_us=minute_us, version="1", records=records, entities=seen
             )
         )
         connection.execute(
             insert(table_of(FlagCount)).values(
                 model=model, slot=slot, assertion="blurred", revision="r", slice="", minute_us=minute_us,
-                version="1", flags=flags, kept=flags, entities=flags,
+                version="1", flags=flags, kept=flags, entities=min(flags, seen),
             )
         )  # fmt: skip
 
@@ -78,10 +89,10 @@ def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(eng
         incident("d", NOW_US - 60, status="muted", muted_until_us=NOW_US + 1),
         incident("e", NOW_US - 70, status="resolved", resolved_us=NOW_US),
     )
-    count(engine, "e", NOW_US - HOUR_US, 100, 10)
+    count(engine, "e", NOW_US - HOUR_US, 1_000, 100)
     judge(engine, "e")
     with engine.connect() as connection:
-        lines = read_fleet(connection, ["a", "b", "c", "d", "e", "f"], now_us=NOW_US)
+        lines = read_fleet(connection, ["a", "b", "c", "d", "e", "f"], RULE, now_us=NOW_US)
     assert [(line.model, line.verdict, line.current) for line in lines] == [
         ("b", "critical", 2), ("c", "warning", 1), ("a", "warning", 1), ("d", "known", 1), ("e", "well", 0),
         ("f", "waiting", 0),
@@ -95,27 +106,122 @@ def test_the_worst_model_stands_first_and_the_oldest_of_its_incidents_speaks(eng
     assert facts[-1]["since"] is facts[-1]["last_record"] is None
 
 
+MORE = "send more records: {} entities came in a day"
+NAME_ONE = "name assertions or live tests that judge it"
+
+
 @pytest.mark.parametrize(
-    ("records", "flags", "level", "step"),
+    ("records", "flags", "level", "verdict", "step"),
     [
-        (16_000, 16_000, "warning", "look at blurred: it fires on 100 % of the records of a day"),
-        (16_000, 9_000, "critical", "look at blurred: it fires on 56 % of the records of a day"),
-        (2, 0, "warning", "send more records: 2 in a day prove nothing, even if all were flagged"),
-        (2, 0, "critical", ""),  # its first flag opens an incident
-        (16_000, 400, "warning", ""),
-        (16_000, 16_000, "info", "name assertions or live tests that judge it"),
-        (16_000, 16_000, "", "name assertions or live tests that judge it"),
+        (16_000, 16_000, "warning", "unjudged", "look at blurred: it fires on 100% of the entities of a day"),
+        (16_000, 9_000, "critical", "unjudged", "look at blurred: it fires on 56% of the entities of a day"),
+        (2, 0, "warning", "learning", MORE.format(2)),
+        (60, 0, "warning", "learning", MORE.format(60)),
+        (2, 0, "critical", "well", ""),  # its first flag opens an incident
+        (1_000, 0, "warning", "well", ""),
+        (16_000, 400, "warning", "well", ""),
+        (16_000, 7_900, "warning", "well", ""),
+        (16_000, 16_000, "info", "unjudged", NAME_ONE),
+        (16_000, 16_000, "", "unjudged", NAME_ONE),
     ],
 )
 def test_model_is_well_only_where_a_fault_could_have_been_found(
-    engine: Engine, records: int, flags: int, level: str, step: str
+    engine: Engine, records: int, flags: int, level: str, verdict: str, step: str
 ) -> None:
     count(engine, "a", NOW_US - HOUR_US, records, flags)
     if level:
         judge(engine, "a", level)
     with engine.connect() as connection:
-        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
-    assert (line.verdict, line.next_step) == ("unjudged" if step else "well", step)
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert (line.verdict, line.next_step) == (verdict, step)
+    assert line.sight is not None
+    assert bool(line.sight.sees) is (verdict != "unjudged")
+
+
+def test_model_of_one_entity_is_not_well_however_many_records_it_sends(engine: Engine) -> None:
+    count(engine, "a", NOW_US - HOUR_US, 16_000, 0, entities=1)
+    judge(engine, "a")
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert (line.verdict, line.next_step) == ("learning", "send more records: 1 entities came in a day")
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict", "step"),
+    [
+        ({"judged_us": 0}, "learning", "send records for blurred to judge: it has not judged yet"),
+        (
+            {"suspended_until_us": NOW_US + 1, "suspension": "noisy"}, "unjudged",
+            "resume blurred: it is suspended",
+        ),
+        ({"suspended_until_us": NOW_US - 1, "suspension": "noisy"}, "well", ""),
+    ],
+)  # fmt: skip
+def test_an_assertion_that_does_not_judge_makes_no_model_well(
+    engine: Engine, more: dict[str, Any], verdict: str, step: str
+) -> None:
+    count(engine, "a", NOW_US - HOUR_US, 16_000, 400)
+    judge(engine, "a", **more)
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert (line.verdict, line.next_step) == (verdict, step)
+
+
+@pytest.mark.parametrize(
+    ("hours_ago", "blocks", "verdict"), [(1, 1, "learning"), (1, 20, "well"), (30, 20, "unjudged")]
+)
+def test_labels_judge_a_model_once_they_are_enough_and_of_today(
+    engine: Engine, hours_ago: int, blocks: int, verdict: str
+) -> None:
+    at_us = NOW_US - hours_ago * HOUR_US
+    count(engine, "a", at_us, 16_000, 0)
+    rows = [
+        {
+            "model": "a", "version": "1", "block": block, "begun_us": at_us + block,
+            "ended_us": at_us + block, "record_us": at_us, "newest_us": at_us, "observations": 50,
+            "entities": "",
+        }
+        for block in range(blocks)
+    ]  # fmt: skip
+    cells = [
+        {
+            "model": "a",
+            "version": "1",
+            "block": block,
+            "slice": "",
+            "weight": 0,
+            "bucket": bucket,
+            "records": few,
+        }
+        for block in range(blocks)
+        for bucket, few in ((WRONG, 5), (0, 45))
+    ]  # fmt: skip
+    with write(engine) as connection:
+        connection.execute(insert(table_of(LossBlock)), rows)
+        connection.execute(insert(table_of(LossCount)), cells)
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert line.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("asked", "high", "verdict"), [(0, 1.0, "learning"), (3, 0.9, "learning"), (900, 0.02, "well")]
+)
+def test_a_live_test_judges_a_model_once_it_was_asked_enough(
+    engine: Engine, asked: int, high: float, verdict: str
+) -> None:
+    count(engine, "a", NOW_US - HOUR_US, 16_000, 0)
+    judge(engine, "a", kind="live_test")
+    row = {
+        "model": "a", "test": "blurred", "revision": "r", "version": "1", "asked": asked, "failed": 0,
+        "rate": 0.0, "low": 0.0, "high": high, "tolerance": 0.01, "updated_us": NOW_US,
+        "state": "",
+    }  # fmt: skip
+    with write(engine) as connection:
+        connection.execute(insert(table_of(LiveRate)), [row])
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert line.verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -134,7 +240,7 @@ def test_slices_that_explain_an_incident_of_all_records_are_named(
     details = {"explained_by": [{"slice": part} for part in causes]}
     add(engine, incident("a", NOW_US - 10, slice=own, details=details))
     with engine.connect() as connection:
-        assert [line.whom for line in read_fleet(connection, ["a"], now_us=NOW_US)] == [expected]
+        assert [line.whom for line in read_fleet(connection, ["a"], RULE, now_us=NOW_US)] == [expected]
 
 
 def test_open_drift_is_a_ticket_and_stands_behind_what_pages(engine: Engine) -> None:
@@ -145,7 +251,7 @@ def test_open_drift_is_a_ticket_and_stands_behind_what_pages(engine: Engine) -> 
         incident("b", NOW_US - 10),
     )
     with engine.connect() as connection:
-        lines = read_fleet(connection, ["a", "b"], now_us=NOW_US)
+        lines = read_fleet(connection, ["a", "b"], RULE, now_us=NOW_US)
     assert [(line.model, line.verdict) for line in lines] == [("b", "warning"), ("a", "ticket")]
 
 
@@ -155,7 +261,7 @@ def test_an_acknowledged_incident_is_known(engine: Engine) -> None:
     with write(engine) as connection:
         acknowledge(connection, row["id"], now_us=NOW_US)
     with engine.connect() as connection:
-        assert [line.verdict for line in read_fleet(connection, ["a"], now_us=NOW_US)] == ["known"]
+        assert [line.verdict for line in read_fleet(connection, ["a"], RULE, now_us=NOW_US)] == ["known"]
 
 
 def test_hours_hold_what_a_loop_counts(engine: Engine) -> None:
@@ -165,7 +271,7 @@ def test_hours_hold_what_a_loop_counts(engine: Engine) -> None:
     count(engine, "a", NOW_US + 2 * HOUR_US, 99, 99)  # a clock that runs ahead
     count(engine, "a", NOW_US - 60_000_000, 4, 4, slot="2")  # a challenger's flags
     with engine.connect() as connection:
-        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
     assert line.records.tolist() == [10, *[0] * 22, 12]
     facts = fleet_json([line])[0]
     assert facts["flags_per_record"] == [0.5, *[None] * 22, pytest.approx(2 / 12)]
@@ -176,5 +282,5 @@ def test_records_of_a_clock_that_was_set_back_are_not_the_last(engine: Engine) -
     count(engine, "a", minute_us - HOUR_US, 10, 1)
     count(engine, "a", minute_us + 24 * HOUR_US, 10, 1)
     with engine.connect() as connection:
-        (line,) = read_fleet(connection, ["a"], now_us=NOW_US)
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
     assert line.last_record_us == minute_us - HOUR_US

@@ -315,7 +315,22 @@ def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
         (look.before.hits + look.now.hits, look.before.seen + look.now.seen, look.now.seen) for look in looks
     ]
     hits, seen, now = np.array(sides, dtype=np.float64).reshape(-1, 3).T
-    needed = np.array([look.needed for look in looks]) + math.log(_WINDOWS * rule.horizon)
+    return likely_shares(hits, seen, now, np.array([look.alpha for look in looks]), rule)
+
+
+def likely_shares(hits: Floats, seen: Floats, now: Floats, alpha: Floats, rule: AlarmRule) -> Floats:
+    """Smallest shares proven with a chance of 90 %; nan for none.
+
+    Parameters
+    ----------
+    hits, seen
+        Of the reference, shape (streams,).
+    now
+        Entities since the onset, shape (streams,).
+    alpha
+        That each stream may spend, shape (streams,).
+    """
+    needed = -np.log(alpha) + math.log(_WINDOWS * rule.horizon)
     proven = smallest_rise(hits, seen, now, needed=needed, odds=rule.odds)
     # As many hits come with that chance where the share is their one-sided upper limit.
     likely = wilson_interval(np.nan_to_num(proven) * now, np.maximum(now, 1.0), confidence=_LIKELY)[1]

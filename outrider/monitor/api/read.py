@@ -11,6 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from outrider.assertions.quality import SuspensionRule
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.datasets.versions import Provenance, RowFlag
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.state.database import now_us
@@ -138,8 +139,9 @@ class ReadApi:
         models: tuple[str, ...],
         health: Callable[[], Mapping[str, bool]],
         rule: SuspensionRule = DEFAULT_RULE,
+        alarms: AlarmRule | None = None,
     ) -> None:
-        self._rule = rule
+        self._rule, self._alarms = rule, alarms or AlarmRule()
         self._engine = engine
         self._blocks = BlockCache(journal)
         self._configured = models
@@ -231,7 +233,8 @@ class ReadApi:
         """Verdict on each model, with onset, slice and next step."""
         names = list_models(self._engine, self._configured)
         with self._engine.connect() as connection:
-            return {"models": fleet_json(read_fleet(connection, names, now_us=now_us()))}
+            lines = read_fleet(connection, names, self._alarms, now_us=now_us())
+        return {"models": fleet_json(lines)}
 
     def overview(self, model: str | None = None) -> Response:
         """Overview page's data, for one model or for all."""
@@ -289,9 +292,10 @@ def read_routes(
     require_reader: Callable[..., Any] | None = None,
     health: Callable[[], Mapping[str, bool]] = dict,
     rule: SuspensionRule = DEFAULT_RULE,
+    alarms: AlarmRule | None = None,
 ) -> APIRouter:
     """Routes of the read API; parameters as in ``web_routes``."""
-    api = ReadApi(engine, journal, models=models, health=health, rule=rule)
+    api = ReadApi(engine, journal, models=models, health=health, rule=rule, alarms=alarms)
     guards = [] if require_reader is None else [Depends(require_reader)]
     router = APIRouter(prefix="/v1", tags=["read"])
     for path, answer, body in (

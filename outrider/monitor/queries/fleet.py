@@ -2,35 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 from typing_extensions import TypedDict
 
-from outrider.assertions.detection import smallest_rise
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.incident_row import IncidentRow, for_whom
+from outrider.dataops.alarms.minute_counts import CHAMPION
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
-from outrider.dataops.state.series_tables import OutcomeCount
-from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
+from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 from .series.counts import last_minute
+from .sight import Sight, read_sight
 
-Verdict: TypeAlias = Literal["critical", "warning", "ticket", "known", "unjudged", "well", "waiting"]
-ORDER: tuple[Verdict, ...] = ("critical", "warning", "ticket", "known", "unjudged", "well", "waiting")
+Verdict: TypeAlias = Literal[
+    "critical", "warning", "ticket", "known", "unjudged", "learning", "well", "waiting"
+]
+ORDER: tuple[Verdict, ...] = get_args(Verdict)
 HOURS = 24
 MOST_INCIDENTS = 1_000
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
-_ASSERTION, _OUTCOME = table_of(AssertionRow), table_of(OutcomeCount)
-MOST_SHARE = 0.5
-"""Share of the records of a day beyond which the flags of an assertion tell nothing of a record."""
-ODDS = 100.0
-"""Evidence of a rise that as many records again must be able to give."""
-CHAMPION = "champion"
 LEVELS: Mapping[str, Verdict] = {"critical": "critical", "warning": "warning", "info": "ticket"}
 """Verdict of an open incident by its level, worst first."""
 
@@ -43,8 +40,8 @@ class FleetLine:
     ----------
     verdict
         ``critical``, ``warning`` or ``ticket`` (of level ``info``): the worst open incident; ``known``: all
-        incidents are acknowledged or muted; ``unjudged``: none is open, but none could be: no assertion
-        judges, records are too few, or an assertion fires on most of them; ``waiting``: no record yet.
+        incidents are acknowledged or muted; ``unjudged``, ``learning``, ``well``: none is open, see
+        :class:`Sight`; ``waiting``: no record yet.
     incident
         The one behind the verdict, the oldest of the worst; None where all is well.
     current
@@ -62,14 +59,14 @@ class FleetLine:
     last_record_us: int | None
     records: NDArray[np.float64]
     flagged: NDArray[np.float64]
-    blind: str = ""
-    """Proposed step of an ``unjudged`` model."""
+    sight: Sight | None = None
+    """What could be found; None where an incident is current or no record came."""
 
     @property
     def next_step(self) -> str:
         """Proposed step in words; empty where there is nothing to do."""
         if self.incident is None:
-            return "send records" if self.verdict == "waiting" else self.blind
+            return "send records" if self.sight is None else self.sight.step
         return self.incident.next_step or "look at the incident"
 
     @property
@@ -81,7 +78,8 @@ class FleetLine:
 class FleetFacts(TypedDict):
     """Line of one model.
 
-    ``since``, ``incident``, ``about`` and ``slice`` are those of the worst incident.
+    ``since``, ``incident``, ``about`` and ``slice`` are those of the worst incident; ``sees`` says what could
+    be found where there is none.
     """
 
     model: str
@@ -92,6 +90,7 @@ class FleetFacts(TypedDict):
     about: str
     slice: str
     sentence: str
+    sees: str
     next_step: str
     incidents: int
     last_record: str | None
@@ -99,7 +98,9 @@ class FleetFacts(TypedDict):
     flags_per_record: list[float | None]
 
 
-def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) -> list[FleetLine]:
+def read_fleet(
+    connection: Connection, models: Sequence[str], rule: AlarmRule, *, now_us: int
+) -> list[FleetLine]:
     """Lines of all models, worst first; of equal ones the oldest incident."""
     incidents: dict[str, list[IncidentRow]] = {name: [] for name in models}
     for row in list_incidents(connection, now_us=now_us, status="current", limit=MOST_INCIDENTS):
@@ -110,14 +111,15 @@ def read_fleet(connection: Connection, models: Sequence[str], *, now_us: int) ->
     for name in models:
         last = last_minute(connection, name, now_us=now_us)
         seen = _by_hour(connection, _RECORDS, _RECORDS.c.records, name, start_us)
-        blind = _blind(connection, name, seen.sum(), start_us)
-        verdict, worst = _verdict(incidents[name], has_records=last is not None, is_blind=bool(blind))
+        is_quiet = last is not None and not incidents[name]
+        sight = read_sight(connection, name, rule, now_us=now_us) if is_quiet else None
+        verdict, worst = _verdict(incidents[name], sight)
         flagged = _by_hour(connection, _FLAGS, _FLAGS.c.flags, name, start_us)
         champion = registry.champion(connection, name)
         share = np.divide(flagged, seen, out=np.full(HOURS, np.nan), where=seen > 0)
         version = None if champion is None else champion.version
         current = len(incidents[name])
-        lines.append(FleetLine(name, version, verdict, worst, current, last, seen, share, blind))
+        lines.append(FleetLine(name, version, verdict, worst, current, last, seen, share, sight))
     return sorted(lines, key=_order)
 
 
@@ -133,6 +135,7 @@ def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
             "about": "" if line.incident is None else line.incident.assertion,
             "slice": line.whom,
             "sentence": "" if line.incident is None else line.incident.sentence,
+            "sees": line.sight.sees if line.sight else "",
             "next_step": line.next_step,
             "incidents": line.current,
             "last_record": None if line.last_record_us is None else utc_text(line.last_record_us),
@@ -143,51 +146,14 @@ def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
     ]
 
 
-def _blind(connection: Connection, model: str, records: float, start_us: int) -> str:
-    """Step towards a model whose faults could be found; empty where they can."""
-    own = _ASSERTION.c.model == model, _ASSERTION.c.active
-    levels = dict(connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own)).all())
-    judging = [name for name, level in levels.items() if level != "info"]
-    is_labelled = _OUTCOME.c.model == model, _OUTCOME.c.minute_us >= start_us
-    if not judging and connection.scalar(select(_OUTCOME.c.model).where(*is_labelled).limit(1)):
-        return ""  # labels judge it
-    if not judging:
-        return "name assertions or live tests that judge it"
-    flags = _by_assertion(connection, model, start_us)
-    loudest = max(judging, key=lambda name: (flags.get(name, 0), name))
-    share = flags.get(loudest, 0) / records if records else 0.0
-    if share > MOST_SHARE:
-        return f"look at {loudest}: it fires on {100 * share:.0f} % of the records of a day"
-    seen = np.array([records])
-    needed = np.log(np.array([ODDS]))
-    if any(levels[name] == "critical" for name in judging) or not records:
-        return ""  # its first flag opens an incident; of silence there is another watch
-    if np.isnan(smallest_rise(seen * share, seen, seen, needed=needed)).all():
-        return f"send more records: {records:.0f} in a day prove nothing, even if all were flagged"
-    return ""
-
-
-def _by_assertion(connection: Connection, model: str, start_us: int) -> dict[str, int]:
-    """Flags of the champion's slot since a time, by assertion."""
-    within = _FLAGS.c.minute_us >= start_us, _FLAGS.c.minute_us < start_us + HOURS * HOUR_US
-    query = select(_FLAGS.c.assertion, func.sum(_FLAGS.c.flags)).where(
-        _FLAGS.c.model == model, _FLAGS.c.slot == CHAMPION, *within
-    )
-    return {name: int(count) for name, count in connection.execute(query.group_by(_FLAGS.c.assertion))}
-
-
-def _verdict(
-    rows: Sequence[IncidentRow], *, has_records: bool, is_blind: bool
-) -> tuple[Verdict, IncidentRow | None]:
+def _verdict(rows: Sequence[IncidentRow], sight: Sight | None) -> tuple[Verdict, IncidentRow | None]:
     alive = [row for row in rows if row.status == "open"]
     if alive:
         worst = min(alive, key=_rank)
         return LEVELS[worst.level], worst
     if rows:
         return "known", min(rows, key=_rank)
-    if not has_records:
-        return "waiting", None
-    return ("unjudged" if is_blind else "well"), None
+    return ("waiting" if sight is None else sight.verdict), None
 
 
 def _rank(row: IncidentRow) -> tuple[int, int]:

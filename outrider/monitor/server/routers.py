@@ -45,6 +45,7 @@ from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList, list_triggers
 from outrider.monitor.queries.weak_slices import SliceSearch
+from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
@@ -78,7 +79,14 @@ def all_routers(
 
     comparisons = Comparisons(settings.data_folder, most=settings.storage.keep_comparisons)
     return [
-        read_routes(engine, journal, models=models, health=health, rule=suspension_rule(settings)),
+        read_routes(
+            engine,
+            journal,
+            models=models,
+            health=health,
+            rule=suspension_rule(settings),
+            alarms=alarm_rule(settings),
+        ),
         data_routes(engine, settings, objects, journal),
         upload_routes(engine, settings, objects),
         external_job_routes(engine, settings, objects),
@@ -109,6 +117,7 @@ def all_routers(
             models=models,
             health=health,
             rule=suspension_rule(settings),
+            alarm_rule=alarm_rule(settings),
             targets=targets_of(settings),
             learner=learner,
             cases=cases,

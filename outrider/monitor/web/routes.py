@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from outrider.assertions.quality import SuspensionRule
 from outrider.dataops.alarms import stored_incidents
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.flags import quality
 from outrider.dataops.outbox import WebhookTarget
@@ -107,13 +108,14 @@ class WebPage:
     _objects: ObjectStore | None
     _triggers: Callable[[str], TriggerList | None]
     _cards: CardMaker
+    _alarm_rule: AlarmRule
 
     def home(self, request: Request) -> Response:
         """The fleet, or how to get one."""
         models = self._frame.models()
         if models:
             with self._engine.connect() as connection:
-                lines = read_fleet(connection, models, now_us=now_us())
+                lines = read_fleet(connection, models, self._alarm_rule, now_us=now_us())
             return self._frame.plain(request, "fleet.html", "/", {"lines": lines, "verdicts": VERDICTS})
         text = "No model is configured: add a [models.<name>] section to outrider.toml."
         return self._frame.message("No model yet", text, status=200)
@@ -478,6 +480,7 @@ def web_routes(
     slices: SliceSearch | None = None,
     drift: DriftReader | None = None,
     alarms: AlarmReader | None = None,
+    alarm_rule: AlarmRule | None = None,
 ) -> APIRouter:
     """Routes of the pages, behind the application's gate.
 
@@ -515,6 +518,8 @@ def web_routes(
         Reads drift; None leaves that page out.
     alarms
         Reads watched streams; None leaves them out of the page of alarms.
+    alarm_rule
+        Guarantee of alarms, by which the fleet says what could be found.
     """
     frame = PageFrame(
         engine, models, config, refused, can_learn=learner is not None, can_add=cases is not None
@@ -536,6 +541,7 @@ def web_routes(
         objects,
         triggers,
         cards,
+        alarm_rule or AlarmRule(),
     )
     forms = PageForms(engine, frame, targets, learner, cases, labels)
     router = APIRouter(include_in_schema=False)

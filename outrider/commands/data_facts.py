@@ -161,7 +161,7 @@ def _judged(path: Path, facts: dict[str, Any]) -> int:
         try:
             (judged,) = database.execute("SELECT count(*) FROM record").fetchone()
             paused = database.execute("SELECT what, model FROM pause ORDER BY since_us").fetchall()
-        except sqlite3.OperationalError:  # of an earlier release: the next start brings it up to date
+        except sqlite3.OperationalError:  # of another layout: said with the latency
             return 0
     if paused:
         facts["paused"] = ", ".join(f"{what} of {model or 'every model'}" for what, model in paused)

@@ -168,8 +168,8 @@ def _latency(config: Path | None) -> dict[str, str]:
     def ages(settings: "Settings", connection: "Connection") -> dict[str, str]:
         return {name: freshness.told(freshness.standing(connection, name)) for name in settings.models}
 
-    old = {"state.db": "of an earlier release; `outrider serve` brings it up to this one"}
-    return read_state(find_config(config), ages, earlier=old)
+    other = {"state.db": "of another layout: name an empty storage.folder, or move this one away"}
+    return read_state(find_config(config), ages, other=other)
 
 
 def _folded(config: Path | None) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _folded(config: Path | None) -> dict[str, str]:
             for dimension, share in folded_shares(connection, name).items()
         }
 
-    return read_state(find_config(config), told, earlier={})
+    return read_state(find_config(config), told, other={})
 
 
 def _trunks(config: Path | None) -> dict[str, str]:

@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 def read_state(
-    config: Path, read: "Callable[[Settings, Connection], dict[str, str]]", *, earlier: dict[str, str]
+    config: Path, read: "Callable[[Settings, Connection], dict[str, str]]", *, other: dict[str, str]
 ) -> dict[str, str]:
     """Facts that ``read`` finds; none without a configuration or a database.
 
     Parameters
     ----------
-    earlier
-        Facts where the database is of an earlier release.
+    other
+        Facts where another layout wrote the database.
     """
-    from sqlalchemy.exc import OperationalError
-
     from outrider.dataops.state.database import open_database
+    from outrider.dataops.state.migrations import is_current
     from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(config)
     except ConfigError:
         return {}  # said with the data
-    if not (settings.data_folder / "state.db").exists():
-        return {}
+    try:
+        if not is_current(settings.database_url):
+            return {}
+    except ConfigError:
+        return other
     engine = open_database(settings.database_url)
     try:
         with engine.connect() as connection:
             return read(settings, connection)
-    except OperationalError:
-        return earlier
     finally:
         engine.dispose()

@@ -23,7 +23,7 @@ def trunk_facts(path: Path) -> dict[str, str]:
     return read_state(
         path,
         lambda settings, connection: dict(_facts(settings, models.all_versions(connection))),
-        earlier={},  # said with the latency
+        other={},  # said with the latency
     )
 
 

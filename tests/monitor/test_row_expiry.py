@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from sqlalchemy import event
 
 from outrider.dataops.journal import row_expiry
 from outrider.dataops.journal.row_expiry import DAY_US, START, expire_rows, expired_ids, id_hash
-from outrider.dataops.state import migrations
-from outrider.dataops.state.database import open_database, write
+from outrider.dataops.state.database import write
 from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import row_expiry as walking
 from outrider.monitor.server.app import build_app
@@ -253,24 +251,6 @@ def test_a_hash_is_of_model_and_id_and_of_the_secret_of_the_folder() -> None:
     named = [("m", "a"), ("m", "b"), ("ma", ""), ("n", "a")]
     assert len({*(id_hash(own, *one) for one in named), id_hash(other, "m", "a")}) == 5
     assert json.dumps(id_hash(own, "m", "\ud800").hex())
-
-
-def test_hashes_without_a_key_are_made_anew_with_one(tmp_path: Path) -> None:
-    """Who guesses an id finds no trace of it, in freed pages neither; the service knows it as before."""
-    ids = [f"user-{number}@shop.example" for number in range(3000)]
-    plain = [blake2b(f"toy\0{id_}".encode(), digest_size=16).digest() for id_ in ids]
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    migrations.upgrade(engine, "0019")
-    with write(engine) as connection:
-        connection.exec_driver_sql("INSERT INTO expired_record VALUES (?, 7)", [(one,) for one in plain])
-    migrations.upgrade(engine)
-    with engine.connect() as connection:
-        assert expired_ids(connection, "toy", [*ids, "nobody"]) == {*ids}
-        assert expired_ids(connection, "other", ids) == set()
-    engine.dispose()
-    left = b"".join(path.read_bytes() for path in tmp_path.glob("state.db*"))
-    assert not any(one in left for one in plain)
-    assert len((tmp_path / "redaction.key").read_bytes()) == 32
 
 
 def test_counts_and_profiles_of_a_removed_model_age_and_go(tmp_path: Path) -> None:

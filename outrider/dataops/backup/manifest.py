@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from outrider.dataops.journal.journal import FORMAT_VERSION, TYPE_OF_FILE
-from outrider.dataops.state.migrations import revisions
+from outrider.dataops.state.migrations import HEAD
 from outrider.errors import OutriderError
 
 NAME = "manifest.json"
@@ -46,7 +46,7 @@ class Contents:
     records: int
     """``journal_last_seq``, ``blocks`` and ``records``: of the journal."""
     revision: str
-    """Schema of ``state.db``."""
+    """Layout of ``state.db``."""
     cursors: Mapping[str, int]
     """Per ``model/slot``; none lies behind ``journal_last_seq``."""
     tables: Mapping[str, int]
@@ -80,7 +80,7 @@ def load_manifest(folder: Path) -> Manifest:
     Raises
     ------
     BackupDamaged
-        If there is none, or it is of a newer release.
+        If there is none, or it is of another release.
     """
     path = folder / NAME
     try:
@@ -112,7 +112,7 @@ def read_contents(folder: Path) -> Contents:
     Raises
     ------
     BackupDamaged
-        If one is damaged, of a newer release, or they do not belong together.
+        If one is damaged, of another layout, or they do not belong together.
     """
     try:
         with closing(_open(folder / JOURNAL)) as journal, closing(_open(folder / DATABASE)) as database:
@@ -138,11 +138,13 @@ def _contents(journal: sqlite3.Connection, database: sqlite3.Connection) -> Cont
     if one(journal, "PRAGMA application_id") != (TYPE_OF_FILE,):
         raise BackupDamaged(f"{JOURNAL} is no journal of Outrider")
     (version,) = one(journal, "PRAGMA user_version")
-    if not 1 <= version <= FORMAT_VERSION:
-        raise BackupDamaged(f"{JOURNAL} has format {version}, this release reads up to {FORMAT_VERSION}")
+    if version != FORMAT_VERSION:
+        raise BackupDamaged(f"{JOURNAL} has format {version}, this release reads {FORMAT_VERSION}")
     (revision,) = one(database, "SELECT version_num FROM alembic_version")
-    if str(revision) not in revisions():
-        raise BackupDamaged(f"{DATABASE} has revision {revision}, which this release does not know")
+    if str(revision) != HEAD:
+        raise BackupDamaged(
+            f"{DATABASE} has tables of another layout ({revision}), this release reads {HEAD}"
+        )
     uuid = str(one(journal, "SELECT value FROM meta WHERE key = 'uuid'")[0])
     owner = database.execute("SELECT value FROM meta WHERE key = 'journal_uuid'").fetchone()
     if owner is not None and owner[0] != uuid:

@@ -10,7 +10,7 @@ from .entries import Block, BlockInfo, Entry, Kind, checksum
 TABLE = (
     "CREATE TABLE block (seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
     " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
-    " payload BLOB NOT NULL, checksum INTEGER)"
+    " payload BLOB NOT NULL, checksum INTEGER NOT NULL)"
 )
 READ_BYTES = 33_554_432
 """A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
@@ -123,10 +123,10 @@ def is_corrupt(error: sqlite3.Error) -> bool:
 
 
 def _checked(db: sqlite3.Connection, row: tuple[int, Kind, str, int, int, bytes, int | None]) -> Block:
-    """Block of a row, checked; those of format 1 have no checksum."""
+    """Block of a row, held against its checksum."""
     seq, kind, model, received_us, rows, payload, stored = row
     try:
-        if stored is None or stored == checksum(kind, model, received_us, rows, payload):
+        if stored == checksum(kind, model, received_us, rows, payload):
             return Block(seq, kind, model, received_us, rows, payload)
     except (AttributeError, TypeError):  # even the types of its columns are others
         pass

@@ -1,4 +1,4 @@
-"""SQLite file of the journal: opening, upgrades, durable transactions.
+"""SQLite file of the journal: opening, durable transactions.
 
 WAL mode with ``synchronous=FULL``: measured in simulated power cuts, ``NORMAL`` loses acknowledged blocks and
 ``FULL`` loses none.
@@ -121,9 +121,7 @@ class JournalFile:
                 " away"
             )
         version = self._pragma("user_version")
-        if version == 1 and not self._read_only:
-            self._upgrade()
-        elif version != FORMAT_VERSION:
+        if version != FORMAT_VERSION:
             raise JournalUnreadable(
                 f"{self.path} has journal format {version}, this release reads {FORMAT_VERSION}"
             )
@@ -147,14 +145,6 @@ class JournalFile:
             self.db.execute("INSERT INTO meta VALUES ('uuid', ?)", (str(uuid_module.uuid4()),))
             # Last, in the same transaction: a half-made file is never taken for a journal.
             self.db.execute(f"PRAGMA application_id = {TYPE_OF_FILE}")
-            self.db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-
-    def _upgrade(self) -> None:
-        """From format 1: blocks written before have no checksum and are not checked."""
-        with self._transaction():
-            self.db.execute("ALTER TABLE block ADD COLUMN checksum INTEGER")
-            for statement in (*halves.TABLES, notes.TABLE):
-                self.db.execute(statement)
             self.db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _read_uuid(self) -> str:

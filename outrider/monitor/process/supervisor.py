@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.dataops.access.private_files import keep_files_private, make_private
+from outrider.dataops.state.migrations import SQLITE, is_current
 from outrider.monitor.settings.reload import Changed, Reload
 
 from .bell import HEAR_FD, RING_FD
@@ -187,6 +188,8 @@ class Supervisor:
         part.replace(path)
 
     def _migrate(self) -> None:
+        if is_current(f"{SQLITE}{self.folder / 'state.db'}"):
+            return
         command = [sys.executable, "-m", "outrider.monitor.migrate", "--config", str(self.config)]
         done = subprocess.run(
             command,
@@ -197,7 +200,7 @@ class Supervisor:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"the database cannot be migrated:\n{done.stderr.strip()}")
+            raise RuntimeError(f"the database cannot be made:\n{done.stderr.strip()}")
 
     def _pending_erasures(self) -> set[str]:
         """Erasures that are asked for, by the names of their files."""

@@ -1,4 +1,4 @@
-"""Schema versions of ``state.db`` (Alembic).
+"""Tables of ``state.db`` (Alembic).
 
 Applied once, by the supervisor, before any process opens it.
 """
@@ -7,38 +7,47 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from outrider.errors import ConfigError
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "0037"
+HEAD = "9d9f971ec1984546"
+"""Digest of the tables, which ``state.db`` carries: of another layout it is refused, not changed."""
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"
 
 
-def revisions() -> list[str]:
-    """Every schema version that this release knows, oldest first."""
-    return sorted(path.name.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
-
-
 def is_current(url: str) -> bool:
-    """True where the database is at :data:`HEAD`; False when unknown.
+    """True where the database has this layout; False where there is none yet.
 
     Found out with SQLite alone: neither SQLAlchemy nor Alembic is loaded.
+
+    Raises
+    ------
+    ConfigError
+        If another layout wrote it.
     """
     path = Path(url.removeprefix(SQLITE))
     if not url.startswith(SQLITE) or not path.is_file():
         return False
     connection = sqlite3.connect(path)
     try:
-        return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+        found = connection.execute("SELECT version_num FROM alembic_version").fetchall()
     except sqlite3.Error:
         return False
     finally:
         connection.close()
+    if found != [(HEAD,)]:
+        raise ConfigError(
+            f"{path} has tables of another layout, which no release wrote: name an empty storage.folder, or "
+            f"move {path.parent} away"
+        )
+    return True
 
 
-def upgrade(engine: "Engine", revision: str = HEAD) -> None:
-    """Bring the database to a revision in one transaction. Nothing changes if that fails."""
+def upgrade(engine: "Engine") -> None:
+    """Make the tables in one transaction. Nothing changes if that fails."""
     from alembic import command
     from alembic.config import Config
 
@@ -48,4 +57,4 @@ def upgrade(engine: "Engine", revision: str = HEAD) -> None:
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     with write(engine) as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        command.upgrade(config, HEAD)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
-from outrider.dataops.ledger.commit import Effects, keep_stored_ids, own_flag_ids
+from outrider.dataops.ledger.commit import Effects, own_flag_ids
 from outrider.dataops.ledger.counters import FLAGS_OF, RECORDS_OF
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
@@ -137,8 +137,6 @@ def count_flags(
     """
     entities = MinuteEntities() if entities is None else entities
     _count_records(connection, effects, entities)
-    if effects.earlier_ids:
-        keep_stored_ids(connection, effects, effects.earlier_ids, slot=effects.owner)
     ids = effects.flags["id"]
     new, events = _new_flags(connection, effects)
     effects.new_flags = new

@@ -142,8 +142,6 @@ class Effects(FlagRows):
     """Words of the model's declared classes, in the order in which answers score them."""
     stated_versions: list[str | None] = field(default_factory=list)
     """Version that each record states, as counts name it; None for none."""
-    earlier_ids: dict[str, str] = field(default_factory=dict)
-    """Ids under which earlier releases stored a challenger's events, by the ids that they have now."""
 
     def __post_init__(self) -> None:
         self.owner = self.owner or self.slot
@@ -177,7 +175,6 @@ def flag_id(
         and its own are two judgements.
     """
     text = "\0".join((model, version or "", assertion, revision, subject))
-    # The champion's are as they always were; those of challengers are digests of a family of their own.
     person = b"" if slot == CHAMPION else blake2b(slot.encode(), digest_size=16).digest()
     return blake2b(text.encode(), digest_size=16, person=person).hexdigest()
 
@@ -192,39 +189,6 @@ def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, v
     """Identity of a correction that a flag proposes for a record."""
     text = "\0".join((flag, record, kind, field, str(element), value))
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def keep_stored_ids(
-    connection: Connection, found: FlagRows, earlier_ids: Mapping[str, str], *, slot: str
-) -> None:
-    """Keep a challenger's flag ids that an earlier release stored.
-
-    Its ids said nothing of the slot; an event that it stored may be found again, and all by a replay.
-
-    Parameters
-    ----------
-    found
-        Whose ``flags``, ``members`` and ``weak_labels`` are changed.
-    earlier_ids
-        What earlier releases called flags, by what they are called now.
-    """
-    table, olds = table_of(Flag), sorted(earlier_ids.values())
-    stored: set[str] = set()
-    for start in range(0, len(olds), 500):
-        query = select(table.c.id).where(table.c.id.in_(olds[start : start + 500]), table.c.slot == slot)
-        stored.update(connection.execute(query).scalars())
-    names = {new: old for new, old in earlier_ids.items() if old in stored}
-    if not names:
-        return
-    weak = found.weak_labels
-    weak["id"] = [
-        weak_label_id(names[flag], *correction) if flag in names else own
-        for own, flag, *correction in weak.select(
-            "id", "flag_id", "record_id", "kind", "field", "element", "value"
-        )
-    ]
-    for columns, name in ((found.flags, "id"), (found.members, "flag_id"), (weak, "flag_id")):
-        columns[name] = [names.get(flag, flag) for flag in columns[name]]
 
 
 def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:

@@ -214,12 +214,6 @@ class RecordLocations:
         }
         effects.flags.add(len(rows), assertion | columns | self._at(rows))
         effects.counts[f"flags:{name}"] += len(rows)
-        if slot != CHAMPION:
-            effects.earlier_ids |= {
-                flag: flag_id(model, version, name, revision, subject)
-                for flag, version, subject in zip(flags, versions, subjects, strict=True)
-                if subject is not None
-            }
         if found.members:
             at = np.concatenate(found.members).astype(np.intp)
             columns = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.window_state import View
@@ -112,8 +112,6 @@ class Replayed(ledger.FlagRows):
 
     records: int = 0
     unanswered: int = 0
-    earlier_ids: dict[str, str] = field(default_factory=dict)
-    """As in ``Effects``."""
     failures: dict[str, str] = field(default_factory=dict)
     """First failure of each assertion that gave no verdict on some unit."""
     failed_units: dict[str, int] = field(default_factory=dict)
@@ -259,7 +257,6 @@ def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
     places = effects.flags.select("ts_us", "seq")
     effects.flags = effects.flags.where(ts >= which.since_us and seq > which.expired for ts, seq in places)
     result.extend_flags(effects)
-    result.earlier_ids |= effects.earlier_ids
     for assertion, detail in effects.strikes.select("assertion", "detail"):
         result.failures.setdefault(assertion, detail)
         result.failed_units[assertion] = result.failed_units.get(assertion, 0) + 1
@@ -294,21 +291,7 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
     was counted live.
     """
     with write(engine) as connection:
-        _keep_stored_ids(connection, found)
         return flags.add_replayed(connection, model, offered(assertions), found, now_us=now_us())
-
-
-def _keep_stored_ids(connection: Connection, found: Replayed) -> None:
-    """Call a challenger's flags what an earlier release called them, where it stored them."""
-    of_slot: dict[str, dict[str, str]] = {}
-    # What is no event is told by its record.
-    for slot, flag, own in zip(
-        found.flags["slot"], found.flags["id"], ledger.own_flag_ids(found.flags), strict=True
-    ):
-        if slot != CHAMPION:
-            of_slot.setdefault(slot, {})[flag] = found.earlier_ids.get(flag) or own
-    for slot, earlier_ids in of_slot.items():
-        ledger.keep_stored_ids(connection, found, earlier_ids, slot=slot)
 
 
 def stored_flags(

@@ -19,7 +19,7 @@ SQLITE = "sqlite:///"
 
 
 def is_current(url: str) -> bool:
-    """True where the database has this layout; False where there is none yet.
+    """True where the database has this layout; False without one.
 
     Found out with SQLite alone: neither SQLAlchemy nor Alembic is loaded.
 

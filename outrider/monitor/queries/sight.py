@@ -123,7 +123,7 @@ def _flag_views(
     every = np.full(len(names), seen)
     alpha = np.full(len(names), 0.5 * rule.alpha / max(of, 1))  # half is for slices
     for name, few, share in zip(names, hits, likely_shares(hits, every, every, alpha, rule), strict=True):
-        yield _rise(name, float(few / seen) if seen else 0.0, float(share), "entities")
+        yield _rise(f"{name} on", float(few / seen) if seen else 0.0, float(share), "entities")
 
 
 def _live_views(connection: Connection, model: str, awake: Sequence[Row[Any]]) -> Iterator[_View]:
@@ -138,10 +138,10 @@ def _critical_views(names: Sequence[str]) -> list[_View]:
     return [_View(0.0, 0.0, f"{name}: its first flag opens an incident") for name in names[:1]]
 
 
-def _rise(name: str, usual: float, found: float, unit: str) -> _View:
-    text = f"{name}: no share of {unit} would be proven within a day"
+def _rise(what: str, usual: float, found: float, unit: str) -> _View:
+    text = f"{what} all {unit} would not be proven within a day"
     if not np.isnan(found):
-        text = f"{name}: {found:.1%} of {unit} would be found within a day, {usual:.1%} is usual"
+        text = f"{what} {found:.1%} of {unit} would be found within a day; {usual:.1%} is usual"
     return _View(usual, found, text)
 
 
@@ -161,4 +161,4 @@ def _loss_view(losses: BlockLosses, rule: AlarmRule, now_us: int) -> _View:
     onset = len(losses.number) + 1.0
     needed = np.array([np.log(2.0 / rule.alpha) + np.log(2.2 * onset * np.log(onset + 1.0) ** 2)])
     share = smallest_rise(np.array([hits]), np.array([every]), np.array([day]), needed=needed)
-    return _rise("loss", hits / every if every else 0.0, float(share[0]), "labelled records")
+    return _rise("errors in", hits / every if every else 0.0, float(share[0]), "labelled records")

@@ -139,7 +139,7 @@ def _critical_views(names: Sequence[str]) -> list[_View]:
 
 
 def _rise(what: str, usual: float, found: float, unit: str) -> _View:
-    text = f"{what} all {unit} would not be proven within a day"
+    text = f"even {what} all {unit} would not be proven within a day"
     if not np.isnan(found):
         text = f"{what} {found:.1%} of {unit} would be found within a day; {usual:.1%} is usual"
     return _View(usual, found, text)

@@ -90,8 +90,8 @@ class Clusters:
     def scatter(self, residuals: Floats) -> Scatter:
         """Scatter of the sum of residuals, by entity and stretch.
 
-        Rows that share neither are independent: the variances between entities and between stretches less that between the crossings of both, never
-        below the larger of the two.
+        Rows that share neither are independent: the variance between entities and that between stretches,
+        less that between the crossings of both, never below the larger of the two.
 
         References
         ----------
@@ -112,7 +112,7 @@ class Clusters:
 
 
 def freedom_of(values: Floats) -> float:
-    """Degrees of freedom of the variance of independent values, which their kurtosis lowers.
+    """Degrees of freedom of a variance, which kurtosis lowers.
 
     References
     ----------
@@ -138,6 +138,8 @@ def _numbers(entities: Sequence[Any] | NDArray[Any], rows: int) -> Numbers:
     """Number of each row's entity; rows without one get their own."""
     if not len(entities):
         return np.arange(rows)
+    if isinstance(entities, np.ndarray) and entities.dtype.kind in "iu":
+        return np.unique(entities, return_inverse=True)[1]
     places: dict[Any, int] = {}
     keys = ((row,) if name is None or name != name else name for row, name in enumerate(entities))
     return np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.intp)

@@ -18,7 +18,7 @@ from .clusters import Clusters, Floats, freedom_of
 
 MOST_CORRELATED = 0.5
 """Intra-class correlation of differences that are too few to show theirs."""
-_DOUBT = 0.2
+_DOUBT = 0.3
 """Chance that the scatter within entities is underestimated: the few that differ know theirs the worse."""
 _POWER = 0.9
 _STEPS = 50

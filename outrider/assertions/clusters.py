@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.intp]
-LEAST_STRETCHES = 8
-"""Stretches of as many rows each, of which the scatter is estimated."""
+LEAST_STRETCHES, LEAST_EFFECTIVE = 8, 6.0
+"""Stretches of which the scatter is estimated, and as how many of equally many rows they must count."""
 
 
 class Scatter(NamedTuple):
@@ -83,6 +83,16 @@ class Clusters:
         kinds = [self.entities] if self.stretches is None else [self.entities, self.stretches]
         return min(int(of.max(initial=0)) for of in kinds)
 
+    def take(self, rows: NDArray[np.intp]) -> "Clusters":
+        """Clusters of some of the rows."""
+
+        def of(numbers: Numbers) -> Numbers:
+            return np.unique(numbers[rows], return_inverse=True)[1]
+
+        if self.stretches is None or self.crossing is None:
+            return Clusters(of(self.entities), stretch=self.stretch)
+        return Clusters(of(self.entities), of(self.stretches), of(self.crossing), self.stretch)
+
     def by_entity(self, residuals: Floats) -> Scatter:
         """Scatter of the sum of residuals, by entity alone."""
         return _scatter(residuals, self.entities)
@@ -146,9 +156,9 @@ def _numbers(entities: Sequence[Any] | NDArray[Any], rows: int) -> Numbers:
 
 
 def _is_enough(stretches: Numbers) -> bool:
-    """True where the stretches say as much as the least number of equally long ones."""
     rows = np.bincount(stretches).astype(np.float64)
-    return round(float(rows.sum() ** 2 / np.square(rows).sum())) >= LEAST_STRETCHES
+    effective = float(rows.sum() ** 2 / np.square(rows).sum())
+    return len(rows) >= LEAST_STRETCHES and effective >= LEAST_EFFECTIVE
 
 
 def _told(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:

@@ -18,7 +18,7 @@ from .clusters import Clusters, Floats, freedom_of
 
 MOST_CORRELATED = 0.5
 """Intra-class correlation of differences that are too few to show theirs."""
-_DOUBT = 0.3
+_DOUBT, _DOUBT_UNBOUNDED = 0.3, 0.1
 """Chance that the scatter within entities is underestimated: the few that differ know theirs the worse."""
 _POWER = 0.9
 _STEPS = 50
@@ -271,7 +271,7 @@ def _mean_bound(values: Floats, clusters: Clusters, error: float) -> float:
     rows = len(values)
     if clusters.freedom < 1:
         return math.inf
-    mean, effect = float(values.mean()), design_effect(values, clusters)
+    mean, effect = float(values.mean()), design_effect(values, clusters, doubt=_DOUBT_UNBOUNDED)
     single = mean + quantile_of(error, clusters.freedom) * math.sqrt(
         float(values.var()) * effect / max(rows - 1, 1)
     )

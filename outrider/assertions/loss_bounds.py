@@ -1,8 +1,9 @@
 """Bounds on one model's loss beyond another's, on the same rows.
 
-Rows of one entity err together, so an entity counts for less than its rows do. How much less is estimated
-from above: by the scatter of the entities where differences are many, by an intra-class correlation of
-``MOST_CORRELATED`` where they are few. Both bounds are one-sided, each with the given error.
+Rows of one entity, or of one stretch of time, err together, so these count for less than their rows do. How
+much less is estimated by how all differences scatter between them, within entities from above. Where nothing
+differs, no scatter shows: an entity's rows are then taken to correlate by ``MOST_CORRELATED``. Both bounds
+are one-sided, each with the given error.
 """
 
 import math
@@ -13,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from .clusters import Clusters, Floats, freedom_of
 
 MOST_CORRELATED = 0.5
 """Intra-class correlation of differences that are too few to show theirs."""
-_FEW = 2.0
-"""Differences an entity, below which their scatter tells nothing."""
+_DOUBT, _DOUBT_UNBOUNDED = 0.3, 0.1
+"""Chance that the scatter within entities is underestimated: the few that differ know theirs the worse."""
 _POWER = 0.9
 _STEPS = 50
 _FARTHEST = 1e9
@@ -42,7 +43,9 @@ class Excess:
     variance: float = 0.0
     """Of one row's difference."""
     effect: float = 1.0
-    """Rows of these entities that tell as much as one of its own."""
+    """Rows of these entities and times that tell as much as one of its own."""
+    stretch: str = ""
+    """Stretch of time that alone the bounds hold for; empty where it is long enough to show its scatter."""
 
     def in_steps(self, step: float) -> Self:
         """Excess rounded to multiples of a step, its bounds outwards."""
@@ -87,7 +90,12 @@ class Excess:
 
 
 def excess(
-    champion: Floats, candidate: Floats, *, entities: Sequence[Any] | NDArray[Any] = (), error: float = 0.05
+    champion: Floats,
+    candidate: Floats,
+    *,
+    entities: Sequence[Any] | NDArray[Any] = (),
+    times: NDArray[np.datetime64] | None = None,
+    error: float = 0.05,
 ) -> Excess:
     """Excess of losses between 0 and 1, such as wrong or right.
 
@@ -97,6 +105,8 @@ def excess(
         Losses, shape (rows,).
     entities
         Entity of each row, None for a row of its own; none if every row is.
+    times
+        Event time of each row; None where unknown.
     error
         Probability with which each bound may be wrong.
 
@@ -114,21 +124,21 @@ def excess(
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
     (-0.01, -0.017, -0.005)
     """
-    units = entity_numbers(entities, len(champion))
     difference = np.asarray(candidate, np.float64) - champion
-    if not len(difference):
+    rows = len(difference)
+    if not rows:
         return Excess(0.0, -1.0, 1.0, 0, 0, error)
-    lost, won = (_Sums.of(np.clip(sign * difference, 0, None), units) for sign in (1, -1))
-    high, low = _highest(lost, won, error), -_highest(won, lost, error)
-    effect = max(_design_effect(of, is_few=of.is_few) for of in (lost, won))
-    variance, entities_seen = float(difference.var()), len(lost.rows)
-    return Excess(
-        float(difference.mean()), low, high, len(difference), entities_seen, error, variance, effect
-    )
+    clusters = Clusters.of(entities, times, rows=rows)
+    lost, won = (np.clip(sign * difference, 0, None) for sign in (1, -1))
+    high, low = _highest(lost, won, clusters, error), -_highest(won, lost, clusters, error)
+    effect = max(design_effect(of, clusters, doubt=0.0) for of in (lost, won))
+    count, variance = int(clusters.entities.max()) + 1, float(difference.var())
+    value = float(difference.mean())
+    return Excess(value, low, high, rows, count, error, variance, effect, clusters.stretch)
 
 
-def most_shown(entities: NDArray[Any], error: float) -> float:
-    """Loss that rows of these entities can show at most.
+def most_shown(entities: NDArray[Any], error: float, *, times: NDArray[np.datetime64] | None = None) -> float:
+    """Loss that rows of these entities and times can show at most.
 
     The lower bound had all of them been lost; at most 0 where no loss could be shown.
 
@@ -139,11 +149,16 @@ def most_shown(entities: NDArray[Any], error: float) -> float:
     (-1.0, 0.99)
     """
     lost = np.ones(len(entities))
-    return excess(np.zeros(len(entities)), lost, entities=entities, error=error).low
+    return excess(np.zeros(len(entities)), lost, entities=entities, times=times, error=error).low
 
 
 def relative_excess(
-    champion: Floats, candidate: Floats, *, entities: Sequence[Any] | NDArray[Any] = (), error: float = 0.05
+    champion: Floats,
+    candidate: Floats,
+    *,
+    entities: Sequence[Any] | NDArray[Any] = (),
+    times: NDArray[np.datetime64] | None = None,
+    error: float = 0.05,
 ) -> Excess:
     """Excess of unbounded losses, as a share of the champion's mean loss.
 
@@ -155,7 +170,7 @@ def relative_excess(
     ----------
     champion, candidate
         Losses >= 0, shape (rows,).
-    entities, error
+    entities, times, error
         As of :func:`excess`.
 
     Examples
@@ -166,136 +181,102 @@ def relative_excess(
     >>> round(found.value, 3), round(found.high, 3)
     (0.1, 0.1)
     """
-    units = entity_numbers(entities, len(champion))
     rows = len(champion)
     if not rows:
         return Excess(0.0, -1.0, math.inf, 0, 0, error)
+    clusters = Clusters.of(entities, times, rows=rows)
     old, new = np.asarray(champion, np.float64), np.asarray(candidate, np.float64)
-    count = int(units.max()) + 1
+    count = int(clusters.entities.max()) + 1
     top = max(float(old.max()), float(new.max()))
     if top > _LARGEST:  # sums and squares of such would have no number
         old, new = old / top, new / top
     total = float(old.sum())
     if total <= float(new.sum()) / _FARTHEST:  # any loss that is shown is beyond every share
         value = 0.0 if float(new.sum()) <= 0.0 else math.inf
-        low = math.inf if _mean_bound(-new, units, error) < 0.0 else -1.0
-        return Excess(value, low, math.inf, rows, count, error)
+        low = math.inf if _mean_bound(-new, clusters, error) < 0.0 else -1.0
+        return Excess(value, low, math.inf, rows, count, error, stretch=clusters.stretch)
     value = float(new.sum()) / total - 1.0
-    high = _crossing(lambda share: _mean_bound(new - (1.0 + share) * old, units, error) <= 0.0, value)
+    high = _crossing(lambda share: _mean_bound(new - (1.0 + share) * old, clusters, error) <= 0.0, value)
     low = -1.0
     if high is not None:
-        found = _crossing(lambda share: _mean_bound((1.0 - share) * old - new, units, error) <= 0.0, -value)
+        found = _crossing(
+            lambda share: _mean_bound((1.0 - share) * old - new, clusters, error) <= 0.0, -value
+        )
         low = -1.0 if found is None else max(-found, -1.0)
     beyond = (new - (1.0 + value) * old) * (rows / total)
-    effect = _design_effect(_Sums.of(beyond, units), is_few=False)
+    effect = design_effect(beyond, clusters, doubt=0.0)
     high = math.inf if high is None else high
-    return Excess(value, low, high, rows, count, error, float(beyond.var()), effect)
+    return Excess(value, low, high, rows, count, error, float(beyond.var()), effect, clusters.stretch)
 
 
-# ---- sums by entity -------------------------------------------------------------------------------------
+# ---- scatter of clusters ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Values >= 0 by entity: rows, sums, and the variance of one row."""
-
-    rows: Floats
-    sums: Floats
-    variance: float
-
-    @classmethod
-    def of(cls, values: Floats, units: NDArray[np.intp]) -> "_Sums":
-        rows: Floats = np.bincount(units).astype(np.float64)
-        return cls(rows, np.bincount(units, values).astype(np.float64), float(values.var()))
-
-    @property
-    def is_few(self) -> bool:
-        """True where the sums are too small to scatter as they would."""
-        return float(self.sums.sum()) < _FEW * len(self.rows)
-
-
-def entity_numbers(entities: Sequence[Any] | NDArray[Any], rows: int) -> NDArray[np.intp]:
-    """Number of each row's entity; rows without one get their own."""
-    if not len(entities):
-        return np.arange(rows)
-    places: dict[Any, int] = {}
-    keys = ((row,) if name is None or name != name else name for row, name in enumerate(entities))
-    return np.array([places.setdefault(key, len(places)) for key in keys], dtype=np.intp)
-
-
-def _highest(lost: _Sums, won: _Sums, error: float) -> float:
+def _highest(lost: Floats, won: Floats, clusters: Clusters, error: float) -> float:
     """Upper bound of the mean of lost - won, both in [0, 1]."""
-    rows, total = lost.rows, float(lost.rows.sum())
-    if len(rows) < 2:
+    if clusters.freedom < 1:
         return 1.0
-    quantile = quantile_of(error, len(rows) - 1)
-    sums = lost.sums - won.sums
-    scattered = _mean_by_entities(sums, rows, error)
-    effect = max(_design_effect(of, error, is_few=of.is_few) for of in (lost, won))
-    score = _tango(float(lost.sums.sum()) / effect, float(won.sums.sum()) / effect, total / effect, quantile)
-    return min(max(scattered, score), 1.0)
+    effect = max(design_effect(of, clusters) for of in (lost, won))
+    quantile = quantile_of(error, clusters.freedom)
+    score = _tango(float(lost.sum()) / effect, float(won.sum()) / effect, len(lost) / effect, quantile)
+    return min(max(_mean_by_clusters(lost - won, clusters, error), score), 1.0)
 
 
-def _mean_by_entities(sums: Floats, rows: Floats, error: float) -> float:
-    """Upper bound of the mean, by the scatter of the entities."""
-    mean = float(sums.sum() / rows.sum())
-    return mean + bound_of_mean((sums - rows * mean) * (len(rows) / float(rows.sum())), error)
+def _mean_by_clusters(values: Floats, clusters: Clusters, error: float) -> float:
+    """Upper bound of the mean, by the scatter of the clusters."""
+    mean = float(values.mean())
+    found = clusters.scatter(values - mean)
+    if found.variance <= 0.0:
+        return mean
+    return mean + quantile_of(error, found.freedom) * math.sqrt(found.variance) / len(values)
 
 
-def design_effect(values: Floats, units: NDArray[np.intp], error: float) -> float:
-    """Upper bound of the rows that tell as much as one alone.
+def design_effect(values: Floats, clusters: Clusters, *, doubt: float = _DOUBT) -> float:
+    """Rows that tell as much as one alone.
+
+    Variance of the mean, in that of as many independent rows.
 
     Parameters
     ----------
     values
-        Losses >= 0 of the rows.
-    units
-        Number of each row's entity.
+        One of each row.
+    doubt
+        Chance that the part of the entities is larger; 0 for its estimate.
     """
-    of = _Sums.of(values, units)
-    return _design_effect(of, error, is_few=of.is_few)
+    rows = np.bincount(clusters.entities).astype(np.float64)
+    most = 1.0 + (float(np.square(rows).sum()) / len(values) - 1.0) * MOST_CORRELATED
+    residuals = values - values.mean()
+    alone = float(np.square(residuals).sum())
+    if len(rows) < 2 or alone <= 0.0:
+        return most
+    own, both = clusters.by_entity(residuals), clusters.scatter(residuals)
+    larger = own.freedom / _chi2_quantile(doubt, own.freedom) if doubt else 1.0
+    within = min(max(larger * own.variance / alone, 1.0), most)
+    return within * max(both.variance / max(own.variance, alone), 1.0)
 
 
 def bound_of_mean(values: Floats, error: float) -> float:
     """Distance of the mean's one-sided bound, from independent values.
 
-    Where few values carry the scatter it is known the worse: the degrees of freedom follow from its kurtosis
-    (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+    Where few values carry the scatter it is known the worse: their kurtosis lowers the degrees of freedom.
     """
-    squares, count = np.square(values - values.mean()), len(values)
-    scatter = float(squares.sum())
+    scatter = float(values.var())
     if scatter <= 0.0:
         return 0.0
-    kurtosis = max(count * float(np.square(squares).sum()) / scatter**2 - 3.0, 0.0)
-    quantile = quantile_of(error, 2.0 / (2.0 / (count - 1) + kurtosis / count))
-    return quantile * math.sqrt(scatter / (count - 1) / count)
+    return quantile_of(error, freedom_of(values)) * math.sqrt(scatter / (len(values) - 1))
 
 
-def _design_effect(of: _Sums, error: float | None = None, *, is_few: bool) -> float:
-    """Variance of the mean in that of as many independent rows, or its upper bound with an error."""
-    typical = float(np.square(of.rows).sum() / of.rows.sum())
-    if typical <= 1.0:
-        return 1.0
-    most = 1.0 + (typical - 1.0) * MOST_CORRELATED
-    if is_few or of.variance <= 0.0:
-        return most
-    mean = float(of.sums.sum() / of.rows.sum())
-    scatter = float((np.square(of.sums - of.rows * mean) / of.rows).sum()) / of.variance
-    freedom = len(of.rows) - 1
-    expected = freedom if error is None else _chi2_quantile(error, freedom)
-    return min(max(scatter / max(expected, 1e-9), 1.0), most)
-
-
-def _mean_bound(values: Floats, units: NDArray[np.intp], error: float) -> float:
+def _mean_bound(values: Floats, clusters: Clusters, error: float) -> float:
     """Upper bound of a mean of any reals: one more row as bad as the worst is supposed."""
-    of, rows = _Sums.of(values, units), len(values)
-    if len(of.rows) < 2:
+    rows = len(values)
+    if clusters.freedom < 1:
         return math.inf
-    quantile, mean = quantile_of(error, len(of.rows) - 1), float(values.mean())
-    effect = _design_effect(of, error, is_few=False)
-    single = mean + quantile * math.sqrt(of.variance * effect / max(rows - 1, 1))
+    mean, effect = float(values.mean()), design_effect(values, clusters, doubt=_DOUBT_UNBOUNDED)
+    single = mean + quantile_of(error, clusters.freedom) * math.sqrt(
+        float(values.var()) * effect / max(rows - 1, 1)
+    )
     worst = max(float(values.max()) - mean, 0.0) / (rows + 1)
-    return max(single, _mean_by_entities(of.sums, of.rows, error)) + worst
+    return max(single, _mean_by_clusters(values, clusters, error)) + worst
 
 
 def _tango(lost: float, won: float, rows: float, quantile: float) -> float:
@@ -335,7 +316,7 @@ def quantile_of(error: float, freedom: float) -> float:
     return float(stdtrit(freedom, 1.0 - error))
 
 
-def _chi2_quantile(error: float, freedom: int) -> float:
+def _chi2_quantile(error: float, freedom: float) -> float:
     from scipy.special import chdtri
 
     return float(chdtri(freedom, 1.0 - error))

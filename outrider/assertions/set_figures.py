@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .loss_bounds import Excess, bound_of_mean, design_effect, entity_numbers, quantile_of
+from .clusters import Clusters, Scatter, freedom_of
+from .loss_bounds import Excess, design_effect, quantile_of
 
 SetFigure = Literal["macro_f1", "average_precision"]
 SET_FIGURES: tuple[SetFigure, ...] = get_args(SetFigure)
@@ -94,6 +95,7 @@ def set_excess(
     *,
     classes: int,
     entities: Sequence[Any] | NDArray[Any] = (),
+    times: NDArray[np.datetime64] | None = None,
     error: float = 0.05,
 ) -> Excess:
     """Fall of a figure from champion to candidate, with one-sided bounds.
@@ -104,7 +106,7 @@ def set_excess(
         Class numbers, shape (rows,), or for ``average_precision`` scores, shape (rows, classes).
     labels
         Class numbers of the same rows.
-    entities, error
+    entities, times, error
         As of :func:`~outrider.assertions.loss_bounds.excess`.
 
     References
@@ -115,30 +117,50 @@ def set_excess(
     rows = len(labels)
     if not rows:
         return Excess(0.0, -1.0, 1.0, 0, 0, error)
-    units = entity_numbers(entities, rows)
-    count = int(units.max()) + 1
-
-    groups = units % min(count, GROUPS)
-    number = min(count, GROUPS)
-    if figure == "macro_f1":
-        both = [_macro_f1s(said, labels, classes, groups, number) for said in (champion, candidate)]
-    else:
-        both = [_average_precisions(said, labels, groups, number) for said in (champion, candidate)]
-    falls = both[0] - both[1]
-    value = float(falls[0])
-    if count < 2:
-        return Excess(value, -1.0, 1.0, rows, count, error)
-    influence = number * value - (number - 1) * falls[1:]  # pseudo-values: by how much each moves the figure
-    said = [model if model.ndim == 1 else model.argmax(axis=1) for model in (champion, candidate)]
+    clusters = Clusters.of(entities, times, rows=rows)
+    count = int(clusters.entities.max()) + 1
+    both = champion, candidate
+    value = float(_falls(figure, both, labels, classes, clusters.entities, 0)[0])
+    if clusters.freedom < 1:
+        return Excess(value, -1.0, 1.0, rows, count, error, stretch=clusters.stretch)
+    found = clusters.combined(lambda numbers: _scatter(figure, both, labels, classes, numbers))
+    reach = quantile_of(error, found.freedom) * math.sqrt(found.variance)
+    said = [model if model.ndim == 1 else model.argmax(axis=1) for model in both]
     lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
-    unseen = _unseen(figure, labels, lost, units, error)
-    reach = bound_of_mean(influence, error)
+    unseen = _unseen(figure, labels, lost, clusters.entities, error)
     # The farther the figure is on one side, the farther what is unseen may pull it to the other.
     up, down = (unseen / 2.0 * (1.0 + max(far, 0.0)) for far in (-value, value))
     high = min(value + up + math.hypot(reach, up), 1.0)
     low = max(value - down - math.hypot(reach, down), -1.0)
-    deviation = max(reach, unseen) / max(quantile_of(error, count - 1), 1e-9)
-    return Excess(value, low, high, rows, count, error, rows * deviation * deviation)
+    deviation = max(reach, unseen) / max(quantile_of(error, clusters.freedom), 1e-9)
+    variance = rows * deviation * deviation
+    return Excess(value, low, high, rows, count, error, variance, stretch=clusters.stretch)
+
+
+def _scatter(
+    figure: SetFigure, both: tuple[Any, Any], labels: Classes, classes: int, of: NDArray[np.intp]
+) -> Scatter:
+    """Scatter of a fall, from leaving groups of clusters out."""
+    number = min(int(of.max()) + 1, GROUPS)
+    falls = _falls(figure, both, labels, classes, of % number, number)
+    moved = (number - 1) * falls[1:]  # by how much each group moves the figure, less what all do
+    return Scatter(float(moved.var()) / (number - 1), freedom_of(moved))
+
+
+def _falls(
+    figure: SetFigure,
+    both: tuple[Any, Any],
+    labels: Classes,
+    classes: int,
+    groups: NDArray[np.intp],
+    number: int,
+) -> Floats:
+    """Fall of all rows, then without each of ``number`` groups."""
+    if figure == "macro_f1":
+        old, new = (_macro_f1s(said, labels, classes, groups, number) for said in both)
+    else:
+        old, new = (_average_precisions(said, labels, groups, number) for said in both)
+    return np.asarray(old - new)
 
 
 def _macro_f1s(
@@ -158,6 +180,6 @@ def _unseen(figure: SetFigure, labels: Classes, lost: Floats, units: NDArray[np.
     found = []
     for some, weight in ((np.ones(len(labels), np.bool_), 1.0), (rarest, len(seen) * _SHARE[figure])):
         own = np.unique(units[some], return_inverse=True)[1]
-        hidden = quantile_of(error, max(int(own.max()), 1)) ** 2 * design_effect(lost[some], own, error)
+        hidden = quantile_of(error, max(int(own.max()), 1)) ** 2 * design_effect(lost[some], Clusters(own))
         found.append(hidden / (some.sum() + hidden) / weight)
     return float(max(found))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from .clusters import Clusters, Numbers, Scatter
 from .group_rates import Limits, Sums, differences, shares
 
 Operator: TypeAlias = Literal["=", "<=", ">", "is missing"]
@@ -30,6 +31,8 @@ _BEAM = 40
 _SPLIT = 3.0
 """Standard errors by which a further condition must split what it is added to, as the largest of hundreds of
 idle ones does by chance; and by which a proposal must be worse than the rest."""
+_WITHIN = 0.5
+"""Part of a slice's scatter over records that must be within stretches of time for these to be left out."""
 _LENGTH = "length of "
 
 
@@ -107,6 +110,8 @@ class WeakSlices:
     error: float
     slices: tuple[WeakSlice, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
+    stretch: str = ""
+    """Stretch of time that alone the proof holds for; empty where days are enough to show how they differ."""
 
     @property
     def proven(self) -> tuple[WeakSlice, ...]:
@@ -120,6 +125,7 @@ def find_weak_slices(
     *,
     weight: ArrayLike | None = None,
     entity: ArrayLike | None = None,
+    time: NDArray[np.datetime64] | None = None,
     most: int = 5,
     error: float = ERROR,
     seed: int = 0,
@@ -136,6 +142,8 @@ def find_weak_slices(
         Records of the traffic for which each stands; 1.
     entity
         Whom each record is of, or null; all records of one are on one side of the split.
+    time
+        Event time of each record; None where unknown.
     most
         Proposals. More of them need more records to be proven, since all hold together.
     error
@@ -152,7 +160,8 @@ def find_weak_slices(
     the best pairs: a tree that splits column by column does not find two that matter only together. Records
     of a slice are left out of later ones, in search and proof: each is a finding of its own. Proposals depend
     on their half of the records alone, so that Holm's correction over them, not over all that was searched,
-    bounds the error on the other half.
+    bounds the error on the other half. Days, or hours where days are few, have a rate of their own: what a
+    whole one has in common is left out where the slice has records of most, and else whole ones are compared.
 
     References
     ----------
@@ -175,18 +184,19 @@ def find_weak_slices(
             f"{columns.num_rows} rows of columns, {len(y)} outcomes, {len(w)} weights: equal numbers expected"
         )
     columns = pa.table({name: _plain(columns.column(name)) for name in columns.schema.names})
-    codes = _codes(entity, len(y))
+    clusters = Clusters.of(_codes(entity, len(y)), time, rows=len(y))
     rng = np.random.default_rng(seed)
-    is_searched = (rng.permutation(codes.max(initial=-1) + 1) % 2 == 0)[codes]
+    is_searched = (rng.permutation(clusters.entities.max(initial=-1) + 1) % 2 == 0)[clusters.entities]
     left_out: dict[str, str] = {}
     searched, proof = np.flatnonzero(is_searched & (w > 0)), np.flatnonzero(~is_searched & (w > 0))
     if len(searched) > MOST_SEARCHED:
         searched = np.sort(rng.choice(searched, MOST_SEARCHED, replace=False))
     proposed = _search(_Conditions.of(columns, searched, left_out), y[searched], w[searched], most)
     rate = float(np.average(y[proof], weights=w[proof])) if len(proof) else float("nan")
-    records = _Proof(columns.take(pa.array(proof)), y[proof], w[proof], codes[proof])
-    slices = [found for conditions in proposed if (found := records.of(conditions)) is not None]
-    return WeakSlices(len(proof), rate, error, tuple(_holm(slices, len(proposed))), left_out)
+    records = _Proof(columns.take(pa.array(proof)), y[proof], w[proof], clusters.take(proof))
+    slices = [one for conditions in proposed if (one := records.of(conditions)) is not None]
+    found = tuple(_holm(slices, len(proposed)))
+    return WeakSlices(len(proof), rate, error, found, left_out, clusters.stretch)
 
 
 def holds(condition: Condition, columns: pa.Table | pa.RecordBatch) -> Bools:
@@ -368,51 +378,62 @@ class _Proof:
     table: Any
     y: Bools
     w: Floats
-    codes: NDArray[np.intp]
+    clusters: Clusters
 
     def of(self, conditions: tuple[Condition, ...]) -> WeakSlice | None:
         """A slice's figures, its ``p`` alone; its records are gone afterwards. None without records."""
         inside = np.logical_and.reduce([holds(condition, self.table) for condition in conditions])
         if not inside.any() or inside.all():
             return None
-        codes = np.unique(self.codes, return_inverse=True)[1]
-        sums = Sums.of(self.y, self.w, inside.astype(np.intp), 2, entities=codes)
+        sums = Sums.of(self.y, self.w, inside.astype(np.intp), 2, entities=self.clusters.entities)
         told = shares(sums)
         rest, here = (Limits(*(each[[side]] for each in told)) for side in (0, 1))
+        chance, wider = _chance(self.y, self.w, self.clusters, inside)
         value, low, high = (float(each[0]) for each in differences(here, rest))
+        low, high = max(value - wider * (value - low), -1.0), min(value + wider * (high - value), 1.0)
         rate, least, most = (float(each[1]) for each in told)
+        least, most = max(rate - wider * (rate - least), 0.0), min(rate + wider * (most - rate), 1.0)
         found = WeakSlice(
             conditions, int(inside.sum()), float(sums.weight[1] / sums.weight.sum()), rate, least, most,
-            float(told.value[0]), value, low, high, _chance(self.y, self.w, codes, inside),
+            float(told.value[0]), value, low, high, chance,
         )  # fmt: skip
         outside = ~inside
         self.table = self.table.filter(pa.array(outside))
-        self.y, self.w, self.codes = self.y[outside], self.w[outside], self.codes[outside]
+        self.y, self.w = self.y[outside], self.w[outside]
+        self.clusters = self.clusters.take(np.flatnonzero(outside))
         return found
 
 
-def _chance(y: Bools, w: Floats, codes: NDArray[np.intp], inside: Bools) -> float:
+def _chance(y: Bools, w: Floats, clusters: Clusters, inside: Bools) -> tuple[float, float]:
     """Chance of a rate so far above the rest's where both are the same.
 
-    The larger of two: Student's, of the difference between the weighted rates, with the variance between
-    entities and degrees of freedom by its kurtosis; and Fisher's exact one of as many records as say as much,
-    which stands where few hits are expected.
+    The larger of three: Student's, of the difference between the weighted rates, with the variance between
+    entities and degrees of freedom by its kurtosis; the same within stretches of time; and Fisher's exact one
+    of as many records as say as much, which stands where few hits are expected. Beside it, by how much
+    stretches make the interval by entities wider.
     """
     from scipy.stats import hypergeom, t
 
     w = w / w.mean()
     p = float(np.average(y, weights=w))
     if not 0.0 < p < 1.0:
-        return 1.0
+        return 1.0, 1.0
     lever = np.where(inside, w / w[inside].sum(), -w / w[~inside].sum())
-    value = float(lever @ y)
-    each = np.bincount(codes, weights=lever * (y - p))
-    square = each**2
-    entities, spread = len(each), float(square.sum())
-    if entities < 2 or value <= 0 or spread <= 0:
-        return 1.0
-    freedom = max(1.0, spread**2 / float((square**2).sum()) - 1)
-    by_spread = float(t.sf(value / np.sqrt(spread * entities / (entities - 1)), freedom))
+    value, residuals = float(lever @ y), lever * (y - p)
+    own = _spread(residuals, clusters.entities)
+    if own.variance <= 0:
+        return 1.0, 1.0
+    more, both = _in_time(y, w, inside, clusters) or (value, own)
+    if clusters.stretches is not None and both is own:  # whole stretches are compared, as few as they are
+        both = clusters.combined(lambda numbers: _spread(residuals, numbers))
+        both = Scatter(both.variance, min(both.freedom, _spread(residuals, clusters.stretches).freedom))
+    wider = np.sqrt(both.variance / own.variance) * t.ppf(0.975, both.freedom) / t.ppf(0.975, own.freedom)
+    wider = max(1.0, float(wider))
+    if value <= 0:
+        return 1.0, wider
+    spread = own.variance
+    found = ((value, own), (more, both))
+    by_spread = max(float(t.sf(by / np.sqrt(of.variance), of.freedom)) for by, of in found)
     # Records that say as much: of independent ones of equal weight the variance would be `spread`.
     part = float(w[inside].sum() / w.sum())
     n = min(len(y), p * (1 - p) / (spread * part * (1 - part)))
@@ -420,7 +441,51 @@ def _chance(y: Bools, w: Floats, codes: NDArray[np.intp], inside: Bools) -> floa
     inside_hits = int(np.floor(np.average(y[inside], weights=w[inside]) * size))
     hits = max(inside_hits, int(np.ceil(p * whole)))
     exact = float(hypergeom.sf(inside_hits - 1, whole, min(hits, whole), size))
-    return max(by_spread, exact)
+    return max(by_spread, exact), wider
+
+
+def _in_time(y: Bools, w: Floats, inside: Bools, clusters: Clusters) -> tuple[float, Scatter] | None:
+    """Difference between the rates within stretches of time, with its scatter.
+
+    What a whole stretch has in common cancels; how far the difference itself changes from one to the next is
+    its scatter, as well known as stretches have records on both sides. None where a slice is mostly of
+    stretches as a whole, or none are known.
+    """
+    stretches = clusters.stretches
+    if stretches is None:
+        return None
+    weight = np.bincount(stretches, w)
+
+    def within(values: NDArray[Any]) -> Floats:
+        return np.asarray(values - (np.bincount(stretches, w * values) / weight)[stretches])
+
+    x, rest = within(inside.astype(np.float64)), within(y.astype(np.float64))
+    leverage = w * x * x
+    total = float(leverage.sum())
+    if total < _WITHIN * float(w @ np.square(inside - np.average(inside, weights=w))):
+        return None
+    more = float(w @ (x * rest)) / total
+    scores = w * x * (rest - more * x) / total
+
+    def spread(numbers: Numbers) -> Scatter:
+        share = np.bincount(numbers, leverage) / total
+        many = 1.0 / float(np.square(share).sum())
+        if len(share) < 2 or many <= 1.0:
+            return Scatter(np.inf, 1.0)
+        variance = float(np.square(np.bincount(numbers, scores)).sum()) * many / (many - 1.0)
+        return Scatter(variance, max(1.0, many - 1.0))
+
+    return more, clusters.combined(spread)
+
+
+def _spread(residuals: Floats, clusters: Numbers) -> Scatter:
+    """Variance of the sum of residuals, with as many degrees of freedom as clusters carry it."""
+    square = np.bincount(clusters, residuals) ** 2
+    total = float(square.sum())
+    if len(square) < 2 or total <= 0.0:
+        return Scatter(0.0, 1.0)
+    freedom = max(1.0, total**2 / float((square**2).sum()) - 1)
+    return Scatter(total * len(square) / (len(square) - 1), freedom)
 
 
 def _holm(found: Sequence[WeakSlice], proposed: int) -> Iterator[WeakSlice]:

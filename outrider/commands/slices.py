@@ -45,9 +45,10 @@ def _headline(found: dict[str, Any]) -> str:
     if found["note"]:
         return str(found["note"])
     gone = f", {found['expired']:,} more have no payload any more" if found["expired"] else ""
+    held = f"; holds for {found['stretch']}" if found["stretch"] else ""
     return (
         f"{found['rate']:.2%} {found['outcome']} of {found['proven_on']:,} records, searched on "
-        f"{found['records'] - found['proven_on']:,} others{gone}"
+        f"{found['records'] - found['proven_on']:,} others{gone}{held}"
     )
 
 

@@ -153,3 +153,68 @@ def test_losses_that_no_sum_can_hold_are_bounded_all_the_same(wild: float) -> No
     twins = relative_excess(np.full(500, wild), np.full(500, wild), error=0.024)
     assert twins.value == 0.0
     assert twins.high == pytest.approx(0.0, abs=1e-6)
+
+
+def differing(rng: Any, entities: int, rows: int, lost: float, won: float) -> Any:
+    """Losses of both by row, and entities of many rows each whose rows err apart."""
+    kinds = rng.choice(3, size=entities * rows, p=[lost, won, 1 - lost - won])
+    return (kinds == 1) * 1.0, (kinds == 0) * 1.0, np.repeat(np.arange(entities), rows)
+
+
+@pytest.mark.parametrize("rows", [20, 60, 200])
+def test_equal_candidates_that_seldom_differ_pass_with_three_times_the_rows_that_suffice(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    passed = 0
+    for _ in range(40):
+        *losses, entities = differing(rng, 1800 // rows, rows, 0.01, 0.01)
+        passed += excess(*losses, entities=entities, error=0.0243).high <= 0.02
+    assert passed >= 32
+
+
+def test_few_differing_rows_are_taken_for_correlated() -> None:
+    entities = np.repeat(np.arange(30), 20)
+    some = [excess(*outcomes(lost, 0, 600), entities=entities) for lost in (0, 1)]
+    assert min(one.high - one.value for one in some) > 0.02
+    one_carries_all = np.zeros(600), (entities == 0) * 1.0
+    assert excess(*one_carries_all, entities=entities).high > 0.1
+
+
+def by_days(rng: Any, days: int, rows: int, lost: float, won: float, scatter: float) -> Any:
+    """Losses of lone rows by day, and their times; rates of a day differ by a factor."""
+    day = np.arange(rows) % days
+    lose, win = (
+        np.exp(scatter * rng.normal(size=days) - scatter**2 / 2)[day] * share for share in (lost, won)
+    )
+    drawn = rng.random(rows)
+    alone, other = drawn < lose, (drawn >= lose) & (drawn < lose + win)
+    times = np.datetime64("2026-01-05T08:00", "us") + day * np.timedelta64(1, "D")
+    return other * 1.0, alone * 1.0, times
+
+
+def test_days_that_scatter_seldom_pass_a_candidate_at_the_margin() -> None:
+    rng = np.random.default_rng(3)
+    wrong = np.zeros(2)
+    for _ in range(120):
+        *losses, times = by_days(rng, 10, 1500, 0.15, 0.13, 0.4)
+        found = excess(*losses, error=0.0243), excess(*losses, times=times, error=0.0243)
+        wrong += [one.high <= 0.02 for one in found]
+        assert found[1].stretch == ""
+    assert wrong[0] > stats.binom.ppf(0.999, 120, 0.05) >= wrong[1]
+
+
+def test_too_few_stretches_of_time_change_no_bound_but_are_named() -> None:
+    rng = np.random.default_rng(4)
+    *losses, times = by_days(rng, 3, 600, 0.02, 0.02, 0.0)
+    found = excess(*losses, times=times)
+    assert (found.low, found.high) == (excess(*losses).low, excess(*losses).high)
+    assert found.stretch == "2026-01-05 to 2026-01-07, 3 days"
+
+
+def test_bounds_of_relative_losses_widen_with_days_that_scatter() -> None:
+    rng = np.random.default_rng(5)
+    day = np.arange(2000) % 10
+    old, new = rng.gamma(2.0, size=(2, 2000))
+    new = new * np.exp(0.3 * rng.normal(size=10))[day]
+    times = np.datetime64("2026-01-05", "us") + day * np.timedelta64(1, "D")
+    alone, by_day = relative_excess(old, new), relative_excess(old, new, times=times)
+    assert by_day.width > 2 * alone.width

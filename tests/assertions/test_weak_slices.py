@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.statistics.weak_slices import KINDS, columns, false_proofs
+from benchmarks.statistics.weak_slices import BY_DAY, KINDS, columns, days, false_by_day, false_proofs
 from outrider.assertions.weak_slices import Condition, find_weak_slices, holds
 from tests.soak import at_most, rounds
 
@@ -63,6 +63,28 @@ def test_missing_values_and_long_texts_are_conditions() -> None:
 def test_nothing_is_proven_of_noise(kind: str) -> None:
     runs = rounds(2000, part=40)
     assert false_proofs(kind, runs) / runs <= at_most(0.05, runs)
+
+
+@pytest.mark.parametrize("kind", BY_DAY)
+def test_nothing_is_proven_of_days_that_differ(kind: str) -> None:
+    runs = rounds(2000, part=40)
+    assert false_by_day(kind, 8, runs) / runs <= at_most(0.05, runs)
+
+
+def test_slice_that_is_worse_each_day_is_proven_though_days_differ() -> None:
+    rng = np.random.default_rng(6)
+    table, day = columns(rng, ROWS), np.arange(ROWS) % 10
+    rate = np.where(values(table, "region") == "north", 0.3, 0.05) * np.exp(0.6 * rng.normal(size=10))[day]
+    times = np.datetime64("2026-01-05", "us") + day * np.timedelta64(1, "D")
+    found = find_weak_slices(table, rng.random(ROWS) < rate, time=times)
+    assert str(found.proven[0]) == "region = north"
+    assert (found.proven[0].more_low > 0, found.stretch) == (True, "")
+
+
+def test_too_short_a_time_is_named() -> None:
+    given = days("days", 8, 0)
+    given["time"] = given["time"].astype("M8[M]").astype("M8[us]")
+    assert find_weak_slices(**given).stretch == "rows whose event times do not differ"
 
 
 def test_weights_speak_of_the_traffic() -> None:

@@ -9,7 +9,14 @@ from outrider.assertions import Batch
 from outrider.assertions.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
-from outrider.dataops.improvement.gate import Evidence, Policy, Verdict, decide, judge_slices
+from outrider.dataops.improvement.gate import (
+    Evidence,
+    Policy,
+    Verdict,
+    decide,
+    judge_held_out,
+    judge_slices,
+)
 from outrider.dataops.improvement.gate_check import Check
 from outrider.monitor.trainer.evidence import (
     example_text,
@@ -484,3 +491,37 @@ def test_equal_candidates_are_rarely_refused_for_any_of_many_rare_classes() -> N
             for reason in decide(Policy(max_drop=0.02), Evidence(held_out=pair)).reasons
         )
     assert refused <= 3
+
+
+def classes_over(times: Any, wrong: Any) -> tuple[Batch, Any, Any]:
+    """Rows with times, and two models of which the candidate alone is wrong on some."""
+    labels = np.arange(len(wrong)) % 2
+    batch = Batch.from_columns({"ts": times, "inputs.x": labels * 1.0, "label.label": labels}, model="m")
+    return batch, lambda _: {"label": labels}, lambda _: {"label": np.where(wrong, 1 - labels, labels)}
+
+
+@pytest.mark.parametrize("loss", ["error", "macro_f1"])
+def test_held_out_rows_of_days_that_err_together_count_as_days(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    day = np.arange(2000) % 10
+    wrong = rng.random(2000) < np.where(day < 2, 0.07, 0.0)  # 1.4 points: of each day, or of two of ten
+    start = np.datetime64("2026-01-05", "us")
+    by_day, spread = (
+        paired_evidence("held", *classes_over(times, wrong), scoring=AnswerScoring(loss=loss))
+        for times in (
+            start + day * np.timedelta64(1, "D"),
+            start + rng.permutation(day) * np.timedelta64(1, "D"),
+        )
+    )
+    assert [judge_held_out(pair, 0.03).outcome for pair in (spread, by_day)] == ["passed", "undecided"]
+    assert by_day.excess.stretch == ""
+
+
+def test_verdict_names_the_stretch_of_time_that_it_holds_for() -> None:
+    hours = np.datetime64("2026-01-05T08", "us") + (np.arange(600) % 3) * np.timedelta64(1, "h")
+    told = []
+    for times in (hours, np.full(600, hours[0])):
+        pair = paired_evidence("held", *classes_over(times, np.arange(600) < 3), scoring=AnswerScoring())
+        told.append(judge_held_out(pair, 0.05).reason)
+    assert "holds for 2026-01-05, 3 hours of one day" in told[0]
+    assert "holds for rows whose event times do not differ" in told[1]

@@ -552,9 +552,10 @@ def _told(pair: PairedEvidence) -> str:
     left_out = f"; {pair.left_out} rows could not be compared" if pair.left_out else ""
     worn = f"; {pair.worn} rows that decided oftener left aside" if pair.worn else ""
     value, low, high = (_change(pair, one) for one in (found.value, found.low, found.high))
+    stretch = f"; holds for {found.stretch}" if found.stretch else ""
     return (
         f"{pair.loss} {value} with the candidate{beside} (one-sided bounds {low} and {high} at "
-        f"{found.error:.2g}{tries}{worn}{left_out})"
+        f"{found.error:.2g}{tries}{worn}{left_out}{stretch})"
     )
 
 

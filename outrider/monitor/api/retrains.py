@@ -74,6 +74,7 @@ class ExcessFigures(TypedDict):
     error: float
     variance: NotRequired[float]
     effect: NotRequired[float]
+    stretch: NotRequired[str]
 
 
 class SliceFigures(TypedDict):

@@ -36,6 +36,7 @@ class StoredRecord:
     predicted: str | None
     weight: float
     entity: str | None
+    ts_us: int
 
 
 class Words:
@@ -95,6 +96,11 @@ class NewestRecords:
         """Entity of each record, or null."""
         return pa.array([row.entity for row in self.rows], pa.string())
 
+    @property
+    def times(self) -> NDArray[np.datetime64]:
+        """Event time of each record."""
+        return np.array([row.ts_us for row in self.rows], dtype="datetime64[us]")
+
 
 def newest_records(connection: Connection, model: str, *, since_us: int | None = None) -> NewestRecords:
     """Read the newest records of production.
@@ -133,7 +139,7 @@ def payloads(blocks: BlockSource, rows: Sequence[StoredRecord]) -> Iterator[tupl
 
 def _newest(connection: Connection, model: str, since_us: int | None) -> Sequence[StoredRecord]:
     columns = (_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row, _RECORD.c.predicted, _RECORD.c.weight)
-    query = select(*columns, _RECORD.c.entity).where(_RECORD.c.model == model)
+    query = select(*columns, _RECORD.c.entity, _RECORD.c.ts_us).where(_RECORD.c.model == model)
     if since_us is not None:
         query = query.where(_RECORD.c.ts_us >= since_us)
     order = (_RECORD.c.seq.desc(), _RECORD.c.row.desc())

@@ -126,6 +126,7 @@ class WeakSliceFacts(TypedDict):
     error: float
     slices: list[SliceFacts]
     left_out: dict[str, str]
+    stretch: str
     note: str
 
 
@@ -187,7 +188,8 @@ def stored_slices(
         note = f"{len(here)} {what} with a payload; a search needs {4 * LEAST_ROWS}"
         return FoundSlices(outcome, len(here), expired, None, note)
     entities = newest.entities.take(pa.array(at[here]))
-    found = find_weak_slices(table, hits[here], weight=weight[here], entity=entities)
+    times = newest.times[at[here]]
+    found = find_weak_slices(table, hits[here], weight=weight[here], entity=entities, time=times)
     return FoundSlices(outcome, len(here), expired, found)
 
 
@@ -203,6 +205,7 @@ def slices_json(one: FoundSlices) -> WeakSliceFacts:
         "error": found.error,
         "slices": [_slice(each, is_proven=each in found.proven) for each in found.slices],
         "left_out": found.left_out,
+        "stretch": found.stretch,
         "note": one.note,
     }
 

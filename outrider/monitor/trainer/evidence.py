@@ -176,19 +176,21 @@ def paired_evidence(
         scores = scoring.of(batch, champion(batch), candidate(batch), pause=pause)
     except LossFault as fault:
         return replace(found, fault=str(fault))
-    known, names = scores.known, batch.column("entity")
+    known, names, times = scores.known, batch.column("entity"), batch.column("ts")
     found = replace(found, loss=scores.title, left_out=int((~known).sum()))
     if lost := scores.unanswered:
         return replace(found, fault=f"the candidate's answer to {lost} rows is no number: {scores.title}")
-    beyond = scores.excess(known, names, error)
+    beyond = scores.excess(known, names, times, error)
     if parts > 1:
-        beyond = replace(beyond, low=scores.excess(known, names, error / parts).low)
+        beyond = replace(beyond, low=scores.excess(known, names, times, error / parts).low)
 
     def excess_in(rows: Mapping[str, NDArray[np.bool_]]) -> list[SliceEvidence]:
         """Excess in parts of the rows, which share one error."""
         return [
             SliceEvidence(
-                name, scores.excess(at, names, error / len(rows)), most_shown(names[at], error / len(rows))
+                name,
+                scores.excess(at, names, times, error / len(rows)),
+                most_shown(names[at], error / len(rows), times=times[at]),
             )
             for name, at in rows.items()
         ]

@@ -21,6 +21,7 @@ from outrider.errors import OutriderError, ValidationRefused
 from .checks_process import scored
 
 Rows: TypeAlias = NDArray[np.bool_]
+Times: TypeAlias = NDArray[np.datetime64]
 TITLES: Mapping[str, str] = {
     "error": "error rate",
     "absolute": "mean absolute error",
@@ -72,10 +73,11 @@ class RowLosses:
         mean = float(self.champion[rows].mean()) if rows.any() else 0.0
         return math.sqrt(mean) if self.loss == "squared" else mean
 
-    def excess(self, rows: Rows, entities: NDArray[Any], error: float) -> Excess:
-        """Candidate's loss beyond the champion's on some rows."""
+    def excess(self, rows: Rows, names: NDArray[Any], times: Times, error: float) -> Excess:
+        """Candidate's loss beyond the champion's on some rows, of entities ``names``."""
         bound = excess if self.is_bounded else relative_excess
-        found = bound(self.champion[rows], self.candidate[rows], entities=entities[rows], error=error)
+        losses = self.champion[rows], self.candidate[rows]
+        found = bound(*losses, entities=names[rows], times=times[rows], error=error)
         return _of_roots(found) if self.loss == "squared" else found
 
 
@@ -113,15 +115,16 @@ class SetAnswers:
             return 1.0 - macro_f1(said, labels, self.classes)
         return 1.0 - average_precision(said, labels)
 
-    def excess(self, rows: Rows, entities: NDArray[Any], error: float) -> Excess:
-        """Candidate's loss beyond the champion's on some rows."""
+    def excess(self, rows: Rows, names: NDArray[Any], times: Times, error: float) -> Excess:
+        """Candidate's loss beyond the champion's on some rows, of entities ``names``."""
         return set_excess(
             self.loss,
             self.champion[rows],
             self.candidate[rows],
             self.labels[rows],
             classes=self.classes,
-            entities=entities[rows],
+            entities=names[rows],
+            times=times[rows],
             error=error,
         )
 

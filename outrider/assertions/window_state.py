@@ -263,8 +263,8 @@ class WindowState:
         prior = codes[entity[first]]
         seen, newest, reach, floor = self._known.known(prior)
         told = judge_arrivals(
-            self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, reach=reach, floor=floor,
-            ahead=None if ahead is None else ahead[order],
+            self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, reach=reach,
+            floor=floor, ahead=None if ahead is None else ahead[order],
         )  # fmt: skip
         if rows:
             self._clock = int(received[-1])

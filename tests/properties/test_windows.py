@@ -58,6 +58,11 @@ class Segment:
     floor: float = -np.inf
     last: float = 0.0
 
+    def let_come(self, clock: float) -> None:
+        """Give up what came from ahead of receipt once its time has come."""
+        if self.reach < self.newest <= clock:
+            self.floor = self.newest
+
 
 @dataclass
 class Judged:
@@ -91,8 +96,7 @@ def slowly(window: Window | Group, stream: list[Arrival]) -> Judged:
             own = open_[arrival.entity] = Segment(last=now)
         if lateness and now - own.last >= lateness:
             own.floor = max(own.floor, own.reach)
-        if own.newest > own.reach and now - lateness >= own.newest:
-            own.floor = own.newest
+        own.let_come(now - lateness)
         own.last = now
         is_late = arrival.ts_s < max(own.reach - lateness, own.floor)
         reach = min(arrival.ts_s, now + lateness) if arrival.is_bounded else arrival.ts_s

@@ -4,9 +4,9 @@ What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0
 and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
 
 What lies inside but ahead of its receipt is taken as it came. In windows it moves no watermark beyond its
-receipt, or it would make everything late that comes behind it; one too far ahead counts as the time of receipt.
-How far is too far is written into a block that holds such times (a file's, of another clock, says nothing), so
-that a replay sees what was seen, whatever the setting says by then.
+receipt, or it would make everything late that comes behind it; one too far ahead counts as the time of
+receipt. How far is too far is written into a block that holds such times (a file's, of another clock, says
+nothing), so that a replay sees what was seen, whatever the setting says by then.
 """
 
 from collections.abc import Iterable
@@ -69,8 +69,8 @@ def settled(
     """Rows of a block with times settled at ``now_us``.
 
     None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
-    from the clock as it was before. Where an event time is ahead of its receipt, the block says in its metadata
-    how far is believed; without a bound (times of another clock) all are.
+    from the clock as it was before. Where an event time is ahead of its receipt, the block says in its
+    metadata how far is believed; without a bound (times of another clock) all are.
     """
     received, ts = _us(table, "received"), _us(table, "ts")
     if not len(received):

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from outrider.assertions.detection.loss_rises import DAYS
 from outrider.assertions.detection.weekly import WEEKS
 from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import slice_words
@@ -182,6 +183,8 @@ def guarantee_words(row: IncidentRow) -> str:
             words += (
                 f" Counts reach back less than {WEEKS} weeks: no weekend is known yet, and this may be one."
             )
+        if guarantee.get("days", DAYS) < DAYS:
+            words += f" Labels are of less than {DAYS} days: how much days differ is presumed, not known yet."
         return words
     if row.details.get("silent") == "assertion":
         return "Failures are counted; nothing is estimated."

@@ -40,13 +40,16 @@ class Arrivals:
         Older than what its entity's watermark had passed.
     newest
         Latest ``ts`` of the segment up to and including the record.
+    reach
+        The same, each ``ts`` only as far as it may move the watermark.
     floor
-        Latest ``ts`` at the last silence that made the entity give up what it held back.
+        Latest ``ts`` when the entity last gave up what it held back, after a silence.
     """
 
     round: Ints
     late: Bools
     newest: Ints
+    reach: Ints
     floor: Ints
 
 
@@ -59,17 +62,24 @@ def judge_arrivals(
     known: Bools,
     seen: Ints,
     newest: Ints,
+    reach: Ints,
     floor: Ints,
+    ahead: Bools | None = None,
 ) -> Arrivals:
     """Segment, lateness and watermark of every record.
+
+    A record ``ahead`` of its receipt moves the watermark to the time of receipt at most, and is held back
+    until the watermark, or in silence the clock of receipt, has come to it.
 
     Parameters
     ----------
     ts, clock, first
         Event and receive time of each row, and whether it is the first of its entity.
-    known, seen, newest, floor
+    known, seen, newest, reach, floor
         What is known from before about the entity of each first row: whether anything, when it was last seen
-        (receive time), its newest ``ts`` and its floor.
+        (receive time), its newest ``ts``, its reach and its floor.
+    ahead
+        Rows whose ``ts`` is not believed beyond receipt; None is none.
     """
     rows = len(ts)
     at = np.flatnonzero(first)
@@ -81,22 +91,37 @@ def judge_arrivals(
     starts = first | breaks
     continues = np.zeros(rows, dtype=np.bool_)
     continues[at] = known & ~breaks[at]
-    held = np.full(rows, NEVER)
-    held[at] = np.where(continues[at], newest, NEVER)
-    top = running_max(np.maximum(ts, held), starts)
-    previous = held.copy()
-    inner = np.flatnonzero(~starts)
-    previous[inner] = top[inner - 1]
+    top, before_top = _running(ts, np.where(continues[at], newest, NEVER), at, starts)
+    lateness, far, before_far = pace.lateness, top, before_top
+    are_apart = (ahead is not None and ahead.any()) or bool((continues[at] & (reach != newest)).any())
+    if are_apart and lateness is not None:
+        believed = ts if ahead is None else np.where(ahead, np.minimum(ts, clock + lateness), ts)
+        far, before_far = _running(believed, np.where(continues[at], reach, NEVER), at, starts)
     floors = np.full(rows, NEVER)
-    if pace.lateness:
+    if lateness or are_apart:
         floors[at] = np.where(continues[at], floor, NEVER)
-        silent = (gap >= pace.lateness) & ~breaks & (previous > NEVER)
-        floors = running_max(np.where(silent, previous, floors), starts)
-    if pace.lateness is None:
+    if lateness:
+        silent = (gap >= lateness) & ~breaks & (before_far > NEVER)
+        floors = np.where(silent, np.maximum(before_far, floors), floors)
+    if are_apart and lateness is not None:
+        has_come = (before_top > before_far) & (clock - lateness >= before_top) & ~breaks
+        floors = np.where(has_come, np.maximum(before_top, floors), floors)
+    floors = running_max(floors, starts)
+    if lateness is None:
         late = np.zeros(rows, dtype=np.bool_)
     else:
-        late = ts < np.maximum(previous - pace.lateness, floors)
-    return Arrivals(_rounds(breaks, at), late, top, floors)
+        late = ts < np.maximum(before_far - lateness, floors)
+    return Arrivals(_rounds(breaks, at), late, top, far, floors)
+
+
+def _running(values: Ints, held: Ints, at: Ints, starts: Bools) -> tuple[Ints, Ints]:
+    """Largest value of each segment so far, with and without the row itself."""
+    before = np.full(len(values), NEVER)
+    before[at] = held
+    top = running_max(np.maximum(values, before), starts)
+    inner = np.flatnonzero(~starts)
+    before[inner] = top[inner - 1]
+    return top, before
 
 
 def _rounds(breaks: Bools, at: Ints) -> Ints:

@@ -15,8 +15,9 @@ class Entities:
 
     Attributes
     ----------
-    last, newest, floor
-        By code: receipt of the last record, latest ``ts``, and the ``ts`` up to which all was given up.
+    last, newest, reach, floor
+        By code: receipt of the last record, latest ``ts``, as far as it may move the watermark, and the
+        ``ts`` up to which all was given up.
     held
         By code: records held back.
     is_open
@@ -27,7 +28,7 @@ class Entities:
         self._codes: dict[Any, int] = {}
         self._names: list[Any] = []
         self._free: list[int] = []
-        self.last = self.newest = self.floor = self.held = np.zeros(0, dtype=np.int64)
+        self.last = self.newest = self.reach = self.floor = self.held = np.zeros(0, dtype=np.int64)
         self.is_open = np.zeros(0, dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -51,14 +52,14 @@ class Entities:
         """Name that has a code."""
         return self._names[code]
 
-    def known(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
-        """``last``, ``newest`` and ``floor`` of codes; arbitrary for -1."""
+    def known(self, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """``last``, ``newest``, ``reach`` and ``floor`` of codes; arbitrary for -1."""
         safe = np.maximum(codes, 0)
-        last, newest, floor = (
+        last, newest, reach, floor = (
             values[safe] if len(values) else np.zeros(len(safe), dtype=np.int64)
-            for values in (self.last, self.newest, self.floor)
+            for values in (self.last, self.newest, self.reach, self.floor)
         )
-        return last, newest, floor
+        return last, newest, reach, floor
 
     def add(self, names: Iterable[Any]) -> Ints:
         """Give a code to each name, none of which has one."""
@@ -72,8 +73,8 @@ class Entities:
             self._names[code] = name
             self._codes[name] = code
             given.append(code)
-        self.last, self.newest, self.floor, self.held = (
-            grown(values, self.size) for values in (self.last, self.newest, self.floor, self.held)
+        self.last, self.newest, self.reach, self.floor, self.held = (
+            grown(values, self.size) for values in (self.last, self.newest, self.reach, self.floor, self.held)
         )
         self.is_open = np.append(self.is_open, np.zeros(len(self.last) - len(self.is_open), dtype=np.bool_))
         codes = np.array(given, dtype=np.int64)

@@ -51,6 +51,7 @@ class Arrived:
     rounds: Ints
     last: Ints
     newest: Ints
+    reach: Ints
     floor: Ints
     places: Ints
     keys: Ints

@@ -95,7 +95,9 @@ class WindowState:
 
     # ---- the stream ------------------------------------------------------------------------------------
 
-    def update(self, batch: Batch, tags: Ints | None = None, *, ends: bool = False) -> list[View]:
+    def update(
+        self, batch: Batch, tags: Ints | None = None, *, ahead: Bools | None = None, ends: bool = False
+    ) -> list[View]:
         """Views due with the records of a batch, in order of judgement.
 
         Nearly always one. There are more where an entity ended and began again: no view holds rows of both.
@@ -105,6 +107,9 @@ class WindowState:
         ----------
         tags
             Numbers that ride along with every row, shape (rows, tags).
+        ahead
+            Rows whose ``ts`` is not believed beyond their receipt, shape (rows,); None believes all. They
+            wait until the watermark, or in silence the clock of receipt, has come to them.
         ends
             Nothing follows: every entity ends with this batch.
 
@@ -123,10 +128,10 @@ class WindowState:
         views = self._adopt(table, batch.model)
         at = 0
         while not ends and (stop := self._room(by, at)) < batch.rows:
-            views += self._pass(table, by, tags, at, stop)
+            views += self._pass(table, by, tags, at, stop, ahead=ahead)
             views += self._make_room(numbers(table.column("received"))[stop])
             at = stop
-        return views + self._pass(table, by, tags, at, batch.rows, ends=ends)
+        return views + self._pass(table, by, tags, at, batch.rows, ahead=ahead, ends=ends)
 
     def advance(self, received_us: int) -> list[View]:
         """Views due because the clock of receipt moved on."""
@@ -228,19 +233,20 @@ class WindowState:
         at: int,
         stop: int,
         *,
+        ahead: Bools | None = None,
         ends: bool = False,
         sweep: bool = False,
     ) -> list[View]:
         """Take in rows ``at`` to ``stop``, during which no entity has to make room."""
         if at or stop < table.num_rows:
             table, by, tags = table.slice(at, stop - at), by.slice(at, stop - at), tags[at:stop]
-        arrived = self._arrive(table, by)
+        arrived = self._arrive(table, by, None if ahead is None else ahead[at:stop])
         self.late_positions = np.append(self.late_positions, at + arrived.late)
         touched, due = arrived.codes[arrived.codes >= 0], self._overdue(ends=ends, sweep=sweep)
         silent = due[~np.isin(due, touched)] if len(touched) else due
         return self._settle(table, tags, at, arrived, silent, ends=ends)
 
-    def _arrive(self, table: pa.RecordBatch, by: pa.Array) -> Arrived:
+    def _arrive(self, table: pa.RecordBatch, by: pa.Array, ahead: Bools | None) -> Arrived:
         rows = table.num_rows
         local, values = entity_codes(by)
         named = len(values)
@@ -255,10 +261,11 @@ class WindowState:
         first = np.ones(rows, dtype=np.bool_)
         first[1:] = entity[1:] != entity[:-1]
         prior = codes[entity[first]]
-        seen, newest, floor = self._known.known(prior)
+        seen, newest, reach, floor = self._known.known(prior)
         told = judge_arrivals(
-            self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, floor=floor
-        )
+            self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, reach=reach,
+            floor=floor, ahead=None if ahead is None else ahead[order],
+        )  # fmt: skip
         if rows:
             self._clock = int(received[-1])
         last = np.flatnonzero(np.append(first[1:], np.ones(min(rows, 1), dtype=np.bool_)))
@@ -276,6 +283,7 @@ class WindowState:
             rounds=told.round[last],
             last=clock[last],
             newest=told.newest[last],
+            reach=told.reach[last],
             floor=told.floor[last],
             places=places[by_time],
             keys=keys[by_time],
@@ -333,10 +341,16 @@ class WindowState:
         known = self._known
         wait = np.where(known.held > 0, self._pace.lateness or self._pace.idle, self._pace.idle)
         until = np.where(known.is_open, known.last + wait, -NEVER)
-        due = np.flatnonzero(until <= self._clock)
+        has_come = known.is_open & (known.held > 0) & self._has_come(known.newest, known.reach)
+        due = np.flatnonzero((until <= self._clock) | has_come)
         # Only once in a while: it looks at every entity, and when exactly they are told changes no verdict.
         self._due = self._clock + (self._pace.lateness or self._pace.idle) // 16
         return due
+
+    def _has_come(self, newest: Ints, reach: Ints) -> Bools:
+        """Entities whose records from ahead of receipt have all been overtaken by the clock of receipt."""
+        come: Bools = (newest > reach) & (self._clock - (self._pace.lateness or 0) >= newest)
+        return come
 
     def _settle(
         self, table: pa.RecordBatch, tags: Ints, at: int, arrived: Arrived, silent: Ints, *, ends: bool
@@ -350,14 +364,16 @@ class WindowState:
         entity = rows.entity
         last = np.concatenate([arrived.last, self._known.last[silent]])
         newest = np.concatenate([arrived.newest, self._known.newest[silent]])
+        reach = np.concatenate([arrived.reach, self._known.reach[silent]])
         floor = np.concatenate([arrived.floor, self._known.floor[silent]])
         ended = (self._clock - last >= self._pace.idle) | ends
         ended[arrived.named : arrived.entities] = True  # alone
         passed = np.full(len(codes), NEVER)
         if self._pace.lateness is not None:
-            passed = np.maximum(newest - self._pace.lateness, floor)
+            passed = np.maximum(reach - self._pace.lateness, floor)
+            passed = np.where(self._has_come(newest, reach), newest, passed)
         if self._pace.lateness:
-            passed = np.where(self._clock - last >= self._pace.lateness, newest, passed)
+            passed = np.where(self._clock - last >= self._pace.lateness, np.maximum(reach, passed), passed)
         over = (rows.key != rows.final[entity]) | ended[entity]
         released = over | (rows.ts <= passed[entity])
         is_new = released & ~rows.was_released
@@ -389,6 +405,7 @@ class WindowState:
             for values, now in (
                 (known.last, last),
                 (known.newest, newest),
+                (known.reach, reach),
                 (known.floor, floor),
                 (known.held, held),
             ):
@@ -500,7 +517,8 @@ class WindowState:
             "empty": self._schema is None,
         }
         codes, state = self._known.codes, self._known
-        entities = [values[codes] for values in (state.last, state.newest, state.floor, state.held)]
+        kept = (state.last, state.newest, state.reach, state.floor, state.held)
+        entities = [values[codes] for values in kept]
         tables = []
         for rows, schema in ((self._rows, self._inside if self._schema else _SEEN), (self._hashes, _SEEN)):
             found = rows.gather(codes)
@@ -508,7 +526,7 @@ class WindowState:
             none = pa.RecordBatch.from_arrays([null_column(0, f.type) for f in schema], schema=schema)
             tables.append(take(concat([none, *found.tables]), order))
             entities.append(np.bincount(found.owner, minlength=len(codes)))
-        names = ["last", "newest", "floor", "held", "rows", "hashes"]
+        names = ["last", "newest", "reach", "floor", "held", "rows", "hashes"]
         known = pa.RecordBatch.from_arrays([pa.array(values) for values in entities], names=names)
         known = known.replace_schema_metadata({_STATE: json.dumps(facts).encode()})
         sink = pa.BufferOutputStream()
@@ -546,7 +564,7 @@ class WindowState:
         firsts = np.cumsum(values["rows"]) - values["rows"]
         _, names = entity_codes(table.column(window.by).take(pa.array(firsts)))
         codes = state._known.add(names)
-        for name in ("last", "newest", "floor", "held"):
+        for name in ("last", "newest", "reach", "floor", "held"):
             getattr(state._known, name)[codes] = values[name]
         state._rows.grow(len(codes))
         state._hashes.grow(len(codes))

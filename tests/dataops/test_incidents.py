@@ -135,7 +135,7 @@ def test_a_usual_share_opens_none_and_a_rise_opens_one_with_its_cause(traffic: T
     assert len(details["records"]) == 5
     assert details["action"] == "label"
     assert details["page"] == f"/incidents/{found.id}"
-    assert details["guarantee"] == {"alpha": 0.01, "horizon_s": 86_400.0}
+    assert details["guarantee"] == {"alpha": 0.01, "horizon_s": 86_400.0, "weeks": 0}
     ((event, told),) = traffic.told()
     assert event == "incident.opened"
     assert told["explained_by"] == details["explained_by"]

@@ -32,6 +32,8 @@ class Arrival:
     ts_s: float
     after_s: float
     """Seconds since the record before."""
+    is_bounded: bool = False
+    """Its time is believed up to its receipt only."""
 
 
 arrivals = st.lists(
@@ -41,6 +43,7 @@ arrivals = st.lists(
         id=st.sampled_from(["x", "y", "z"]),
         ts_s=st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0]),
         after_s=st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, 2.5, 4.0]),
+        is_bounded=st.booleans(),
     ),
     max_size=16,
 )
@@ -51,8 +54,14 @@ class Segment:
     rows: list[tuple[float, int]] = field(default_factory=list)
     seen: set[tuple[str, float]] = field(default_factory=set)
     newest: float = -np.inf
+    reach: float = -np.inf
     floor: float = -np.inf
     last: float = 0.0
+
+    def let_come(self, clock: float) -> None:
+        """Give up what came from ahead of receipt once its time has come."""
+        if self.reach < self.newest <= clock:
+            self.floor = self.newest
 
 
 @dataclass
@@ -86,9 +95,13 @@ def slowly(window: Window | Group, stream: list[Arrival]) -> Judged:
         if own is None:
             own = open_[arrival.entity] = Segment(last=now)
         if lateness and now - own.last >= lateness:
-            own.floor = own.newest
+            own.floor = max(own.floor, own.reach)
+        own.let_come(now - lateness)
         own.last = now
-        if arrival.ts_s < max(own.newest - lateness, own.floor):
+        is_late = arrival.ts_s < max(own.reach - lateness, own.floor)
+        reach = min(arrival.ts_s, now + lateness) if arrival.is_bounded else arrival.ts_s
+        own.reach = max(own.reach, reach)
+        if is_late:
             told.late += 1
         elif (arrival.id, arrival.ts_s) in own.seen:
             told.duplicates += 1
@@ -127,6 +140,10 @@ def as_batch(stream: list[Arrival]) -> Batch:
     return Batch.from_columns(columns, model="m", rows=len(stream))
 
 
+def bounded(stream: list[Arrival]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.array([arrival.is_bounded for arrival in stream], dtype=np.bool_)
+
+
 def note(
     told: Judged, window: Window | Group, views: list[View], batch: Batch, seq: np.ndarray[Any, Any]
 ) -> None:
@@ -162,12 +179,12 @@ def note(
 def streamed(window: Window | Group, stream: list[Arrival], data: st.DataObject) -> Judged:
     told = Judged()
     state = WindowState(window)
-    batch, edges = as_batch(stream), [0]
+    batch, edges, ahead = as_batch(stream), [0], bounded(stream)
     edges += [row for row in range(1, len(stream)) if data.draw(st.booleans(), label="cut")] + [len(stream)]
     for start, stop in pairwise(edges):
         seq = np.arange(start, stop)
         part = batch.slice(start, stop - start)
-        note(told, window, state.update(part, seq[:, None]), part, seq)
+        note(told, window, state.update(part, seq[:, None], ahead=ahead[start:stop]), part, seq)
         if stop and stop < len(stream) and data.draw(st.booleans(), label="tick"):
             until = batch.column("received").astype(np.int64)[stop]
             note(told, window, state.advance(int(until)), part, seq)
@@ -192,7 +209,18 @@ def test_any_split_and_restart_judges_as_the_slow_loop(
 def test_one_batch_that_ends_judges_as_the_slow_loop(window: Window | Group, stream: list[Arrival]) -> None:
     told, state, batch = Judged(), WindowState(window), as_batch(stream)
     seq = np.arange(len(stream))
-    note(told, window, state.update(batch, seq[:, None], ends=True), batch, seq)
+    note(told, window, state.update(batch, seq[:, None], ahead=bounded(stream), ends=True), batch, seq)
     told.late, told.duplicates = state.late, state.duplicates
     assert told == slowly(window, stream)
     assert (state.rows, state.entities, state.nbytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(stream=arrivals)
+def test_no_time_ahead_of_receipt_makes_a_later_record_late_that_is_on_time(
+    window: Window | Group, stream: list[Arrival]
+) -> None:
+    state, batch = WindowState(window), as_batch(stream)
+    on_time = batch.column("ts") >= batch.column("received")
+    state.update(batch, ahead=np.ones(batch.rows, dtype=np.bool_))
+    assert not on_time[state.late_positions].any()

@@ -3,8 +3,9 @@
 Evidence is a fortune that starts at 1 and bets on a change: while nothing has changed it ever reaches 1 / a
 with a probability of at most a (Ville's inequality), however often somebody looks. :class:`ShiftDetector`
 holds blocks against a fixed, estimated reference; :func:`rising` holds counts behind each possible onset
-against all before it, :func:`loss_rise` losses of labelled observations. All mix over the unknown time of the
-change, :func:`select_alarms` spends one alpha over all streams, and :func:`onset_interval` says since when.
+against all before it, moved by the :func:`weekly_odds` of a rhythm, :func:`loss_rise` losses of labelled
+observations. All mix over the unknown time of the change, :func:`select_alarms` spends one alpha over all
+streams, and :func:`onset_interval` says since when.
 """
 
 from .loss_rises import LossBlocks, known_mix, loss_rise, onset_shares, rise_bound
@@ -15,8 +16,10 @@ from .rises import floor_of, rise_evidence, rising, smallest_rise
 from .runs import first_of_runs
 from .shift import ShiftDetector
 from .spread import Spread
+from .weekly import Hours, weekly_odds, weekly_rates
 
 __all__ = [
+    "Hours",
     "LossBlocks",
     "Onset",
     "Reference",
@@ -33,4 +36,6 @@ __all__ = [
     "rising",
     "select_alarms",
     "smallest_rise",
+    "weekly_odds",
+    "weekly_rates",
 ]

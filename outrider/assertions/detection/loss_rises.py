@@ -25,6 +25,10 @@ _MOST_ONSETS = 48
 """Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
 _LEAST = 10
 """Observations of a block, and pairs of blocks, from which their variance says something."""
+DAYS = 8
+"""Days from which what is known of their scatter stands alone."""
+_SCATTER = 0.3
+"""Standard deviation of the logarithm of a day's odds that is presumed while few are known."""
 _PRIOR = 2.2
 """Above the sum of 1 / (k ln² k) from 2 on."""
 
@@ -93,7 +97,12 @@ def onset_shares(begun_s: Floats, numbers: Integers, *, horizon_s: float) -> Flo
 
 
 def loss_rise(
-    blocks: LossBlocks, share: Floats, *, needed: float, known: tuple[Floats, Floats] | None = None
+    blocks: LossBlocks,
+    share: Floats,
+    *,
+    needed: float,
+    known: tuple[Floats, Floats] | None = None,
+    day: Integers | None = None,
 ) -> float:
     r"""Logarithm of the evidence that a loss has risen since some block.
 
@@ -103,7 +112,8 @@ def loss_rise(
     with a probability of at most a, and no more often than that on average later. For each m and onset it is
     below the product of an e-value that the loss before was smaller and of a fortune that bets on a larger
     one since, both in proportion to the weights over those of the first block, which says nothing else; a bet
-    on lighter weights than one that came is lost. The evidence is divided by the :func:`dispersion`.
+    on lighter weights than one that came is lost. The evidence of an onset is divided by the
+    :func:`dispersion` of blocks or of the days before it, whichever is more.
 
     Parameters
     ----------
@@ -116,6 +126,8 @@ def loss_rise(
     known
         Lost and seen of equal weight to compare each onset with instead of those before, shape (blocks,)
         each.
+    day
+        Of each block, ascending, shape (blocks,); None where days are not known.
 
     Returns
     -------
@@ -151,7 +163,10 @@ def loss_rise(
         evidence = _evidence((*before, np.ones(1), 1.0), (*after, weight))
     else:
         evidence = _evidence((*before, weight, even), (*after, weight))
-    evidence = evidence / dispersion(*blocks.effective)
+    factor = np.full(len(onsets), dispersion(*blocks.effective))
+    if day is not None:
+        factor = np.maximum(factor, dispersion_of_days(*blocks.effective, day, onsets))
+    evidence = evidence / factor
     return float(np.logaddexp.reduce(evidence + np.log(share[onsets])))
 
 
@@ -180,6 +195,59 @@ def dispersion(lost: Floats, seen: Floats) -> float:
     usual = mean * (1.0 - mean) * float((1.0 / seen[1:] + 1.0 / seen[:-1]).sum())
     found = float((np.diff(lost / seen) ** 2).sum()) / max(usual, 1e-12)
     return max(1.0, found * (1.0 - math.sqrt(3.0 / pairs)))
+
+
+def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
+    """Ratio of the variance behind each onset to that of independent observations, where days scatter.
+
+    What lasts a day is one observation of how days differ, however many labels it has. How much they do is
+    Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
+    ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for
+    an onset by how much of a day was seen behind it.
+
+    Parameters
+    ----------
+    lost, seen
+        Of equal weight, shape (blocks,).
+    day
+        Of each block, ascending, shape (blocks,).
+    onsets
+        Blocks, shape (onsets,).
+
+    Returns
+    -------
+    ndarray
+        Shape (onsets,), >= 1.0.
+
+    Examples
+    --------
+    >>> lost, seen = np.tile([3.0, 3, 9, 9], 10), np.full(40, 50.0)
+    >>> dispersion_of_days(lost, seen, np.arange(40) // 2, np.array([20, 39])).round(1).tolist()
+    [4.0, 2.5]
+    """
+    begins = np.flatnonzero(np.diff(day, prepend=day[:1] - 1))
+    hits, whole = (np.add.reduceat(side, begins) for side in (lost, seen))
+    at = np.searchsorted(begins, onsets, side="right") - 1  # the day of the onset is on neither side
+    before = _around_mean(hits, whole, at)
+    behind = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
+    free = before[1] + behind[1]
+    known = (before[0] + behind[0]) / np.maximum(free, 1.0) - 1.0
+    known = np.where(free > 0.0, known * (1.0 + 2.0 / np.maximum(free, 1.0)), 0.0)
+    mean, size = lost.sum() / max(float(seen.sum()), 1e-12), max(float(whole.mean()), 1e-12)
+    presumed = _SCATTER**2 * mean * (1.0 - mean) * size * np.maximum(0.0, 1.0 - free / (DAYS - 2))
+    after = seen.sum() - (np.cumsum(seen) - seen)[onsets]
+    return np.asarray(1.0 + np.maximum(known, presumed) * np.minimum(1.0, after / size))
+
+
+def _around_mean(hits: Floats, seen: Floats, days: Integers) -> tuple[Floats, Floats]:
+    """Pearson's statistic of the first ``days``, and its degrees of freedom."""
+    total, counted, squares = (
+        np.concatenate([[0.0], np.cumsum(side)])[days]
+        for side in (hits, seen, hits**2 / np.maximum(seen, 1e-12))
+    )
+    mean = (total + 0.5) / (counted + 1.0)
+    around = squares - total**2 / np.maximum(counted, 1e-12)
+    return around / (mean * (1.0 - mean)), np.maximum(days - 1.0, 0.0)
 
 
 def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Floats, Floats]:

@@ -145,6 +145,7 @@ def rising(
     earliest: int = 1,
     known: tuple[Floats, Floats] | None = None,
     spread: Spread | None = None,
+    expected: Floats | None = None,
 ) -> Floats:
     """Logarithm of the evidence that rates have risen since some block.
 
@@ -175,6 +176,9 @@ def rising(
         by the local one. Behind an onset, to divide by 1 or more keeps the guarantee (a concave power of a
         fortune); where rates are not constant there is none, and simulations stand for one
         (``benchmarks.monitoring.rhythms``).
+    expected
+        Odds behind each onset over those before it that are no rise, as :func:`weekly_odds` finds them, shape
+        (streams, blocks - 1) or (blocks - 1,).
 
     Returns
     -------
@@ -197,14 +201,21 @@ def rising(
     seen_before = (before[:, :-1], total[:, :-1]) if known is None else known
     past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in seen_before]
     behind = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
+    mixed = _rates(*past)
+    if expected is not None:
+        past[0] = past[1] * floor_of(
+            mixed, np.broadcast_to(expected, seen_before[0].shape)[..., earliest - 1 :]
+        )
     if spread is None:
         return _mixed([*past, *behind], horizon, needed, odds)
     overall, local, highest = (
         one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
     )
     if known is not None:  # another mix moves the peak, too
-        moved = _rates(*past) / np.maximum(_rates(before[:, ends], total[:, ends]), 1e-9)
+        moved = mixed / np.maximum(_rates(before[:, ends], total[:, ends]), 1e-9)
         highest = np.minimum(highest * np.maximum(moved, 1.0), 1.0)
+    if expected is not None:
+        highest = np.where(highest > 0.0, np.maximum(highest, _rates(*past)), 0.0)
     peak = [past[1] * highest, past[1] * (highest > 0.0)]
     beside_mean = _mixed([side / overall for side in (*past, *behind)], horizon, needed, odds)
     beside_peak = _mixed([side / local for side in (*peak, *behind)], horizon, needed, odds)

@@ -57,7 +57,15 @@ class Spread:
     highest: Floats
 
     @classmethod
-    def of(cls, hits: Floats, seen: Floats, widths: Sequence[int], *, peak: int) -> Self:
+    def of(
+        cls,
+        hits: Floats,
+        seen: Floats,
+        widths: Sequence[int],
+        *,
+        peak: int,
+        expected: Floats | None = None,
+    ) -> Self:
         """Spread of streams.
 
         A width with too few stretches is taken to spread as the one before does, in proportion.
@@ -70,6 +78,8 @@ class Spread:
             Blocks of a stretch, rising.
         peak
             Widest stretch that a rhythm changes little in.
+        expected
+            Rate of each block over the mean one as a known rhythm has it, shape (blocks,): no spread of that.
 
         Examples
         --------
@@ -83,12 +93,13 @@ class Spread:
         last = 1
         for width in widths:
             own, whole = _stretches(hits, width), _stretches(seen, width)
-            between = _Ratio(*(_per_onset(one, width, shape[1]) for one in _pearson(own, whole)))
+            usual = whole if expected is None else _stretches(seen * expected, width)
+            between = _Ratio(*(_per_onset(one, width, shape[1]) for one in _pearson(own, usual)))
             told = between.least(1.0 + (told - 1.0) * width / last)
             last = width
             overall = np.maximum(overall, told)
             if width <= peak:
-                near = _Ratio(*(_per_onset(one, width, shape[1]) for one in _successive(own, whole)))
+                near = _Ratio(*(_per_onset(one, width, shape[1]) for one in _successive(own, usual)))
                 local = np.maximum(local, near.least(told))
                 rate = own / np.maximum(whole, 1.0)
                 highest = _per_onset(np.maximum.accumulate(rate, axis=1), width, shape[1])

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from outrider.assertions.detection.loss_rises import DAYS
+from outrider.assertions.detection.weekly import WEEKS
 from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import slice_words
 
@@ -173,10 +175,17 @@ def guarantee_words(row: IncidentRow) -> str:
         return str(guarantee["words"])
     if isinstance(guarantee, Mapping) and {"alpha", "horizon_s"} <= guarantee.keys():
         days = guarantee["horizon_s"] / 86_400
-        return (
+        words = (
             f"While nothing changes, a model opens any such incident within {days:g} days with a chance of "
             f"at most {100 * guarantee['alpha']:g} %, however often it is looked at."
         )
+        if guarantee.get("weeks", WEEKS) < WEEKS:
+            words += (
+                f" Counts reach back less than {WEEKS} weeks: no weekend is known yet, and this may be one."
+            )
+        if guarantee.get("days", DAYS) < DAYS:
+            words += f" Labels are of less than {DAYS} days: how much days differ is presumed, not known yet."
+        return words
     if row.details.get("silent") == "assertion":
         return "Failures are counted; nothing is estimated."
     if row.level == "critical" and row.kind == "flags":

@@ -45,6 +45,7 @@ from .drift_watch import DriftWatch, Training
 from .incident_writer import CommittedUnit, IncidentWriter
 from .live_incidents import LiveTestIncidents
 from .minute_counts import MinuteCounts
+from .past_hours import StoredHours
 from .performance import PerformanceIncidents
 from .rate_alarms import AlarmRule, Stream
 from .retired_versions import RetiredVersionIncidents
@@ -106,7 +107,7 @@ class IncidentBook:
         self._event_time = EventTimeIncidents(writer)
         self._retired = RetiredVersionIncidents(writer)
         self._critical = CriticalIncidents(writer, self._counts)
-        shares = ShareIncidents(writer, self._counts, WatchedStreams(model))
+        shares = ShareIncidents(writer, self._counts, WatchedStreams(model), StoredHours(model))
         self._drift = DriftWatch(model, rule)
         self._by_unit: list[UnitFollower] = [
             self._live, self._clock, self._event_time, self._critical, shares,

@@ -29,6 +29,7 @@ from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare
 from .version_losses import BlockLosses
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 LOSS = "loss"
 """What incidents of performance are about."""
 _PROVEN = 0.99
@@ -162,30 +163,31 @@ def _evidence(history: LossHistory, part: str, rule: AlarmRule) -> float:
         both = _joined(former, blocks)
         start = np.zeros(len(both.lost))
         start[len(former.lost)] = 0.5
-        joined = loss_rise(both, start, needed=needed)
+        day = np.maximum.accumulate(np.concatenate([history.former.day, own.day]))
+        joined = loss_rise(both, start, needed=needed, day=day)
         if part == ALL and own.slices and joined >= needed:
-            joined = min(joined, _same_mix(history, both, start, needed))
+            joined = min(joined, _same_mix(history, both, start, needed, day))
         evidence = float(np.logaddexp(evidence, joined))
     return evidence
 
 
 def _held(own: BlockLosses, part: str, blocks: LossBlocks, share: Floats, needed: float) -> float:
     """Evidence against what came before; of all records beside their mix of slices, too."""
-    evidence = loss_rise(blocks, share, needed=needed)
+    evidence = loss_rise(blocks, share, needed=needed, day=own.day)
     if part == ALL and own.slices and evidence >= needed:
         known = known_mix(*own.effective(own.slices))
-        evidence = min(evidence, loss_rise(blocks, share, needed=needed, known=known))
+        evidence = min(evidence, loss_rise(blocks, share, needed=needed, known=known, day=own.day))
     return evidence
 
 
-def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: float) -> float:
+def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: float, day: Integers) -> float:
     """Evidence against the version before, in the mix of slices of this one."""
     assert history.former is not None
     rows = [
         _joined(_whole(history.former, part), history.own.of(part)).effective for part in history.own.slices
     ]
     known = known_mix(*(np.stack([row[at] for row in rows]) for at in (0, 1)))
-    return loss_rise(both, share, needed=needed, known=known)
+    return loss_rise(both, share, needed=needed, known=known, day=day)
 
 
 def _whole(losses: BlockLosses, part: str) -> LossBlocks:

@@ -109,6 +109,11 @@ class MinuteCounts:
         """End of the newest complete minute."""
         return self.start_us + self.minutes * MINUTE_US
 
+    @property
+    def hours(self) -> NDArray[np.int64]:
+        """Number of each minute's hour, shape (minutes,)."""
+        return (self.start_us // MINUTE_US + np.arange(self.minutes)) // _HOUR
+
     def read(self, connection: Connection, now_us: int, *, changed_us: int | None = None) -> None:
         """Add the minutes that are complete now.
 

@@ -191,7 +191,11 @@ class PerformanceIncidents:
             "action": "roll_back"
             if (is_first or action(event) == "roll_back") and self._was_better(history, first)
             else "retrain",
-            "guarantee": {"alpha": self.writer.rule.alpha, "horizon_s": self.writer.rule.horizon_s},
+            "guarantee": {
+                "alpha": self.writer.rule.alpha,
+                "horizon_s": self.writer.rule.horizon_s,
+                "days": len(np.unique(own.day)),
+            },
         }
 
     def _was_better(self, history: LossHistory, cause: Cause) -> bool:

@@ -9,12 +9,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.detection import Spread, onset_interval, rising, select_alarms, smallest_rise
+from outrider.assertions.detection import (
+    Hours,
+    Spread,
+    onset_interval,
+    rising,
+    select_alarms,
+    smallest_rise,
+    weekly_odds,
+    weekly_rates,
+)
 from outrider.assertions.detection.rises import floor_of, largest_ratio, might_rise
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
@@ -189,12 +198,28 @@ class Usual:
 EVERYTHING = Usual()
 
 
+class PastHours(Protocol):
+    """Hours of earlier weeks."""
+
+    def of(self, stream: Stream, *, since_us: int) -> Hours:
+        """Hours of a stream that began after a time; none of them is of these days."""
+
+
+class _NoHours:
+    def of(self, stream: Stream, *, since_us: int) -> Hours:  # noqa: ARG002 - nothing is known
+        return Hours(0, np.zeros(0), np.zeros(0))
+
+
+NO_PAST = _NoHours()
+
+
 def rate_alarms(
     counts: MinuteCounts,
     assertions: Sequence[str],
     rule: AlarmRule,
     *,
     usual: Usual = EVERYTHING,
+    past: PastHours = NO_PAST,
     standing: Set[Stream],
 ) -> list[RateAlarm]:
     """Find the streams that alarm behind the newest complete minute.
@@ -207,7 +232,7 @@ def rate_alarms(
         Streams with an open incident, which need no other.
     """
     looks = stream_looks(
-        counts, assertions, rule, usual=usual, left_out=standing, least=-math.log(rule.alpha)
+        counts, assertions, rule, usual=usual, past=past, left_out=standing, least=-math.log(rule.alpha)
     )
     if not looks:
         return []
@@ -215,9 +240,7 @@ def rate_alarms(
     share = np.array([look.alpha for look in looks]) / rule.alpha
     alarms = select_alarms(evidence, alpha=rule.alpha, share=share)
     found = [looks[at] for at in np.flatnonzero(alarms).tolist()]
-    return [
-        _alarm(counts, look.stream, usual.since_it_came(counts, look.stream), look.evidence) for look in found
-    ]
+    return [_alarm(counts, look, usual, past) for look in found]
 
 
 def stream_looks(
@@ -226,6 +249,7 @@ def stream_looks(
     rule: AlarmRule,
     *,
     usual: Usual = EVERYTHING,
+    past: PastHours = NO_PAST,
     left_out: Set[Stream] = frozenset(),
     least: float = 0.0,
 ) -> list[StreamLook]:
@@ -256,7 +280,7 @@ def stream_looks(
         if key not in left_out and rows[0][-_LATEST:].any():
             recent[at] = rows
         if len(recent) == _AT_ONCE or (recent and at == len(streams) - 1):
-            for place, found in _evidence(counts, streams, recent, parts, rule, least=least):
+            for place, found in _evidence(counts, streams, recent, parts, rule, past, usual, least=least):
                 evidence[place] = found
             recent = {}
     return [
@@ -273,6 +297,8 @@ def _evidence(
     recent: Mapping[int, tuple[Floats, Floats]],
     parts: Sequence[str],
     rule: AlarmRule,
+    past: PastHours,
+    usual: Usual,
     *,
     least: float,
 ) -> Iterator[tuple[int, float]]:
@@ -293,12 +319,21 @@ def _evidence(
         hits, seen, horizon=horizon, needed=least, odds=rule.odds, earliest=earliest, spread=spread
     )
     for row, at in enumerate(looked):
-        found = float(evidence[row])
-        if parts and streams[at][1] == ALL and found > 0.0:
+        found, own = float(evidence[row]), spread.row(row)
+        known, expected = None, None
+        if found > 0.0 and parts and streams[at][1] == ALL:
             known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
+        if found > 0.0:
+            hours = past.of(streams[at], since_us=usual.begun.get(streams[at][0], 0))
+            rates = weekly_rates(whole[1][row], counts.hours, hours)
+            if (rates != 1.0).any():
+                sides = whole[0][row : row + 1], whole[1][row : row + 1]
+                own = Spread.of(*sides, rule.widths, peak=rule.widths[-2], expected=rates).since(begin)
+            expected = weekly_odds(seen[row], counts.hours[begin:], hours, spread=own.overall[0])
+        if known is not None or (expected is not None and (expected > 1.0).any()):
             held = rising(
-                hits[row : row + 1], seen[row : row + 1], known=known, horizon=horizon,
-                needed=least, odds=rule.odds, earliest=earliest, spread=spread.row(row),
+                hits[row : row + 1], seen[row : row + 1], known=known, horizon=horizon, needed=least,
+                odds=rule.odds, earliest=earliest, spread=own, expected=expected,
             )  # fmt: skip
             found = min(found, float(held[0]))
         yield at, found
@@ -489,10 +524,14 @@ def _alpha_share(part: str, slices: Sequence[str], versions: Sequence[str]) -> f
     return 0.5 / (len(others) * len(own))
 
 
-def _alarm(counts: MinuteCounts, key: Stream, rows: tuple[Floats, Floats], evidence: float) -> RateAlarm:
-    begun = int(np.flatnonzero(rows[1])[0])  # minutes before the first record say nothing
-    found = onset_interval(rows[0][begun:], rows[1][begun:])
+def _alarm(counts: MinuteCounts, look: StreamLook, usual: Usual, past: PastHours) -> RateAlarm:
+    key = look.stream
+    hits, seen = usual.since_it_came(counts, key)
+    begun = int(np.flatnonzero(seen)[0])  # minutes before the first record say nothing
+    rates = weekly_rates(seen, counts.hours, past.of(key, since_us=usual.begun.get(key[0], 0)))
+    seen = seen * rates / rates.min()  # where more is usual, as many hits are of more entities
+    found = onset_interval(hits[begun:], seen[begun:])
     onset, first, last = (
         counts.start_us + (begun + block) * MINUTE_US for block in (found.block, found.first, found.last)
     )
-    return RateAlarm(*key, evidence, onset, first, last + MINUTE_US)
+    return RateAlarm(*key, look.evidence, onset, first, last + MINUTE_US)

@@ -11,6 +11,7 @@ from outrider.dataops.ledger.minutes import MINUTE_US
 from .explanation import cause_json, explained
 from .incident_writer import UNMUTED, CommittedUnit, IncidentWriter, is_unmuted
 from .minute_counts import ALL, OF_VERSION, MinuteCounts
+from .past_hours import StoredHours
 from .rate_alarms import (
     MOST_CAUSES,
     Cause,
@@ -32,6 +33,7 @@ class ShareIncidents:
     writer: IncidentWriter
     counts: MinuteCounts
     watched: WatchedStreams
+    hours: StoredHours
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
@@ -66,7 +68,10 @@ class ShareIncidents:
         usual = self.watched.usual(connection, begun, since_us=self.counts.start_us)
         open_streams = {stream_of(one) for row in standing for one in row.details.get("explained_by", ())}
         open_streams |= {(name, ALL) for name, _ in open_streams}
-        found = rate_alarms(self.counts, warnings, self.writer.rule, usual=usual, standing=open_streams)
+        found = rate_alarms(
+            self.counts, warnings, self.writer.rule, usual=usual,
+            past=self.hours.at(connection, self.counts), standing=open_streams,
+        )  # fmt: skip
         plain = [alarm for alarm in found if not alarm.slice.startswith(OF_VERSION)]
         if plain:
             first = min(plain, key=lambda alarm: (alarm.onset_us, -alarm.evidence))
@@ -159,6 +164,8 @@ class ShareIncidents:
     ) -> None:
         writer, first = self.writer, ranked[0]
         details = explained(connection, writer.model, alarm, ranked, writer.rule, version=writer.version)
+        begun = self.watched.begun(connection, now_us).get(first.assertion, 0)
+        details["guarantee"]["weeks"] = self.hours.weeks(connection, since_us=begun)
         ids = details["records"]
         made = writer.new(
             first.assertion,

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from outrider.assertions.bets import weights_of
 from outrider.assertions.detection import LossBlocks
 from outrider.dataops.ledger.losses import WRONG
+from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
 
 from .minute_counts import ALL
@@ -55,6 +56,11 @@ class BlockLosses:
             return LossBlocks(self.lost.sum(axis=0), self.seen.sum(axis=0), self.weight)
         at = self.parts.index(part)
         return LossBlocks(self.lost[at], self.seen[at], self.weight)
+
+    @property
+    def day(self) -> Integers:
+        """Day of the newest record up to each block, ascending, shape (blocks,)."""
+        return np.asarray(np.maximum.accumulate(self.newest_us) // DAY_US)
 
     def effective(self, streams: Sequence[str]) -> tuple[Floats, Floats]:
         """Lost and seen of equal weights, shape (streams, blocks) each."""

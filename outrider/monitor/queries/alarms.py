@@ -17,6 +17,7 @@ from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.live_incidents import LIVE
 from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts
+from outrider.dataops.alarms.past_hours import StoredHours
 from outrider.dataops.alarms.rate_alarms import (
     FlaggedShare,
     StreamLook,
@@ -193,7 +194,8 @@ class AlarmReader:
             warnings = [name for name, level in sorted(levels.items()) if level == "warning"]
             is_fine = len(warnings) * (1 + len(counts.slices())) <= MOST_FINE
             least = math.log(LEAST_ODDS) if is_fine else 0.0
-            looks = stream_looks(counts, warnings, self._rule, usual=usual, least=least)
+            past = StoredHours(model).at(connection, counts)
+            looks = stream_looks(counts, warnings, self._rule, usual=usual, past=past, least=least)
             known = self._known[model] = _Looks(key, looks, smallest_shares(looks, self._rule))
         while sum(one.rows.hours for one in self._counts.values()) > MOST_HOURS:
             self._counts.pop(next(iter(self._counts)))

@@ -127,7 +127,9 @@ class IntakeSettings(Section):
         default=30.0, gt=0, le=86_400, description="wait for the other side of a request or response"
     )
     max_ahead_s: float = Field(
-        default=300.0, ge=1, description="event time further ahead of receipt is taken for receipt in windows"
+        default=300.0,
+        ge=1,
+        description="event time further ahead of receipt is receipt in windows; less waits",
     )
     keyless_networks: tuple[str, ...] = Field(
         default=(), description="networks (CIDR) that may send mirrored traffic and events without the key"

@@ -3,9 +3,10 @@
 What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``)
 and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
 
-What lies inside but far ahead of its receipt is taken as it came. For windows it counts as the time of
-receipt, or it would make everything late that comes behind it. How far is too far is written into the
-block, so that a replay sees what was seen, whatever the setting says by then.
+What lies inside but ahead of its receipt is taken as it came. In windows it moves no watermark beyond its
+receipt, or it would make everything late that comes behind it; one too far ahead counts as the time of
+receipt. How far is too far is written into a block that holds such times (a file's, of another clock, says
+nothing), so that a replay sees what was seen, whatever the setting says by then.
 """
 
 from collections.abc import Iterable
@@ -68,8 +69,8 @@ def settled(
     """Rows of a block with times settled at ``now_us``.
 
     None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
-    from the clock as it was before. Where an event time is more than ``max_ahead_us`` ahead of its receipt,
-    the block says so in its metadata.
+    from the clock as it was before. Where an event time is ahead of its receipt, the block says in its
+    metadata how far is believed; without a bound (times of another clock) all are.
     """
     received, ts = _us(table, "received"), _us(table, "ts")
     if not len(received):
@@ -83,7 +84,7 @@ def settled(
             table = table.set_column(
                 at, table.schema.field(at), pa.array(times).cast(table.schema.field(at).type)
             )
-    if max_ahead_us is not None and np.maximum.reduce(ts - received) > max_ahead_us:
+    if max_ahead_us is not None and np.maximum.reduce(ts - received) > 0:
         said = {_AHEAD: str(max_ahead_us).encode()}
         table = table.replace_schema_metadata((table.schema.metadata or {}) | said)
     return table

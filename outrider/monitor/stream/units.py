@@ -47,7 +47,7 @@ class Unit:
     received: dict[int, int] = field(default_factory=dict)
     """Receive time of each block."""
     max_ahead_us: dict[int, int] = field(default_factory=dict)
-    """How far event times may be ahead of receipt, by those blocks where some are further."""
+    """How far event times may be ahead of receipt, by those blocks where some are ahead."""
     step_us: int = 0
     """How far the clock was set here: such a unit is a border, and holds nothing else."""
 

@@ -50,7 +50,7 @@ from .slot_state import SlotState, Views
 from .stages.host_checks import AssertionHost, check_records
 from .stages.measures import minutes_of_records, note_measures
 from .stages.stated import CountedValues
-from .stages.window_records import ahead_of_receipt, judged_versions, window_records
+from .stages.window_records import ahead_in_windows, ahead_of_receipt, judged_versions, window_records
 from .stages.work import Timings, Work, at_once
 
 CHAMPION = "champion"
@@ -302,7 +302,7 @@ class Pipeline:
         due = [o for o in self.due_at(slot) if set(_judges_of(o)) <= set(judged.batch.answer_slots)]
         # Suspended ones too: their windows go on.
         kept = window_records(judged.batch, locations.versions, unit, locations.seq)
-        views = state.views(due, kept, locations.tags)
+        views = state.views(due, kept, locations.tags, ahead_in_windows(kept, unit, locations.seq))
         effects.counts["late"] += state.new_late()
         sample, asked = QuestionSample(), locations
         if asking is not None and outputs is not None:

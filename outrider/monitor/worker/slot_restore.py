@@ -22,7 +22,7 @@ from outrider.monitor.stream.units import context_s, read_unit, seq_before
 from .ledger_rows import RecordLocations
 from .pipeline import CHAMPION, Pipeline, owner_of
 from .slot_state import SlotState, window_digest
-from .stages.window_records import window_records
+from .stages.window_records import ahead_in_windows, window_records
 
 UNPROFILED_US = 600_000_000
 """Receive time before the cursor that is read again where nothing is profiled yet."""
@@ -108,7 +108,7 @@ def _feed(
                 versions = pipeline.versions(slot, judged.batch, version)
                 locations = RecordLocations.of(unit, batch, kept, versions)
                 seen = window_records(judged.batch, versions, unit, locations.seq)
-                state.views(offered, seen, locations.tags)
+                state.views(offered, seen, locations.tags, ahead_in_windows(seen, unit, locations.seq))
                 if is_profiled:
                     with engine.connect() as connection:
                         names = counted_names(

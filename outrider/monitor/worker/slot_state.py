@@ -62,7 +62,11 @@ class SlotState:
         self.suspended = dict(suspended)
 
     def views(
-        self, offered: Sequence[Offered], batch: Batch, tags: NDArray[np.int64]
+        self,
+        offered: Sequence[Offered],
+        batch: Batch,
+        tags: NDArray[np.int64],
+        ahead: NDArray[np.bool_] | None = None,
     ) -> dict[str, Views | Failure]:
         """Views of the new records per windowed assertion, or failures.
 
@@ -72,8 +76,10 @@ class SlotState:
         ----------
         tags
             Journal block and row in it of every record, shape (rows, 2): kept with what is held back.
+        ahead
+            Records whose event time is not believed beyond receipt, shape (rows,).
         """
-        return self._views(offered, lambda state: state.update(batch, tags))
+        return self._views(offered, lambda state: state.update(batch, tags, ahead=ahead))
 
     def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
         """Views that the passing of time alone releases. Records no longer held back, entities that ended."""

@@ -49,9 +49,18 @@ def window_records(
 
 def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mask of the records too far ahead of receipt, shape (rows,). Of blocks ``seq``."""
-    if not unit.max_ahead_us or not judged.rows:
+    return _are_ahead(judged, seq, unit.max_ahead_us)
+
+
+def ahead_in_windows(kept: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mask of the records whose event time moves no watermark beyond receipt, shape (rows,)."""
+    return _are_ahead(kept, seq, dict.fromkeys(unit.max_ahead_us, 0))
+
+
+def _are_ahead(judged: Batch, seq: NDArray[np.int64], bounds_us: dict[int, int]) -> NDArray[np.bool_]:
+    if not bounds_us or not judged.rows:
         return np.zeros(judged.rows, dtype=np.bool_)
     bounds = np.full(judged.rows, ALL_BELIEVED, dtype=np.int64)
-    for block, bound_us in unit.max_ahead_us.items():
+    for block, bound_us in bounds_us.items():
         bounds[seq == block] = bound_us
     return are_ahead(judged.to_arrow(), bounds)

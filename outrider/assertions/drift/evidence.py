@@ -64,7 +64,7 @@ def evidence_of(
     if all(sizes):
         found.append(_share("missing", counts.missing, sizes, variation.missing, least_share))
     if n and m:
-        found.append(_share("unseen", counts.unseen, (n, m), variation.unseen, least_share))
+        found.append(_share("unseen", counts.unseen, (n, m), variation.of_unseen(n, m), least_share))
     return found
 
 

@@ -21,7 +21,7 @@ _DIRECTIONS = 2
 """Directions in which slow scatter moves a distribution, at most."""
 _BEYOND_CHANCE = 1e-3
 _OF_UNSEEN = 2 / 3
-"""Power of the dispersion of all values that the share of unseen ones has: measured on streams without drift."""
+"""Power of the dispersion of all values that unseen ones have: measured on streams without drift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class Variation:
     shape: Scatter
     missing: Scatter
     unseen: Scatter
+    is_ordered: bool
 
     @classmethod
     def of(cls, counts: ColumnCounts) -> "Variation":
@@ -129,9 +130,17 @@ class Variation:
         shape = Scatter.of(counts.blocks, is_ordered=counts.is_ordered)
         missing = Scatter.of(_events(counts.missing_blocks, counts.rows_blocks))
         unseen = Scatter.of(_events(counts.unseen_blocks, counts.blocks.sum(axis=1)))
-        # Values beyond all others are too few to show their own dispersion, and scatter less than the others.
-        own = max(unseen.dispersion, shape.dispersion**_OF_UNSEEN)
-        return cls(shape, missing, replace(shape, dispersion=own))
+        return cls(shape, missing, unseen, counts.is_ordered)
+
+    def of_unseen(self, reference: float, current: float) -> Scatter:
+        """Scatter of unseen values, which are too few to show more than a part of their own.
+
+        That of all values, less where the reference shows how much windows differ, and of categories, which
+        do not creep beyond those that are known.
+        """
+        is_less = not self.is_ordered or self.shape.shows_windows(reference, current)
+        power = _OF_UNSEEN if is_less else 1.0
+        return replace(self.shape, dispersion=max(self.unseen.dispersion, self.shape.dispersion**power))
 
 
 def _events(events: Floats, rows: Floats) -> Floats:

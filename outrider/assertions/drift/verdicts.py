@@ -159,31 +159,24 @@ def _vector_verdict(
     )
 
 
-def _differ_words(counts: ColumnCounts, distance: float) -> str:
-    fresh = counts.unseen[1] / counts.current.sum()
-    new = f" ({percent(fresh)} of the values new)" if fresh >= LEAST_SHARE else ""
-    return f"the distributions differ by {distance:.2g}{new}"
-
-
 def _too_small(column: MeasuredColumn, alpha: float, smallest: float, find: float) -> str:
     """Reason why a column is undecided, and what would decide it."""
     assert column.counts is not None
     assert column.variation is not None
     counts, scatter = column.counts, column.variation.shape
     n, m = float(counts.reference.sum()), float(counts.current.sum())
-    shape = next(each.distance for each in column.evidence if each.change == "shape")
-    differ = _differ_words(counts, shape)
     if not scatter.shows_windows(n, m):
         return (
             f"reference: about {FEWEST_WINDOWS * m:,.0f} records expected, {FEWEST_WINDOWS} times as many as "
-            f"are held against it, found {n:,.0f}: {differ}, and blocks of the reference differ, too; "
-            "so few cannot tell whether such windows always do"
+            f"are held against it, found {n:,.0f}, whose blocks differ beyond chance: "
+            f"{_differ(column)} always do cannot be told"
         )
     if scatter.is_slow:
-        found = f"one of {smallest:.2g} would be found" if smallest < 1.0 else "none would be found"
+        found = f"from {smallest:.2g} on" if smallest < 1.0 else "no distance"
         return (
             f"reference: steady records expected, found blocks that differ {scatter.dispersion:,.0f} times "
-            f"as much as independent records do, for long: {differ}, {found}"
+            f"as much as those of independent records, and for long: {_differ(column)} do as well cannot be "
+            f"told ({found} could be)"
         )
     needed = records_needed(column.variation, alpha, find)
     moves = (
@@ -194,6 +187,17 @@ def _too_small(column: MeasuredColumn, alpha: float, smallest: float, find: floa
         f"found {n:,.0f} and {m:,.0f} effective ones, which find {min(smallest, 1.0):.2g}"
         f"{moves if scatter.is_beyond_chance else ''}"
     )
+
+
+def _differ(column: MeasuredColumn) -> str:
+    """Clause about the distance of the shape, and of new values beside it."""
+    assert column.counts is not None
+    shape = next(each for each in column.evidence if each.change == "shape")
+    if shape.distance < shape.floor:
+        return "whether other windows"
+    fresh = column.counts.unseen[1] / column.counts.current.sum()
+    new = f" ({percent(fresh)} of its values are new)" if fresh >= LEAST_SHARE else ""
+    return f"current is distributed otherwise by {shape.distance:.2g}{new}, whether other windows"
 
 
 def _problems(counts: ColumnCounts) -> list[str]:

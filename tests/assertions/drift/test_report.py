@@ -465,3 +465,38 @@ def test_smallest_distance_told_is_about_the_smallest_found() -> None:
             hits[at] += "shape" in report.columns[0].drifting
     assert hits[0] >= 28
     assert hits[1] <= 12
+
+
+def weeks(first: str, days: int, moved: float = 0.0, at_weekends: float = 2.0) -> Columns:
+    """Two hundred records a day, higher at weekends, and by three in the evening."""
+    times = pd.date_range(first, periods=200 * days, freq="432s").to_numpy()
+    at = pd.DatetimeIndex(times)
+    noise = np.random.default_rng(len(first) + days).normal(size=len(times))
+    return {"at": times, "x": at_weekends * (at.day_of_week >= 5) + 3.0 * (at.hour >= 18) + noise + moved}
+
+
+@pytest.mark.parametrize(
+    ("first", "part", "at_weekends", "name"),
+    [
+        ("2026-03-28", slice(0, 400), 2.0, "the same days of 4 weeks"),  # Saturday and Sunday
+        ("2026-03-30", slice(150, 200), 0.0, "the same hours of 28 days"),  # one evening
+    ],
+)
+def test_window_is_held_against_the_same_hours_or_days_of_event_times(
+    first: str, part: slice, at_weekends: float, name: str
+) -> None:
+    reference = weeks("2026-02-28", 28, 0.0, at_weekends)  # a Saturday
+    for moved in (0.0, 2.0):
+        current = {column: values[part] for column, values in weeks(first, 2, moved, at_weekends).items()}
+        found = drift_report(reference, current, ts="at")
+        assert name in found.sentence
+        assert found.is_drift == (moved > 0)
+        assert [each.column for each in found.columns] == ["x"]
+
+
+@pytest.mark.parametrize("days", [1, 2, 14])
+def test_times_match_only_where_the_reference_has_three_such_stretches(days: int) -> None:
+    reference, current = weeks("2026-02-28", days), weeks("2026-03-28", 5)
+    found = drift_report(reference, current, ts="at")
+    assert "the same" not in found.sentence
+    assert found.reference_rows == 200 * days

@@ -187,15 +187,17 @@ def read_blocks(
         np.array(each, dtype=np.int64) for each in ([row.start_us for row in rows], [*map(_end_us, rows)])
     )
     found = same_times(starts, ends, like.since_us, like.until_us)
-    if found is not None:
-        rows = [row for row, is_kept in zip(rows, found[0], strict=True) if is_kept]
+    if found is not None and len(np.unique(starts[found[0]])) >= fewest:
+        rows, matched = [row for row, is_kept in zip(rows, found[0], strict=True) if is_kept], found[1]
+    else:
+        matched = ""
     width = HOUR_S * 1_000_000
     if len({row.start_us // width for row in rows}) < fewest:
         width = MINUTE_S * 1_000_000
     groups: dict[int, list[ProfileRow]] = {}
     for row in rows:
         groups.setdefault(row.start_us // width, []).append(row)
-    return [_found(group, layouts, "") for group in groups.values()], "" if found is None else found[1]
+    return [_found(group, layouts, "") for group in groups.values()], matched
 
 
 def read_weights(

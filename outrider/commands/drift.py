@@ -47,7 +47,7 @@ def drift(
         str | None, typer.Option(help="Column with 1 / probability of having been captured.")
     ] = None,
     ts: Annotated[
-        str | None, typer.Option(help="Column of event times, where a file is not in their order.")
+        str | None, typer.Option(help="Column of event times of a file, which puts it in order.")
     ] = None,
     unit: Annotated[
         list[str] | None, typer.Option(help="Unit of a column: age=years (may be repeated).")
@@ -89,6 +89,7 @@ def drift(
             labels=labels or (),
             entity=entity,
             weight=weight,
+            ts=ts if all(ts in each.names for each in (one, two)) else None,
             units=_units(unit or ()),
             alpha=alpha,
             least=least,

@@ -14,6 +14,7 @@ from outrider.cli import app
 from outrider.commands.drift_windows import read_window, records_between
 from outrider.data_files import TableOptions
 from outrider.errors import ConfigError
+from tests.requirements import require_data
 
 
 def people(seed: int, rows: int = 3000, shift: float = 0.0) -> pd.DataFrame:
@@ -133,3 +134,41 @@ def test_arguments_that_are_wrong_are_refused(files: tuple[Path, Path, Path]) ->
     assert run("--reference", one, "--current", two, "--unit", "age")[0] == 2
     with pytest.raises(ConfigError, match="has no column when"):
         run("--reference", one, "--current", two, "--ts", "when")
+
+
+@pytest.mark.parametrize(
+    ("case", "words"), [("all_null", "nulls 0 % → 100 %"), ("constant", "new categories `FR` 100 %")]
+)
+def test_values_never_seen_end_with_1_where_other_columns_are_undecided(case: str, words: str) -> None:
+    folder = require_data("public_cases")
+    paths = (str(folder / f"{case}_{window}.parquet") for window in ("ref", "cur"))
+    code, text = run("--reference", next(paths), "--current", next(paths))
+    assert code == 1
+    assert words in text
+
+
+def test_window_longer_than_a_third_of_a_reference_in_runs_ends_with_6_and_says_so(tmp_path: Path) -> None:
+    steps = np.repeat([0.0, 1.0, 0.3, 0.7, 1.6, 1.4], 500) + np.random.default_rng(0).normal(size=3000)
+    paths = tmp_path / "before.parquet", tmp_path / "now.parquet"
+    for path, values in zip(paths, (steps[:1500], steps[1500:]), strict=True):
+        pd.DataFrame({"x": values}).to_parquet(path)
+    code, text = run("--reference", str(paths[0]), "--current", str(paths[1]))
+    assert code == 6
+    assert "reference: about 4,500 records expected, 3 times as many as are held against it" in text
+    assert "current is distributed otherwise by 0." in text
+
+
+def test_ts_names_the_hours_that_are_alike(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    at = pd.date_range("2026-03-02", periods=20_000, freq="60s")
+    data = pd.DataFrame({"at": at, "x": rng.normal(size=len(at)) + 3 * (at.hour >= 18)})
+    paths = tmp_path / "before.parquet", tmp_path / "now.parquet"
+    data[:18_720].to_parquet(paths[0])
+    data[18_720:].sample(frac=1.0, random_state=0).to_parquet(paths[1])
+    code, text = run("--reference", str(paths[0]), "--current", str(paths[1]), "--ts", "at")
+    assert "the same hours of 13 days" not in text  # 21 hours are no short window
+    assert code != 1
+    data[18_720:18_900].to_parquet(paths[1])
+    code, text = run("--reference", str(paths[0]), "--current", str(paths[1]), "--ts", "at")
+    assert code == 0
+    assert "the same hours of 13 days" in text

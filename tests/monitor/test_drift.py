@@ -17,7 +17,7 @@ from outrider.dataops.models import registry
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.monitor.api.traffic.drift import drift_routes
-from outrider.monitor.queries.drift import DriftReader
+from outrider.monitor.queries.drift import DriftReader, DriftRequest
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -164,6 +164,34 @@ def test_a_fresh_model_has_no_verdict_and_an_unknown_one_none_at_all(client: Cli
     found = client.get("/v1/models/fresh/drift").json()
     assert (found["is_drift"], found["is_decided"], found["columns"]) == (False, False, [])
     assert client.get("/v1/models/other/drift").status_code == 404
+
+
+def test_an_hour_is_held_against_the_same_hours_of_days_that_have_a_rhythm(tmp_path: Path) -> None:
+    engine = migrated(tmp_path / "state.db")
+    rng = np.random.default_rng(0)
+    hours = {
+        24 * day + hour: Batch.from_columns({"inputs.load": rng.normal(40 + 20 * hour, 9, 300)}, model=MODEL)
+        for day in range(8)
+        for hour in range(3)
+    }
+    layout = ProfileLayout.fit(Batch.concat(list(hours.values())))
+    rows = [
+        ProfileRow(
+            3600, START + hour * HOUR_US, "champion", "1", "", hour, layout.digest, batch.rows,
+            Profile.of(batch, layout).to_bytes(),
+        )
+        for hour, batch in hours.items()
+    ]  # fmt: skip
+    with write(engine) as connection:
+        insert_layouts(connection, MODEL, [LayoutRow(layout.digest, 1, "test", 1, layout.to_json())])
+        insert_profiles(connection, MODEL, rows)
+    reader = DriftReader(engine, Settings(base=tmp_path, storage=StorageSettings(folder=str(tmp_path))))
+    week = reader.read(DriftRequest(MODEL, reference="7d"))
+    assert week["sentence"].startswith("no drift shown in 1 columns")
+    assert week["sentence"].endswith("(2,100 reference and 300 current records, the same hours of 7 days)")
+    few = reader.read(DriftRequest(MODEL, reference="4d"))  # four hours are fewer than five blocks
+    assert "the same hours" not in few["sentence"]
+    engine.dispose()
 
 
 def test_long_reads_in_a_process_of_their_own_say_the_same(

@@ -1,6 +1,6 @@
 """Chances of changes without drift, and Holm's rule over all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .counting import ColumnCounts
 from .distances import chi_square, ks_of_counts, total_variation
-from .variation import Variation, variance
+from .variation import Scatter, Variation
 
 Floats = NDArray[np.float64]
 Change: TypeAlias = Literal["shape", "missing", "unseen"]
@@ -62,20 +62,21 @@ def evidence_of(
         found.append(_shape(counts, variation, n, m, least))
     sizes = n + counts.missing[0], m + counts.missing[1]
     if all(sizes):
-        found.append(_share("missing", counts.missing, sizes, variation.missing, variation, least_share))
+        found.append(_share("missing", counts.missing, sizes, variation.missing, least_share))
     if n and m:
-        found.append(_share("unseen", counts.unseen, (n, m), variation.unseen, variation, least_share))
+        found.append(_share("unseen", counts.unseen, (n, m), variation.of_unseen(n, m), least_share))
     return found
 
 
 def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least: float) -> ChangeEvidence:
-    from scipy.special import fdtrc, kolmogorov
+    from scipy.special import fdtrc
 
-    spread = variance(variation.shape, n, m, variation.blocks)
-    own = np.sqrt(variation.shape / n)
+    scatter = variation.shape
+    own = np.sqrt(scatter.dispersion / n)
     if counts.is_ordered:
         distance = ks_of_counts(counts.reference, counts.current)
-        chance = _estimated(float(kolmogorov(distance / np.sqrt(spread))), 2 * (variation.blocks - 1))
+        chance = _over_courses(scatter, n, m, lambda spread: _of_distance(distance, spread, scatter.blocks))
+        chance = chance if scatter.shows_windows(n, m) else 1.0
         # 1.36: the 0.95 quantile of Kolmogorov's distribution.
         return ChangeEvidence("shape", distance, max(least, 1.36 * own), chance)
     one, two = counts.merged()
@@ -84,31 +85,46 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     error = 0.5 * float(np.sqrt(2 / np.pi * shares * (1 - shares)).sum()) * own
     statistic, freedom = chi_square(one, two)
     # Beside one category all others are unseen, and judged as such: so few are no chi-square.
-    if not freedom or np.count_nonzero(counts.reference) == 1:
+    is_known = np.count_nonzero(counts.reference) > 1 and scatter.shows_windows(n, m)
+    if not freedom or not is_known:
         return ChangeEvidence("shape", distance, max(least, error), 1.0)
     # Pearson's statistic is of independent records: 1 / n + 1 / m is the variance in it.
-    ratio = statistic * (1 / n + 1 / m) / spread / freedom
-    own_freedom = freedom / min(variation.spread, freedom)
-    chance = float(fdtrc(own_freedom, own_freedom * max(1, variation.blocks - 1), ratio))
+    ratio = statistic * (1 / n + 1 / m) / freedom
+    own_freedom = freedom / min(scatter.spread, freedom)
+    within = own_freedom * max(1, scatter.blocks - 1)
+    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(own_freedom, within, ratio / spread))
     return ChangeEvidence("shape", distance, max(least, error), chance)
 
 
-def _estimated(chance: float, freedom: int) -> float:
+def _over_courses(scatter: Scatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
+    """Chance over all courses that the scatter may take, given that of each variance."""
+    weights, variances = scatter.variances(n, m)
+    return float(weights @ chance(variances))
+
+
+def _of_distance(distance: float | Floats, variance: Floats, blocks: int) -> Floats:
+    """Chance of a Kolmogorov-Smirnov distance, given the variance of a difference of shares."""
+    from scipy.special import kolmogorov
+
+    return _estimated(kolmogorov(distance / np.sqrt(variance)), 2 * (blocks - 1))
+
+
+def _estimated(chance: Floats, freedom: int) -> Floats:
     """Chance of a deviation whose variance was estimated with so many degrees of freedom.
 
     By Student's distribution in place of the normal one, at the deviation that has this chance.
     """
     from scipy.special import chdtri, fdtrc
 
-    return float(fdtrc(1, max(1, freedom), chdtri(1, max(chance, 1e-300)))) if chance < 1 else 1.0
+    found: Floats = fdtrc(1, max(1, freedom), chdtri(1, np.maximum(chance, 1e-300)))
+    return found
 
 
 def _share(
     change: Change,
     events: tuple[float, float],
     sizes: tuple[float, float],
-    dispersion: float,
-    variation: Variation,
+    scatter: Scatter,
     least: float,
 ) -> ChangeEvidence:
     """Difference of two shares; of unseen values an increase alone."""
@@ -119,12 +135,12 @@ def _share(
     both = (events[0] + events[1]) / (n + m)
     if not 0 < both < 1 or (change == "unseen" and after <= before):
         return ChangeEvidence(change, abs(after - before), least, 1.0, before, after)
-    spread = both * (1 - both) * variance(dispersion, n, m, variation.blocks)
-    chance = float(fdtrc(1, max(1, variation.blocks - 1), (after - before) ** 2 / spread))
+    ratio, within = (after - before) ** 2 / (both * (1 - both)), max(1, scatter.blocks - 1)
+    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(1, within, ratio / spread))
     chance = chance / 2 if change == "unseen" else chance
     if both <= _RARE:
-        chance = max(chance, _rare_chance(events, sizes, dispersion, is_one_sided=change == "unseen"))
-    floor = max(least, 1.96 * float(np.sqrt(before * (1 - before) * dispersion / n)))
+        chance = max(chance, _rare_chance(events, sizes, scatter.dispersion, is_one_sided=change == "unseen"))
+    floor = max(least, 1.96 * float(np.sqrt(before * (1 - before) * scatter.dispersion / n)))
     return ChangeEvidence(change, abs(after - before), floor, chance, before, after)
 
 
@@ -179,30 +195,30 @@ def holm(chances: Sequence[float]) -> Floats:
 
 
 def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> float:
-    """Distance of the shape found with a chance of 80 %, about.
+    """Distance of the shape found with a chance of 80 %, about; above 1.0 where none is.
 
     Parameters
     ----------
     alpha
         Error of this test, in (0, 1).
     """
-    spread = variance(
-        variation.shape, float(counts.reference.sum()), float(counts.current.sum()), variation.blocks
-    )
-    return _detected(alpha) * float(np.sqrt(spread))
+    sizes = float(counts.reference.sum()), float(counts.current.sum())
+    if not variation.shape.shows_windows(*sizes):
+        return float("inf")
+    weights, variances = variation.shape.variances(*sizes)
+    ends = np.sqrt(variances.min()), np.sqrt(variances.max())
+    distances = np.geomspace(0.1 * ends[0], 20 * ends[1], 200)
+    chances = _of_distance(distances[:, None], variances, variation.shape.blocks) @ weights
+    proven = float(distances[min(int(np.searchsorted(-chances, -alpha)), len(distances) - 1)])
+    return proven + 0.5 * _POWER_QUANTILE * float(np.sqrt(weights @ variances))
 
 
 def records_needed(variation: Variation, alpha: float, distance: float) -> int:
-    """Records of each window that find a distance, about.
+    """Records of each window that find a distance, about, where blocks scatter no longer than they are.
 
     With a chance of 80 %.
     """
-    of_one = variance(variation.shape, 1.0, 1.0, variation.blocks)
-    return int(np.ceil(of_one * (_detected(alpha) / distance) ** 2))
-
-
-def _detected(alpha: float) -> float:
-    """Distance found, over the standard deviation of one record's difference."""
     from scipy.special import kolmogi
 
-    return float(kolmogi(alpha)) + 0.5 * _POWER_QUANTILE
+    detected = float(kolmogi(alpha)) + 0.5 * _POWER_QUANTILE
+    return int(np.ceil(2 * variation.shape.dispersion * (detected / distance) ** 2))

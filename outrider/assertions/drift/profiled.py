@@ -41,6 +41,7 @@ def profile_drift(
     least: float = LEAST,
     least_share: float = LEAST_SHARE,
     find: float = FOUND,
+    matched: str = "",
 ) -> DriftReport:
     """Judge each column's drift by counts, as :func:`drift_report` judges records.
 
@@ -63,6 +64,8 @@ def profile_drift(
         Smallest distance of a distribution, and difference of a share, that count as drift, in [0, 1].
     find
         Distance that should be found with a chance of 80 %, in (0, 1).
+    matched
+        Times that the reference is of, for its sentence; empty for all.
 
     Returns
     -------
@@ -104,6 +107,7 @@ def profile_drift(
         alpha=alpha,
         least=least,
         least_share=least_share,
+        matched=matched,
     )
 
 

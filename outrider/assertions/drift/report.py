@@ -38,6 +38,7 @@ def drift_report(
     labels: Sequence[str] = (),
     entity: str | None = None,
     weight: str | None = None,
+    ts: str | None = None,
     units: Mapping[str, str] | None = None,
     alpha: float = ALPHA,
     least: float = LEAST,
@@ -66,6 +67,10 @@ def drift_report(
         Column of users, cameras, patients in both: each of them counts once. ``entity`` of a ``Batch``.
     weight
         Column with 1 / probability of having been captured. ``weight`` of a ``Batch``.
+    ts
+        Column of event times in both. A window of half a day at most is held against the same hours of
+        earlier days, one of half a week at most against the same days of earlier weeks, where the reference
+        has three or more. ``ts`` of a ``Batch``.
     units
         Unit of a column's numbers, for sentences.
     alpha
@@ -106,7 +111,7 @@ def drift_report(
     'no drift shown'
     """
     check_parameters(alpha=alpha, least=least, least_share=least_share, find=find)
-    windows = Windows.of(reference, current, entity, weight)
+    windows = Windows.of(reference, current, entity, weight, ts)
     roles = _roles(windows.reference, outputs, labels)
     chosen = [MeasuredColumn(name, roles[name]) for name in windows.chosen(columns)]
     problems = windows.problems()
@@ -136,6 +141,7 @@ def drift_report(
         alpha=alpha,
         least=least,
         least_share=least_share,
+        matched=windows.matched,
         together=together,
         is_apart=together is not None and _is_apart(compared, together, alpha, least),
     )

@@ -112,6 +112,8 @@ class DriftReport:
         Columns of kinds that have no distance here, with what was found.
     alpha
         Chance of any false alarm in the whole report.
+    matched
+        Times of the reference that alone are held against (``the same hours of 7 days``); empty for all.
     together
         Records of both windows told apart by all columns together; None where not asked for.
     is_apart
@@ -128,6 +130,7 @@ class DriftReport:
     alpha: float
     least: float
     least_share: float
+    matched: str = ""
     together: DomainClassifier | None = None
     is_apart: bool = False
 
@@ -150,6 +153,7 @@ class DriftReport:
     def sentence(self) -> str:
         """Verdict in one sentence."""
         rows = f"{self.reference_rows:,} reference and {self.current_rows:,} current records"
+        rows += f", {self.matched}" if self.matched else ""
         names = [each.column for each in self.drifting]
         decided = sum(each.status != "undecided" for each in self.columns)
         if names:

@@ -1,6 +1,6 @@
 """Variation of the reference among its blocks, and of a current window."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,52 +8,208 @@ from numpy.typing import NDArray
 from .counting import ColumnCounts
 
 Floats = NDArray[np.float64]
+FEWEST_WINDOWS = 3
+"""Stretches as long as the current window that a reference needs to show how much they differ."""
+_FLAT = 0.3
+"""Chance, before the blocks are seen, that their scatter lasts no longer than a block."""
+_SLOPES = (1.0, 2.0)
+"""Growth of slow scatter with length: that of flicker noise and of a random walk."""
+_RATIOS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
+"""Slow scatter of neighbouring blocks over that of independent ones."""
+
+_DIRECTIONS = 2
+"""Directions in which slow scatter moves a distribution, at most."""
+_BEYOND_CHANCE = 1e-3
+_OF_UNSEEN = 2 / 3
+"""Power of the dispersion of all values that unseen ones have: measured on streams without drift."""
 
 
 @dataclass(frozen=True, slots=True)
-class Variation:
-    """Dispersion of held-out blocks of the reference, against that of independent records.
+class Scatter:
+    """Scatter of blocks of the reference, and how it falls with the length of a stretch.
 
     A block is held against all blocks together. Records that come in runs, and seasons, make blocks differ
-    by more than chance; a current window is expected to differ as much.
+    by more than chance; a current window is expected to differ as much. How much a window of many blocks
+    differs depends on what lasts: differences of neighbouring stretches of 1, 2, 4, … blocks say how likely
+    each of some courses is, from independent blocks, whose means scatter less the more there are, to a random
+    walk.
 
     Attributes
     ----------
-    shape
-        Dispersion of the distribution, >= 1: 1 for independent records. Pearson's chi-square of blocks by
-        groups over its degrees of freedom; of numbers that of the cumulated groups, where it is larger.
+    dispersion
+        >= 1: 1 for independent records. Pearson's chi-square of blocks by groups over its degrees of freedom;
+        of numbers that of the cumulated groups, where it is larger.
     spread
         1 where all groups are dispersed alike, more where few of them are: one plus the squared coefficient
         of variation of the dispersions in all directions.
-    missing, unseen
-        Dispersion of the shares of missing and unseen values, >= 1.
     blocks
         Number of blocks.
+    is_beyond_chance
+        True where blocks differ more than those of independent records would once in a thousand times.
+    courses
+        Chance, dispersion of independent blocks, slope and ratio of slow scatter of each course.
 
     References
     ----------
     Rao and Scott, "On chi-squared tests for multiway contingency tables with cell proportions estimated from
     survey data", Annals of Statistics 1984: the corrections of first and second order, with blocks as
     clusters. The squared dispersions are without the part that chance among so few blocks adds.
+    Allan, "Statistics of atomic frequency standards", Proceedings of the IEEE 1966: differences of
+    neighbouring stretches by their length, for each kind of noise.
     """
 
-    shape: float
+    dispersion: float
     spread: float
-    missing: float
-    unseen: float
     blocks: int
+    is_beyond_chance: bool = False
+    courses: tuple[tuple[float, float, float, float], ...] = ((1.0, 1.0, 1.0, 0.0),)
+
+    @classmethod
+    def of(cls, table: Floats, *, is_ordered: bool = False) -> "Scatter":
+        """Scatter of a table of blocks in order by groups, effective records."""
+        from scipy.special import chdtrc
+
+        table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+        if len(table) < 2 or table.shape[1] < 2:
+            return cls(1.0, 1.0, len(table))
+        dispersion, spread = _dispersion(table)
+        if is_ordered:
+            dispersion = max(dispersion, _cumulated(table))
+        freedom = (len(table) - 1) * min(_DIRECTIONS, table.shape[1] - 1)
+        is_beyond_chance = chdtrc(freedom, dispersion * freedom) < _BEYOND_CHANCE
+        courses = _courses(table, is_ordered=is_ordered)
+        return cls(dispersion, spread, len(table), bool(is_beyond_chance), courses)
+
+    @property
+    def is_slow(self) -> bool:
+        """True where blocks differ beyond chance, and more likely for long than each for itself."""
+        return self.is_beyond_chance and self.courses[0][0] < 0.5
+
+    def shows_windows(self, reference: float, current: float) -> bool:
+        """True where the reference shows how much stretches as long as the current window differ.
+
+        Blocks that differ by chance alone show it for every length.
+        """
+        return reference >= FEWEST_WINDOWS * current or not self.is_beyond_chance
+
+    def variances(self, reference: float, current: float) -> tuple[Floats, Floats]:
+        r"""Chance of each course, and variance of a difference of shares over that of one record.
+
+        Blocks that scatter no longer than they are: :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what
+        its course says of the mean of so long a window against that of the reference. No course adds less
+        than independent records do, nor more than a window that differs as one block does, however long:
+        :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`.
+
+        Parameters
+        ----------
+        reference, current
+            Effective records, N and n, above 0.
+        """
+        block = reference / max(self.blocks, 1)
+        both = 1.0 / reference + 1.0 / current
+        most = both + (self.dispersion - 1.0) * (1.0 / reference + 1.0 / min(current, block))
+        found = [
+            level * (both + ratio * (_growth(slope, self.blocks, current / block) / block if ratio else 0.0))
+            for _, level, slope, ratio in self.courses
+        ]
+        return np.array([chance for chance, *_ in self.courses]), np.clip(found, both, max(most, both))
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """Scatter of the distribution, and of the shares of missing and unseen values, among blocks."""
+
+    shape: Scatter
+    missing: Scatter
+    unseen: Scatter
+    is_ordered: bool
 
     @classmethod
     def of(cls, counts: ColumnCounts) -> "Variation":
         """Variation of a column."""
-        table = counts.blocks[:, counts.blocks.sum(axis=0) > 0]
-        shape, spread = _dispersion(table)
-        if counts.is_ordered:
-            shape = max(shape, _cumulated(table))
-        missing = _of_share(counts.missing_blocks, counts.rows_blocks)
-        unseen = _of_share(counts.unseen_blocks, counts.blocks.sum(axis=1))
-        # Values beyond all others are too few to show their own dispersion.
-        return cls(shape, spread, missing, max(unseen, shape), len(counts.blocks))
+        shape = Scatter.of(counts.blocks, is_ordered=counts.is_ordered)
+        missing = Scatter.of(_events(counts.missing_blocks, counts.rows_blocks))
+        unseen = Scatter.of(_events(counts.unseen_blocks, counts.blocks.sum(axis=1)))
+        return cls(shape, missing, unseen, counts.is_ordered)
+
+    def of_unseen(self, reference: float, current: float) -> Scatter:
+        """Scatter of unseen values, which are too few to show more than a part of their own.
+
+        That of all values, less where the reference shows how much windows differ, and of categories, which
+        do not creep beyond those that are known.
+        """
+        is_less = not self.is_ordered or self.shape.shows_windows(reference, current)
+        power = _OF_UNSEEN if is_less else 1.0
+        return replace(self.shape, dispersion=max(self.unseen.dispersion, self.shape.dispersion**power))
+
+
+def _events(events: Floats, rows: Floats) -> Floats:
+    return np.column_stack([events, rows - events])
+
+
+def _courses(table: Floats, *, is_ordered: bool) -> tuple[tuple[float, float, float, float], ...]:
+    """Courses of scatter with length, each with its chance once the blocks are seen."""
+    lengths, found, freedom = _neighbours(table, is_ordered=is_ordered)
+    known = [(0.0, 0.0), *((slope, ratio) for slope in _SLOPES for ratio in _RATIOS)]
+    levels, fits = [], []
+    for slope, ratio in known:
+        course = 1.0 + ratio * lengths**slope
+        levels.append(max(1.0, float((freedom * found / course).sum() / freedom.sum())))
+        expected = levels[-1] * course
+        fits.append(-0.5 * float((freedom * (np.log(expected) + found / expected)).sum()))
+    chances = np.exp(np.array(fits) - max(fits)) * np.where(
+        np.arange(len(known)) == 0, _FLAT, (1 - _FLAT) / (len(known) - 1)
+    )
+    chances /= chances.sum()
+    return tuple(
+        (float(chance), level, slope, ratio)
+        for chance, level, (slope, ratio) in zip(chances, levels, known, strict=True)
+    )
+
+
+def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Floats]:
+    """Dispersion between neighbouring stretches of 1, 2, 4, … blocks, with its degrees of freedom."""
+    rows = table.sum(axis=1)
+    shares = table.sum(axis=0) / rows.sum()
+    upto, seen = (
+        np.concatenate([np.zeros_like(each[:1]), np.cumsum(each, axis=0)]) for each in (table, rows)
+    )
+    every = np.cumsum(shares)[:-1]
+    lengths, found, freedom = [], [], []
+    for length in (2**power for power in range(len(table).bit_length() - 1)):
+        counts, sizes = (each[length:] - each[:-length] for each in (upto, seen))
+        one, two = slice(None, -length), slice(length, None)
+        apart = counts[one] / sizes[one, None] - counts[two] / sizes[two, None]
+        apart /= np.sqrt(1 / sizes[one] + 1 / sizes[two])[:, None]
+        own = float((apart**2 / shares).sum(axis=1).mean()) / (len(shares) - 1)
+        if is_ordered:
+            steps = np.cumsum(apart, axis=1)[:, :-1]
+            own = max(own, float((steps**2).sum(axis=1).mean()) / float((every * (1 - every)).sum()))
+        lengths.append(float(length))
+        found.append(own)
+        # Of overlapping stretches about 0.7 are as good as independent ones.
+        freedom.append(max(1.0, 0.7 * len(apart) / length) * min(_DIRECTIONS, len(shares) - 1))
+    return np.array(lengths), np.array(found), np.array(freedom)
+
+
+def _growth(slope: float, blocks: int, length: float) -> float:
+    """Variance of the mean of a stretch behind the reference against that of the reference.
+
+    Over half the variance between two neighbouring blocks, for scatter of a slope; length in blocks.
+    """
+    whole = _variance_of(
+        slope, (0.0, blocks, blocks + length), (1 / blocks, -1 / length - 1 / blocks, 1 / length)
+    )
+    return whole / (0.5 * _variance_of(slope, (0.0, 1.0, 2.0), (1.0, -2.0, 1.0)))
+
+
+def _variance_of(slope: float, ends: tuple[float, ...], weights: tuple[float, ...]) -> float:
+    """Variance of a weighted sum of cumulated noise, in units of its own, its sign with them."""
+    apart = np.abs(np.subtract.outer(ends, ends))
+    covariance = apart ** (slope + 1)
+    if slope == 1:
+        covariance *= np.log(np.maximum(apart, 1e-300))
+    return float(np.array(weights) @ covariance @ np.array(weights))
 
 
 def _dispersion(table: Floats) -> tuple[float, float]:
@@ -78,28 +234,3 @@ def _cumulated(table: Floats) -> float:
     own = np.cumsum(table, axis=1)[:, :-1] / rows[:, None]
     alone = float((every * (1 - every)).sum()) * max(len(rows) - 1, 1)
     return float((rows[:, None] * (own - every) ** 2).sum()) / alone if alone else 1.0
-
-
-def _of_share(events: Floats, rows: Floats) -> float:
-    total = events.sum()
-    if not 0 < total < rows.sum():
-        return 1.0
-    return _dispersion(np.column_stack([events, rows - events]))[0]
-
-
-def variance(dispersion: float, reference: float, current: float, blocks: int) -> float:
-    r"""Variance of a difference of shares, over that of one record.
-
-    :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`: the reference is the mean of its B blocks;
-    a current window no longer than a block differs as one, and one that is longer still as one block, for
-    what makes blocks differ may be slower than they are long.
-
-    Parameters
-    ----------
-    dispersion
-        >= 1.
-    reference, current
-        Effective records, N and n, above 0.
-    """
-    own = min(current, reference / max(blocks, 1))
-    return dispersion / reference + 1.0 / current + (dispersion - 1.0) / own

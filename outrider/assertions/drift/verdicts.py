@@ -7,19 +7,18 @@ from typing import TypeAlias
 import numpy as np
 
 from .counting import ColumnCounts
+from .direction import percent
 from .energy import EnergyDistance
 from .evidence import ChangeEvidence, evidence_of, holm, records_needed, smallest_found
 from .reading import Kind, Values
 from .result import ColumnDrift, Role, Status
 from .statistics import statistics_of
-from .variation import Variation
+from .variation import FEWEST_WINDOWS, Variation
 
 ALPHA = 0.01
 LEAST, LEAST_SHARE = 0.05, 0.01
 FOUND = 0.2
 ROLES: dict[str, Role] = {"outputs": "output", "label": "label", "attrs": "attribute"}
-_DISPERSED = 2.0
-"""Dispersion of the reference's blocks from which sentences name it."""
 
 
 @dataclass(slots=True)
@@ -123,7 +122,7 @@ def _verdict(
     if status == "undecided" and smallest <= find:
         status = "no drift shown"
     if status == "undecided":
-        problems.append(_too_small(column.counts, column.variation, alpha_each, smallest, find))
+        problems.append(_too_small(column, alpha_each, smallest, find))
     return ColumnDrift(
         column.name,
         column.role,
@@ -135,7 +134,7 @@ def _verdict(
         chances,
         tuple(each.change for each in drifting),
         statistics_of(column.counts),
-        column.variation.shape,
+        column.variation.shape.dispersion,
         smallest,
         column.counts,
     )
@@ -160,15 +159,45 @@ def _vector_verdict(
     )
 
 
-def _too_small(counts: ColumnCounts, variation: Variation, alpha: float, smallest: float, find: float) -> str:
-    needed = records_needed(variation, alpha, find)
-    n, m = counts.reference.sum(), counts.current.sum()
-    moves = f"; blocks of the reference differ {variation.shape:,.0f} times as much as independent records do"
+def _too_small(column: MeasuredColumn, alpha: float, smallest: float, find: float) -> str:
+    """Reason why a column is undecided, and what would decide it."""
+    assert column.counts is not None
+    assert column.variation is not None
+    counts, scatter = column.counts, column.variation.shape
+    n, m = float(counts.reference.sum()), float(counts.current.sum())
+    if not scatter.shows_windows(n, m):
+        return (
+            f"reference: about {FEWEST_WINDOWS * m:,.0f} records expected, {FEWEST_WINDOWS} times as many as "
+            f"are held against it, found {n:,.0f}, whose blocks differ beyond chance: "
+            f"{_differ(column)} always do cannot be told"
+        )
+    if scatter.is_slow:
+        found = f"from {smallest:.2g} on" if smallest < 1.0 else "no distance"
+        return (
+            f"reference: steady records expected, found blocks that differ {scatter.dispersion:,.0f} times "
+            f"as much as those of independent records, and for long: {_differ(column)} do as well cannot be "
+            f"told ({found} could be)"
+        )
+    needed = records_needed(column.variation, alpha, find)
+    moves = (
+        f"; blocks of the reference differ {scatter.dispersion:,.0f} times as much as independent records do"
+    )
     return (
         f"reference and current: about {needed:,} records of each expected to find a distance of {find:g}, "
         f"found {n:,.0f} and {m:,.0f} effective ones, which find {min(smallest, 1.0):.2g}"
-        f"{moves if variation.shape >= _DISPERSED else ''}"
+        f"{moves if scatter.is_beyond_chance else ''}"
     )
+
+
+def _differ(column: MeasuredColumn) -> str:
+    """Clause about the distance of the shape, and of new values beside it."""
+    assert column.counts is not None
+    shape = next(each for each in column.evidence if each.change == "shape")
+    if shape.distance < shape.floor:
+        return "whether other windows"
+    fresh = column.counts.unseen[1] / column.counts.current.sum()
+    new = f" ({percent(fresh)} of its values are new)" if fresh >= LEAST_SHARE else ""
+    return f"current is distributed otherwise by {shape.distance:.2g}{new}, whether other windows"
 
 
 def _problems(counts: ColumnCounts) -> list[str]:

@@ -1,18 +1,23 @@
-"""Reference and current with their columns and samples."""
+"""Reference and current with their columns and samples, and which times of the reference are alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
 
 from .reading import arrow_of, columns_of
 from .sampling import WindowSample, sample_of
+from .variation import FEWEST_WINDOWS
 
 FEWEST = 30
 """Effective records of a window below which nothing is said."""
+_PERIODS = ((86_400_000_000, "hours of {} days"), (7 * 86_400_000_000, "days of {} weeks"))
+"""Microseconds of a day and of a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,10 @@ class Windows:
     ----------
     samples
         Of reference and current.
-    entity, weight
+    entity, weight, ts
         Columns of that name, or None.
+    matched
+        Times of the reference that alone are held against; empty for all.
     """
 
     reference: Mapping[str, Any]
@@ -32,12 +39,16 @@ class Windows:
     samples: tuple[WindowSample, WindowSample]
     entity: str | None
     weight: str | None
+    ts: str | None
+    matched: str = ""
 
     @classmethod
-    def of(cls, reference: Any, current: Any, entity: str | None, weight: str | None) -> "Windows":
+    def of(
+        cls, reference: Any, current: Any, entity: str | None, weight: str | None, ts: str | None
+    ) -> "Windows":
         """Windows of data.
 
-        Records of a service bring entity and weight under these names.
+        Records of a service bring entity, weight and event times under these names.
 
         Raises
         ------
@@ -49,14 +60,17 @@ class Windows:
             both = one, two
             entity = entity or ("entity" if all(_has_values(each.get("entity")) for each in both) else None)
             weight = weight or ("weight" if any(_is_uneven(each.get("weight")) for each in both) else None)
-        named = [name for name in (entity, weight) if name is not None]
+            ts = ts or ("ts" if all("ts" in each for each in both) else None)
+        named = [name for name in (entity, weight, ts) if name is not None]
         samples = []
         for window, columns in (("reference", one), ("current", two)):
             if absent := [name for name in named if name not in columns]:
                 raise ValueError(f"{window}: column {absent[0]!r} expected, found {', '.join(columns)}")
+        one, matched = (one, "") if ts is None else _matched(one, two, ts)
+        for columns in (one, two):
             by = [None if name is None else columns[name] for name in (weight, entity)]
             samples.append(sample_of(_rows(columns), *by))
-        return cls(one, two, (samples[0], samples[1]), entity, weight)
+        return cls(one, two, (samples[0], samples[1]), entity, weight, ts, matched)
 
     def chosen(self, columns: Sequence[str] | None) -> list[str]:
         """Columns to compare, in the order of the reference.
@@ -68,7 +82,9 @@ class Windows:
         """
         system = {*SYSTEM, *MARKS} if any(map(is_part, self.reference)) else set()
         if columns is None:
-            return [name for name in self.reference if name not in {*system, self.entity, self.weight}]
+            return [
+                name for name in self.reference if name not in {*system, self.entity, self.weight, self.ts}
+            ]
         if absent := [name for name in columns if name not in self.reference]:
             raise ValueError(f"reference: column {absent[0]!r} expected, found {', '.join(self.reference)}")
         return list(columns)
@@ -100,3 +116,62 @@ def _is_uneven(column: Any) -> bool:
         return False
     values = np.asarray(arrow_of(column).to_numpy(zero_copy_only=False))
     return bool((values != values[0]).any())
+
+
+def same_times(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], since: int, until: int
+) -> tuple[NDArray[np.bool_], str] | None:
+    """Spans at the hours of a day, or days of a week, of a window, and a name for them.
+
+    Parameters
+    ----------
+    starts, ends
+        Of each span of the reference, microseconds; equal for records.
+    since, until
+        Of the window.
+
+    Returns
+    -------
+    tuple or None
+        None where the window is longer than half a day and half a week, or the reference has fewer than three
+        such stretches.
+    """
+    for period, name in _PERIODS:
+        if 2 * (until - since) > period:
+            continue
+        kept = (starts - since) % period + (ends - starts) <= until - since
+        stretches = len(np.unique((starts[kept] - since) // period))
+        if stretches >= FEWEST_WINDOWS:
+            return kept, f"the same {name.format(stretches)}"
+    return None
+
+
+def _matched(
+    reference: Mapping[str, Any], current: Mapping[str, Any], ts: str
+) -> tuple[Mapping[str, Any], str]:
+    """Reference at the times of day or week of current, where these are three times as many records."""
+    one, two = (_times(each[ts]) for each in (reference, current))
+    if one is None or two is None:
+        return reference, ""
+    found = same_times(one, one, int(two.min()), int(two.max()))
+    if found is None or found[0].sum() < max(FEWEST, FEWEST_WINDOWS * len(two)):
+        return reference, ""
+    kept, name = found
+    return {column: _kept(values, kept) for column, values in reference.items()}, name
+
+
+def _times(column: Any) -> NDArray[np.int64] | None:
+    """Microseconds of event times; None where they are no times, or some are missing."""
+    found = arrow_of(column)
+    if not pa.types.is_timestamp(found.type) or found.null_count or not len(found):
+        return None
+    times: NDArray[np.int64] = found.cast(pa.timestamp("us"), safe=False).to_numpy().astype(np.int64)
+    return times
+
+
+def _kept(column: Any, kept: NDArray[np.bool_]) -> Any:
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column.filter(pa.array(kept))
+    if isinstance(column, Sequence):
+        return [value for value, is_kept in zip(column, kept, strict=True) if is_kept]
+    return column[kept]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
+from outrider.assertions.drift.windows import same_times
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
 from outrider.assertions.profiling.profile import stored_weights
 from outrider.dataops.state.rows import insert_rows
@@ -169,11 +170,12 @@ def _end_us(row: ProfileRow) -> int:
 
 
 def read_blocks(
-    connection: Connection, model: str, wanted: ProfileRange, *, fewest: int
-) -> list[FoundProfile]:
-    """Profiles of the stored windows that lie within a range.
+    connection: Connection, model: str, wanted: ProfileRange, *, fewest: int, like: ProfileRange
+) -> tuple[list[FoundProfile], str]:
+    """Profiles of the stored windows that lie within a range, at the times of day or week of another.
 
-    In order of time. Those of an hour are one; where that are under ``fewest``, each minute is its own.
+    In order of time, with a name for these times; empty for all. Those of an hour are one; where that are
+    under ``fewest``, each minute is its own.
     """
     layouts = _layouts(connection, model)
     rows = [
@@ -181,13 +183,21 @@ def read_blocks(
         for row in _rows(connection, model, wanted)
         if row.start_us >= wanted.since_us and _end_us(row) <= wanted.until_us
     ]
+    starts, ends = (
+        np.array(each, dtype=np.int64) for each in ([row.start_us for row in rows], [*map(_end_us, rows)])
+    )
+    found = same_times(starts, ends, like.since_us, like.until_us)
+    if found is not None and len(np.unique(starts[found[0]])) >= fewest:
+        rows, matched = [row for row, is_kept in zip(rows, found[0], strict=True) if is_kept], found[1]
+    else:
+        matched = ""
     width = HOUR_S * 1_000_000
     if len({row.start_us // width for row in rows}) < fewest:
         width = MINUTE_S * 1_000_000
     groups: dict[int, list[ProfileRow]] = {}
     for row in rows:
         groups.setdefault(row.start_us // width, []).append(row)
-    return [_found(group, layouts, "") for group in groups.values()]
+    return [_found(group, layouts, "") for group in groups.values()], matched
 
 
 def read_weights(

@@ -269,11 +269,14 @@ def stored_drift(connection: Connection, objects: Path, wanted: DriftRequest) ->
     now = _window(both.current, () if found is None else found.versions)
     if both.reference is None:
         before, parts = _of_dataset(connection.engine, objects, wanted.model, current.layout)
+        matched = ""
     else:
-        blocks = read_blocks(connection, wanted.model, both.reference, fewest=FEWEST_BLOCKS)
+        blocks, matched = read_blocks(
+            connection, wanted.model, both.reference, fewest=FEWEST_BLOCKS, like=both.current
+        )
         versions = {version for block in blocks for version in block.versions}
         before, parts = _window(both.reference, sorted(versions)), [block.profile for block in blocks]
-    return _facts(profile_drift(parts, current), before, now)
+    return _facts(profile_drift(parts, current, matched=matched), before, now)
 
 
 def _of_dataset(

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.drift import ColumnDrift, DriftReport, drift_report
@@ -375,3 +376,127 @@ def test_report_is_json_and_a_frame(reference: Columns, current: Columns) -> Non
             assert sum(column["distribution"][window]) == pytest.approx(1.0, abs=1e-4)
     assert list(found.to_frame().column) == [each.column for each in found.columns]
     assert "no drift shown" in found._repr_html_()
+
+
+def in_runs(rng: np.random.Generator, rows: int, length: int = 20) -> NDArray[np.float64]:
+    return np.repeat(rng.normal(size=rows // length), length) + 0.1 * rng.normal(size=rows)
+
+
+def test_long_window_is_charged_with_what_lasts_not_with_short_blocks() -> None:
+    """Runs of twenty scatter blocks, and cancel out in a window of many."""
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        one, two = in_runs(rng, 3000), in_runs(rng, 1000)
+        assert not drift_report({"x": one}, {"x": two}).is_drift
+        found += drift_report({"x": one}, {"x": two + 2 * one.std()}, columns=["x"]).is_drift
+    assert found >= 18
+
+
+@pytest.mark.parametrize("share", [3, 4, 8])
+@pytest.mark.parametrize("kind", ["slow", "season", "walk"])
+def test_slow_streams_alarm_no_more_often_than_alpha(kind: str, share: int) -> None:
+    draws, alarms = rounds(400, part=40), 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        rows = 2400 + 2400 // share
+        noise = rng.normal(size=rows)
+        slow = np.cumsum(rng.normal(size=rows)) * 0.04
+        if kind == "slow":  # forgets within 200 records
+            slow = np.convolve(rng.normal(size=rows + 999), 0.1 * 0.995 ** np.arange(1000), mode="valid")
+        elif kind == "season":
+            slow = np.sin(2 * np.pi * (np.arange(rows) / 400 + rng.random()))
+        value = slow + noise
+        found = drift_report({"x": value[:2400]}, {"x": value[2400:]}, alpha=0.05)
+        alarms += found.is_drift
+    assert alarms <= at_most(0.05 if kind != "walk" else 0.1, draws) * draws
+
+
+def test_reference_of_fewer_than_three_windows_says_what_it_cannot_tell() -> None:
+    level = np.repeat([0.0, 1.0, 0.3, 0.7], 500)
+    noise = np.random.default_rng(0).normal(size=4000)
+    found = drift_report({"x": level + noise[:2000]}, {"x": 2.5 + noise[2000:]}).columns[0]
+    assert found.status == "undecided"
+    assert (
+        "reference: about 6,000 records expected, 3 times as many as are held against it" in found.problems[0]
+    )
+    assert "current is distributed otherwise by 0.68 (16 % of its values are new)" in found.problems[0]
+    assert found.to_dict()["smallest_found"] is None
+    enough = drift_report({"x": level + noise[:2000]}, {"x": 2.5 + noise[2000:2600]}).columns[0]
+    assert 0 < enough.smallest_found < 1.5
+
+
+def test_sorted_reference_decides_nothing_and_names_no_number_of_records() -> None:
+    rising = np.sort(np.random.default_rng(0).normal(size=4000))
+    found = drift_report({"x": rising[:3500]}, {"x": rising[3500:]}).columns[0]
+    assert found.status == "undecided"
+    assert "97 % of its values are new" in found.problems[0]
+    assert "no distance could be" in found.problems[0]
+
+
+CLUMPED = np.where((np.arange(4000) // 100) % 20 == 3, np.nan, 1.0)
+NEVER_SEEN: list[tuple[Any, Any, str]] = [
+    (np.repeat(["DE", "AT", "DE", "AT"], 500), ["FR"] * 2000, "new categories `FR` 100 %"),
+    (np.repeat(["DE", "AT", "DE", "AT"], 500), ["FR"] * 300, "new categories `FR` 100 %"),
+    (CLUMPED * np.arange(4000), np.full(4000, np.nan), "nulls 5 % → 100 %"),
+    (CLUMPED, np.where(np.isnan(CLUMPED), np.nan, 2.0), "median 1 → 2; beyond the reference's 1 to 1"),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "words"), NEVER_SEEN)
+def test_values_never_seen_drift_beside_blocks_that_differ(before: Any, now: Any, words: str) -> None:
+    found = drift_report({"x": before}, {"x": now}).columns[0]
+    assert found.status == "drift"
+    assert words in found.words
+
+
+def test_smallest_distance_told_is_about_the_smallest_found() -> None:
+    """Shifts of the told distance are found by most reports, half of it by few."""
+    hits = np.zeros(2)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        one, two = in_runs(rng, 6000), in_runs(rng, 1500)
+        smallest = drift_report({"x": one}, {"x": two}).columns[0].smallest_found
+        assert 0 < smallest < 0.6
+        for at, part in enumerate((1.0, 0.5)):  # a uniform value moves by as much as it is distant
+            moved = {"x": np.argsort(np.argsort(one)) / len(one)}
+            known = np.searchsorted(np.sort(one), two) / len(one)
+            report = drift_report(moved, {"x": known + part * smallest})
+            hits[at] += "shape" in report.columns[0].drifting
+    assert hits[0] >= 28
+    assert hits[1] <= 12
+
+
+def weeks(first: str, days: int, moved: float = 0.0, at_weekends: float = 2.0) -> Columns:
+    """Two hundred records a day, higher at weekends, and by three in the evening."""
+    times = pd.date_range(first, periods=200 * days, freq="432s").to_numpy()
+    at = pd.DatetimeIndex(times)
+    noise = np.random.default_rng(len(first) + days).normal(size=len(times))
+    return {"at": times, "x": at_weekends * (at.day_of_week >= 5) + 3.0 * (at.hour >= 18) + noise + moved}
+
+
+@pytest.mark.parametrize(
+    ("first", "part", "at_weekends", "name"),
+    [
+        ("2026-03-28", slice(0, 400), 2.0, "the same days of 4 weeks"),  # Saturday and Sunday
+        ("2026-03-30", slice(150, 200), 0.0, "the same hours of 28 days"),  # one evening
+    ],
+)
+def test_window_is_held_against_the_same_hours_or_days_of_event_times(
+    first: str, part: slice, at_weekends: float, name: str
+) -> None:
+    reference = weeks("2026-02-28", 28, 0.0, at_weekends)  # a Saturday
+    for moved in (0.0, 2.0):
+        current = {column: values[part] for column, values in weeks(first, 2, moved, at_weekends).items()}
+        found = drift_report(reference, current, ts="at")
+        assert name in found.sentence
+        assert found.is_drift == (moved > 0)
+        assert [each.column for each in found.columns] == ["x"]
+
+
+@pytest.mark.parametrize("days", [1, 2, 14])
+def test_times_match_only_where_the_reference_has_three_such_stretches(days: int) -> None:
+    reference, current = weeks("2026-02-28", days), weeks("2026-03-28", 5)
+    found = drift_report(reference, current, ts="at")
+    assert "the same" not in found.sentence
+    assert found.reference_rows == 200 * days

@@ -219,6 +219,29 @@ def test_a_numeric_target_has_errors_and_no_accuracy(tmp_path: Path) -> None:
         assert rmse == pytest.approx(math.sqrt(((said - true) ** 2).mean()))
 
 
+@pytest.mark.parametrize("is_fractional", [False, True])
+def test_performance_has_errors_of_a_declared_number_and_accuracy_of_a_class(
+    tmp_path: Path, is_fractional: bool
+) -> None:
+    """Whole numbers under scoring, fractional ones under classification: the task says what they are."""
+    task = "classification" if is_fractional else "scoring"
+    config = CONFIG.replace("[models.toy]\n", f'[models.toy]\ntask = "{task}"\n')
+    with workbench(write_project(tmp_path, config=config)) as made:
+        said = np.arange(200) % 40 / (8.0 if is_fractional else 1.0)
+        true = said + (np.arange(200) % 4 == 0) * 2.0
+        made.feed(
+            [{"id": f"n{n}", "inputs": {"x": 0.2}, "outputs": {"label": float(said[n])}} for n in range(200)]
+        )
+        made.label({f"n{n}": float(true[n]) for n in range(200)})
+        made.work()
+        found = report(made)
+        assert found["is_numeric"] is not is_fractional
+        if is_fractional:
+            assert series(found, statistic="accuracy")["whole"]["value"] == pytest.approx(0.75)
+        else:
+            assert series(found, statistic="mae")["whole"]["value"] == pytest.approx(0.5)
+
+
 @pytest.fixture
 def client(bench: Any) -> Client:
     made, _ = bench

@@ -1,6 +1,7 @@
 """Evidence that a rate lies above a limit."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ Floats = NDArray[np.float64]
 
 FEWEST = 0.25
 """Blocks since the first observation, of the window, from which their scatter is known."""
+_LEFT_OUT, _MANY = 2, 200
 STRETCHES = 8
 """Blocks with observations from which it is known, and stretches of the widest width, at least."""
 
@@ -73,7 +75,7 @@ def scatter(hits: Floats, seen: Floats) -> float:
     The largest of two estimates: variance between neighbouring stretches over that of independent
     observations, for widths up to an eighth of the time; and, where neighbouring blocks differ less than wide
     stretches do by a factor r, the same entities are seen again and again: (2 - r) / r, as of a first-order
-    autoregression.
+    autoregression. A single change of level is no scatter: the two largest differences are left out.
 
     Parameters
     ----------
@@ -109,9 +111,19 @@ def scatter(hits: Floats, seen: Floats) -> float:
         count = len(seen) // width
         own, whole = (side[-count * width :].reshape(count, width).sum(axis=1) for side in (hits, seen))
         size = whole[1:] * whole[:-1] / (whole[1:] + whole[:-1])
-        found.append(float((np.diff(own / whole) ** 2 * size).mean()) / (share * (1.0 - share)))
+        found.append(_trimmed(np.diff(own / whole) ** 2 * size / (share * (1.0 - share))))
     if not found:
         return math.inf
     error = math.sqrt(2.0 / min(len(seen), rarer))
     alike = (found[0] * (1.0 + error) + error**2 / 2.0) / max(min(1.0, max(found)), 1e-9)
     return max(1.0, *found, 2.0 / min(alike, 1.0) - 1.0)
+
+
+def _trimmed(squares: Floats) -> float:
+    """Mean of squared deviations but the two largest, over that of normal ones."""
+    count = len(squares)
+    if count > _MANY:
+        return float(squares.mean())
+    middle = (np.arange(count - _LEFT_OUT) + 0.5) / count
+    usual = np.array([NormalDist().inv_cdf(0.5 + at / 2.0) for at in middle.tolist()]) ** 2
+    return float(np.sort(squares)[:-_LEFT_OUT].mean() / usual.mean())

@@ -10,6 +10,7 @@ from outrider.dataops.ledger.losses import WRONG
 from outrider.dataops.ledger.measures import buckets_of
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
+from outrider.dataops.ledger.targets import declared_number
 
 from .version_losses import BlockLosses
 
@@ -108,7 +109,7 @@ def wrong_records(connection: Connection, model: str, losses: BlockLosses, part:
     known = standing(connection, model, newest)
     rows = [known[one] for one in newest if one in known]
     versions = judged_versions(connection, model, rows)
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, model))
     found = []
     for row, version, outcome in zip(rows, versions, outcomes, strict=True):
         bucket = 0 if outcome.hit else WRONG

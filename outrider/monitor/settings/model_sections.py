@@ -537,6 +537,13 @@ class ModelSettings(SourceSettings):
         return found | {"live.key_env": self.live.key_env}
 
     @property
+    def is_number(self) -> bool | None:
+        """Declared kind of the target, a number or a class; None where nothing is declared: values say it."""
+        if self.task == "scoring":
+            return True
+        return False if self.task == "classification" and "task" in self.model_fields_set else None
+
+    @property
     def declared_inputs(self) -> tuple[str, ...]:
         """Full names of the inputs that are fed to the model."""
         return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)

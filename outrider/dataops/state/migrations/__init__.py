@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "0037"
+HEAD = "0038"
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"
 

@@ -45,6 +45,7 @@ from outrider.dataops.ledger.outcomes import (
     standing,
 )
 from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.state.series_tables import OutcomeCount, ScoreCount
 from outrider.dataops.state.tables import table_of
 
@@ -313,7 +314,7 @@ def _chosen(
     parts = [(versions[at], wanted.slice) for at in kept]
     if wanted.by_slice:
         parts = [(version, row.slice or "") for (version, _), row in zip(parts, rows, strict=True)]
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, wanted.model))
     numbers = numbered([name for one in outcomes for name in (one.predicted, one.label)], _UNNAMED)
     hit = np.array([one.hit for one in outcomes], dtype=np.bool_)
     weight = np.array([row.weight * asked[row.id].weight for row in rows], dtype=np.float64)

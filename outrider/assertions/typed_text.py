@@ -107,7 +107,9 @@ def is_wrong(predicted: str | None, label: str | None, *, is_number: bool | None
     if predicted is None or label is None or is_number:
         return None
     answer, truth = read_typed(predicted), read_typed(label)
-    if is_number is None and any(isinstance(value, float) and math.isfinite(value) and value % 1 for value in (answer, truth)):
+    if is_number is None and any(
+        isinstance(value, float) and math.isfinite(value) and value % 1 for value in (answer, truth)
+    ):
         return None
     return not same(answer, truth)
 

@@ -116,7 +116,9 @@ def test_what_is_large_is_known_from_enough_errors_on_and_stays(engine: Engine) 
     assert abs(known[0] - int(buckets_of(np.array([large]))[0])) <= 2
 
 
-def test_count_losses_takes_the_scale_from_the_traffic_when_failures_are_labelled_first(engine: Engine) -> None:
+def test_count_losses_takes_the_scale_from_the_traffic_when_failures_are_labelled_first(
+    engine: Engine,
+) -> None:
     """Of a failure in ten the labels are all asked for, of the rest one in twenty."""
     rng = np.random.default_rng(3)
     is_failure = rng.random(40_000) < 0.1

@@ -33,8 +33,8 @@ from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.ledger.targets import is_number
+from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
     Flag,

@@ -13,8 +13,8 @@ from outrider.assertions.typed_text import read_typed
 from outrider.dataops.flags.shadow_flags import flagged_of_one
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_values_of
-from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.ledger.targets import is_number
+from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import Record, table_of
 
 MOST_LABELS = 50_000

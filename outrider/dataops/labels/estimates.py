@@ -10,8 +10,8 @@ from outrider.assertions.estimation import Estimate, certain_picks, estimate_sha
 from outrider.assertions.matching import matches
 from outrider.assertions.quality import Asked
 from outrider.assertions.typed_text import read_typed
-from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.ledger.targets import is_number
+from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of
 
 from .withdrawn import decides

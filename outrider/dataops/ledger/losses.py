@@ -22,10 +22,12 @@ from .minutes import HOUR_US
 
 BLOCK = 50
 """Observations of a full block."""
+OF_LABEL = "\1"
+"""Begin of the slice under which an observation counts a second time, by its label: no other has it."""
 WRONG = -1
 """Bucket of a wrong class."""
 ENOUGH = 200
-"""Errors from which their quantile is known, and as many of equal weight as inform as much in ``EFFECTIVE``."""
+"""Errors from which their quantile is known, where they inform as much as ``EFFECTIVE`` of equal weight."""
 EFFECTIVE = 50.0
 QUANTILE = 0.9
 KEPT, MERGED_EVERY = 500, 100
@@ -49,6 +51,8 @@ class FirstOutcome:
     hit: bool
     error: float
     """nan of a class."""
+    label: str = ""
+    """Name of the labelled class; empty of a number."""
 
 
 @dataclass(slots=True)
@@ -152,9 +156,9 @@ def _bound(connection: Connection, model: str, version: str) -> int | None:
     """
     query = (
         "SELECT bucket, weight, sum(records) FROM loss_count WHERE model = ? AND version = ?"
-        " GROUP BY bucket, weight ORDER BY bucket"
+        " AND slice NOT LIKE ? GROUP BY bucket, weight ORDER BY bucket"
     )
-    rows = connection.exec_driver_sql(query, (model, version)).all()
+    rows = connection.exec_driver_sql(query, (model, version, f"{OF_LABEL}%")).all()
     bucket, classes, records = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     if records.sum() < ENOUGH:
         return None
@@ -219,7 +223,9 @@ def _store(
     wrong = np.where([one.hit for one in taken], 0, WRONG)
     bucket = np.where(np.isnan(error), wrong, buckets_of(np.nan_to_num(error)))
     weight = weight_classes(np.array([one.weight / chances.get(one.id, 1.0) for one in taken]))
-    cells = Counter(zip(numbers, [one.slice for one in taken], weight.tolist(), bucket.tolist(), strict=True))
+    rows = list(zip(numbers, weight.tolist(), bucket.tolist(), taken, strict=True))
+    cells = Counter((number, one.slice, *rest) for number, *rest, one in rows)
+    cells.update((number, OF_LABEL + one.label, *rest) for number, *rest, one in rows if one.label)
     add_to_rows(connection, LossCount, [(*key, *cell, records) for cell, records in cells.items()])
 
 

@@ -18,13 +18,13 @@ from outrider.dataops.state.series_tables import GroupCount, MeasureCount, Outco
 
 from .champions import read_borders, version_at
 from .class_scores import score_rows
-from .class_words import class_word
+from .class_words import NUMBER, class_word
 from .groups import label_rows
 from .losses import FirstOutcome, count_losses
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
-from .targets import declared_number
 from .stated_values import OTHERS
+from .targets import declared_number
 
 CONFIDENCES = 50
 """Buckets of [0, 1]."""
@@ -209,6 +209,7 @@ def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKe
     return FirstOutcome(
         row.id, version, row.slice or "", row.entity, record_us, known_us, row.weight,
         outcome.hit, outcome.error,
+        "" if outcome.label in (OTHERS, NUMBER) or not np.isnan(outcome.error) else outcome.label,
     )  # fmt: skip
 
 

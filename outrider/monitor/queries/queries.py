@@ -16,8 +16,8 @@ from outrider.dataops.flags.reviews import reviews_of
 from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
-from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.ledger.champions import champion_borders, version_at
+from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest
 from outrider.dataops.state.tables import AssertionRow, Flag, LiveAnswer, Record, Review, table_of
 
@@ -238,7 +238,9 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             entity=found.entity,
             slice=found.slice,
             predicted=plain_text(found.predicted),
-            model_is_wrong=_is_wrong(found, labels[0], declared_number(connection, model)) if labels else None,
+            model_is_wrong=_is_wrong(found, labels[0], declared_number(connection, model))
+            if labels
+            else None,
             weight=found.weight,
             by_replica=found.by_replica,
             flags=_with_records(connection, model, flags),

@@ -18,8 +18,8 @@ from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
-from outrider.dataops.ledger.targets import declare_target
 from outrider.dataops.ledger.stated_values import LONGEST, OTHERS, PLACES
+from outrider.dataops.ledger.targets import declare_target
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations

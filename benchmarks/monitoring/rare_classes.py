@@ -1,7 +1,7 @@
-"""Performance alarms of rare classes: labels of the class until a lost recall is found, and false alarms.
+"""Performance alarms of rare classes: labels of a class until its loss is found, and false alarms.
 
-A model of a common class with a loss of 2 % and of a rare one of which it finds 80 %; from some label on it finds
-less. The service's decision is asked after every label of the class. Steady models have five rare classes.
+A model of a common class with a loss of 2 % and of a rare one of which it finds 80 %; from some label on it
+finds less. The service's decision is asked after every label of the class. Steady models have five rare ones.
 """
 
 import numpy as np
@@ -90,7 +90,7 @@ def steady() -> None:
     Figure(
         "monitoring.rare_classes.steady", alarms, "models with any alarm", f"none of {STEADY}",
         1.0 if alarms == 0 else 0.0, 1.0, STEADY,
-        data=f"five rare classes, {STEADY_BLOCKS:,} blocks of {BLOCK} labels, a look after each fifth, seed 52",
+        data=f"five rare classes, {STEADY_BLOCKS:,} blocks of {BLOCK} labels, a look at each fifth",
     ).show()  # fmt: skip
 
 

@@ -185,7 +185,9 @@ def _requested(connection: Connection, model: str, *, width: int) -> tuple[Float
     )
     rows = np.array(connection.exec_driver_sql(query, (model,)).all(), dtype=np.float64).reshape(-1, 3)
     classes = weight_classes(1.0 / rows[:, 0])
-    asked, known = (np.bincount(classes, column, minlength=width) for column in rows[:, 1:].T)
+    asked, known = (
+        np.bincount(classes, column, minlength=width).astype(np.float64) for column in rows[:, 1:].T
+    )
     return asked, known
 
 

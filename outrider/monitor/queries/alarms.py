@@ -307,11 +307,7 @@ def _class_streams(
         lost, seen = (round(float(side.sum())) for side in losses.of(part).effective)
         most = lost_until_alarm(losses, part, rule)
         told = f"{seen - lost:,} of {seen:,} labels answered right"
-        told += (
-            f"; {most} more, all wrong, would be an alarm"
-            if most
-            else ": no number of wrong ones proves a loss"
-        )
+        told += f"; {most} more, all wrong, would be an alarm" if most else ": wrong ones prove no loss yet"
         yield WatchedStream(
             kind=PERFORMANCE,
             name=LOSS,

@@ -22,15 +22,28 @@ _ROUNDED = 0.05
 """Distance from 1 of a sum of probabilities that were rounded."""
 
 
-def loss_of_target(labels: ArrayLike | pa.Array, answers: ArrayLike | pa.Array, classes: Classes) -> Loss:
-    """Loss that a target's values call for: ``error``, or ``absolute`` of numbers.
+def loss_of_target(
+    labels: ArrayLike | pa.Array,
+    answers: ArrayLike | pa.Array,
+    classes: Classes,
+    *,
+    is_number: bool | None = None,
+) -> Loss:
+    """Loss that a target calls for: ``error``, or ``absolute`` of numbers.
+
+    Parameters
+    ----------
+    is_number
+        Declared kind of the target; None where values say it.
 
     Examples
     --------
     >>> loss_of_target([0.25, 1.5], [0.5, 1.0], ()), loss_of_target([1, 0], [1.0, 1.0], ())
     ('absolute', 'error')
     """
-    return "absolute" if not classes and (is_numeric(labels) or is_numeric(answers)) else "error"
+    if is_number is None:
+        is_number = not classes and (is_numeric(labels) or is_numeric(answers))
+    return "absolute" if is_number else "error"
 
 
 def losses(

@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 
 QUANTILE = NormalDist().inv_cdf(0.975)
 CALIBRATION_BINS = 10
+_ODD_SHARE = 0.05
+"""Share of scores below one half from which on they may be those of a class, not of the answer."""
 _SHARES = frozenset({"share", "accuracy", "f1", "auroc", "brier", "calibration", "selection_rate"})
 _SHARES |= {"tpr", "fpr", "ppv", "auroc_weighted"}
 
@@ -295,6 +297,59 @@ def brier_score(cells: OutcomeCells) -> Estimated:
     mean = known.brier / np.where(known.weight > 0, known.weight, 1.0)
     spread = math.sqrt(max(0.0, float(known.weight @ (mean - value) ** 2) / total) / n)
     return _around(value, spread, known, n)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreConvention:
+    """Scores that rather are of one class than of the answer.
+
+    Attributes
+    ----------
+    below
+        Share of scores under one half, which no answer of two classes has by its own.
+    brier, brier_of_class
+        Brier score as read, and as it is if those are the scores of the other class.
+    """
+
+    below: float
+    brier: float
+    brier_of_class: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.below:.0%} of the scores of two classes are below 0.5 beside their own answer: they may "
+            f"be of the positive class (Brier {self.brier:.3f} as read, {self.brier_of_class:.3f} if so); "
+            'if they are, set score_of = "positive" in the model'
+        )
+
+
+def score_convention(cells: OutcomeCells) -> ScoreConvention | None:
+    """Notice of scores by another convention; None where they fit their answers as well.
+
+    Examples
+    --------
+    >>> said, hit = np.array([1, 0]), np.array([True, True])
+    >>> n, sure = np.array([60, 40]), np.array([54.0, 4.0])  # 0.9 beside 1, 0.1 beside 0
+    >>> brier = np.array([0.6, 32.4])
+    >>> seen = OutcomeCells(said, said, hit, said * 40 + 5, n, n * 1.0, n * 1.0, sure, brier)
+    >>> found = score_convention(seen)
+    >>> found.below, found.brier, round(found.brier_of_class, 3)
+    (0.4, 0.33, 0.01)
+    """
+    known = cells.with_confidence
+    total = float(known.weight.sum())
+    if total <= 0.0 or len(np.unique(np.concatenate([known.predicted, known.label]))) != 2:
+        return None
+    under = known.take(known.bucket < known.buckets // 2)
+    hit = under.hit.astype(np.float64)
+    squares = under.brier + 2.0 * hit * under.confidence - hit * under.weight  # of the confidences
+    other = squares - 2.0 * (1.0 - hit) * under.confidence + (1.0 - hit) * under.weight
+    brier = float(known.brier.sum()) / total
+    found = ScoreConvention(
+        float(under.weight.sum()) / total, brier, brier + float((other - under.brier).sum()) / total
+    )
+    is_odd = found.below >= _ODD_SHARE and found.brier_of_class < found.brier
+    return found if is_odd else None
 
 
 def calibration_error(cells: OutcomeCells) -> Estimated:

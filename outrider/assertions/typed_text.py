@@ -94,20 +94,22 @@ def plain_text(text: str | None) -> str | None:
     return _unquoted(text) if text is not None and text.startswith('"') else text
 
 
-def is_wrong(predicted: str | None, label: str | None) -> bool | None:
+def is_wrong(predicted: str | None, label: str | None, *, is_number: bool | None = None) -> bool | None:
     """Test one stored answer against its label.
 
-    None where one is missing, or is a number to be near to.
+    None where one is missing, or is a number to be near to: a fractional one, where no task is declared.
 
     Examples
     --------
     >>> is_wrong("true", "1"), is_wrong("cat", "dog"), is_wrong("cat", None), is_wrong("0.52", "0.5")
     (False, True, None, None)
     """
-    if predicted is None or label is None:
+    if predicted is None or label is None or is_number:
         return None
     answer, truth = read_typed(predicted), read_typed(label)
-    if any(isinstance(value, float) and math.isfinite(value) and value % 1 for value in (answer, truth)):
+    if is_number is None and any(
+        isinstance(value, float) and math.isfinite(value) and value % 1 for value in (answer, truth)
+    ):
         return None
     return not same(answer, truth)
 

@@ -25,6 +25,7 @@ from .model_checks import (
     dataset_problems,
     redaction_problems,
     registered_problems,
+    score_warnings,
     source_problems,
     training_problems,
     upload_problems,
@@ -92,7 +93,7 @@ def check_config(
         problems += (f"{path}: models.{name}.{problem}" for problem in found)
         odd_triggers = trigger_problems(model, offered[name])
         problems += (f"{path}: models.{name}.{problem}" for problem in odd_triggers)
-        idle = (*gate_warnings(model), *trigger_warnings(model))
+        idle = (*gate_warnings(model), *trigger_warnings(model), *score_warnings(settings, name))
         warnings += (f"models.{name}.{warning}" for warning in idle)
     problems += (f"{path}: {problem}" for problem in (*wrong_shares(settings), *secret_problems(settings)))
     tried = rehearsed(path, sample, deadline_s) if run and not problems else Rehearsal()

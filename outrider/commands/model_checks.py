@@ -140,6 +140,27 @@ def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "C
                 yield f"gate.slices.{one.name}: no row of {version.id} {why}"
 
 
+def score_warnings(settings: "Settings", name: str) -> Iterator[str]:
+    """Stored scores that rather are of a class than of the answer."""
+    if not (settings.data_folder / "state.db").is_file() or settings.models[name].score_of != "answer":
+        return
+    from sqlalchemy.exc import DatabaseError
+
+    from outrider.dataops.state.database import open_database
+    from outrider.monitor.queries.series.performance import stored_convention
+
+    engine = open_database(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            found = stored_convention(connection, name)
+        if found is not None:
+            yield f"score_of: {found}"
+    except DatabaseError:
+        return  # of another release: serve migrates it
+    finally:
+        engine.dispose()
+
+
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
     if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:

@@ -64,6 +64,8 @@ def series(
     )
     if found["quiet_since"]:
         typer.echo(f"no records since {minute(found['quiet_since'])} UTC")
+    if found["note"]:
+        typer.echo(found["note"])
     if found["slices_left_out"]:
         typer.echo(f"{found['slices_left_out']} slices of fewer records are left out: --slice NAME shows one")
     rows = [_row(each) for each in found["series"] if each["whole"]["value"] is not None]

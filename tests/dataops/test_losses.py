@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert
 
 from outrider.assertions.bets import weight_classes
 from outrider.dataops.ledger import losses
@@ -12,6 +12,7 @@ from outrider.dataops.ledger.losses import BLOCK, FirstOutcome, count_losses
 from outrider.dataops.ledger.measures import buckets_of
 from outrider.dataops.ledger.minutes import HOUR_US
 from outrider.dataops.state.database import write
+from outrider.dataops.state.improvement_tables import Label, LabelRequest
 
 Table = list[tuple[Any, ...]]
 
@@ -113,3 +114,37 @@ def test_what_is_large_is_known_from_enough_errors_on_and_stays(engine: Engine) 
     assert len(set(known)) == 1
     large = np.quantile([abs(one.error) for one in found], 0.9)
     assert abs(known[0] - int(buckets_of(np.array([large]))[0])) <= 2
+
+
+def test_count_losses_takes_the_scale_from_the_traffic_when_failures_are_labelled_first(
+    engine: Engine,
+) -> None:
+    """Of a failure in ten the labels are all asked for, of the rest one in twenty."""
+    rng = np.random.default_rng(3)
+    is_failure = rng.random(40_000) < 0.1
+    error = np.where(is_failure, rng.normal(0, 1_000, 40_000), rng.normal(0, 50, 40_000))
+    asked = np.where(is_failure, 1.0, 0.05)
+    chosen = np.flatnonzero(rng.random(40_000) < asked)
+    chosen = chosen[np.argsort(~is_failure[chosen] + rng.random(len(chosen)) * 1.1)]
+    requests = [
+        {"model": "m", "record_id": f"r{at}", "policy": "p", "reason": "p", "probability": float(asked[at]),
+         "round": 1, "created_us": 0, "position": 0, "population": 40_000, "is_audit": False}
+        for at in chosen.tolist()
+    ]  # fmt: skip
+    with write(engine) as connection:
+        connection.execute(insert(LabelRequest), requests)
+        for begin in range(0, len(chosen), 100):
+            part = list(enumerate(chosen[begin : begin + 100].tolist(), begin))
+            connection.execute(insert(Label), [
+                {"model": "m", "seq": 1, "row": place, "record_id": f"r{at}", "ts_us": 0, "label": "{}",
+                 "source": "", "received_us": 0}
+                for place, at in part
+            ])  # fmt: skip
+            count_losses(connection, "m", [
+                FirstOutcome(f"r{at}", "1", "", None, place, place, 1.0, False, float(error[at]))
+                for place, at in part
+            ])  # fmt: skip
+    bound = next(row[9] for row in stored(engine, "loss_block") if row[9] is not None)
+    sides = np.abs(error), np.abs(error[chosen[:200]])
+    large = [int(buckets_of(np.array([np.quantile(side, 0.9)]))[0]) for side in sides]
+    assert abs(bound - large[0]) <= 8 < large[1] - large[0]

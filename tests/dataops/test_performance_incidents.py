@@ -11,7 +11,9 @@ from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.explanation import iso
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.loss_alarms import lost_until_alarm
 from outrider.dataops.alarms.rate_alarms import AlarmRule
+from outrider.dataops.alarms.version_losses import read_losses
 from outrider.dataops.ledger.commit import Effects, apply
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
@@ -212,13 +214,54 @@ def test_large_errors_of_numbers_count_once_it_is_known_what_is_large(labelled: 
     assert "far off" in found.note
 
 
+def test_follow_minute_opens_an_incident_of_a_rare_class_when_its_recall_is_lost(labelled: Labelled) -> None:
+    """Of 200 labels a class has two: its loss is a point of all, which no alarm of all records sees."""
+    classes = {"0": ("1", "0"), "fraud": ("0", "fraud")}
+
+    def minute(fraud: float) -> None:
+        for name, share, records in (("0", 0.05, 200), ("fraud", fraud, 2)):
+            labelled.minute({"a": share}, records=records, answers=classes[name])
+
+    for _ in range(30):
+        minute(0.2)
+    assert labelled.incidents() == []
+    minutes = 0
+    while not labelled.incidents() and minutes < 15:
+        minute(1.0)
+        minutes += 1
+    (found,) = labelled.incidents()
+    assert (found.kind, found.slice, found.details["explained_by"][0]["slice"]) == (
+        "performance", "label=fraud", "label=fraud",
+    )  # fmt: skip
+    assert "on records of label=fraud" in found.note
+    assert found.details["before"]["share"] == pytest.approx(0.2, abs=0.15)
+    for _ in range(40):
+        minute(0.1)
+    assert [one.status for one in labelled.incidents()] == ["resolved"]
+
+
+def test_lost_until_alarm_tells_how_many_labels_of_a_rare_class_would_be_one(labelled: Labelled) -> None:
+    for minutes, found in ((1, None), (30, 20)):
+        for _ in range(minutes):
+            labelled.minute({"a": 0.05}, records=200, answers=("1", "0"))
+            labelled.minute({"a": 0.2}, records=2, answers=("0", "fraud"))
+        with labelled.engine.connect() as connection:
+            losses = read_losses(connection, "m", "1")
+        assert losses is not None
+        assert losses.rare(0.05) == ["label=fraud"]
+        told = lost_until_alarm(losses, "label=fraud", AlarmRule())
+        assert told is None if found is None else told is not None and told <= found
+
+
 def test_few_entities_prove_no_more_than_themselves(labelled: Labelled) -> None:
     for share, minutes in ((0.1, 25), (1.0, 6)):
         for _ in range(minutes):
             labelled.minute({"a": share}, entities=3)
     assert labelled.incidents() == []
     with labelled.engine.connect() as connection:
-        seen = connection.execute(text("SELECT sum(records), max(block) FROM loss_count")).one()
+        seen = connection.execute(
+            text("SELECT sum(records), max(block) FROM loss_count WHERE slice = 'a'")
+        ).one()
     assert tuple(seen) == (3, 0)
 
 

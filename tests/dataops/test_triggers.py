@@ -1,5 +1,9 @@
 """Triggers of retraining decide: hysteresis, one odd record, guards, breaker, clocks."""
 
+import math
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from outrider.dataops.triggers.decision import (
@@ -73,12 +77,17 @@ def test_an_undecided_run_neither_counts_as_failed_nor_ends_the_row() -> None:
     assert failed_in_row([]) == 0
 
 
+def proven(flags: int, records: int) -> Figures:
+    """A share of so many records, with as much evidence as there can be."""
+    return Figures(flags, records, evidence=1e6)
+
+
 def followed(shares: list[float], records: int = 2_000) -> int:
     """How often a share fires, looked at in turn."""
     state: State = {}
     fired = 0
     for share in shares:
-        found = rates_signal([RULE], {"margin": Figures(round(share * records), records)}, state)
+        found = rates_signal([RULE], {"margin": proven(round(share * records), records)}, state)
         fired += found.is_due
         state = found.acted if found.is_due else found.kept
     return fired
@@ -93,33 +102,73 @@ def test_a_share_fires_again_once_it_was_below_where_it_is_armed_again() -> None
     assert followed([0.13, 0.05, 0.13]) == 1
 
 
-def test_a_share_that_is_not_proven_to_be_above_does_not_fire() -> None:
-    assert followed([0.105] * 50) == 0
+def minutes_of(rate: float, *, days: int = 8, each: float = 1.0) -> tuple[np.ndarray, ...]:
+    """Flags, records and entities by minute: of an entity all records are flagged or none."""
+    rng = np.random.default_rng(7)
+    entities = rng.poisson(10, days * 1440)
+    return rng.binomial(entities, rate) * each, entities * each, entities * 1.0
+
+
+def fires(minutes: tuple[np.ndarray, ...], until: int) -> bool:
+    """Does a share fire that is looked at behind a minute?"""
+    figures = Figures.of(RULE, *(side[:until] for side in minutes))
+    return rates_signal([RULE], {"margin": figures}, {}).is_due
+
+
+@pytest.mark.parametrize(("rate", "each"), [(0.08, 1), (0.09, 1), (0.099, 1), (0.09, 200), (0.0, 1)])
+def test_rates_signal_never_fires_below_its_start_when_looked_at_for_days(rate: float, each: int) -> None:
+    minutes = minutes_of(rate, each=each)
+    assert not any(fires(minutes, until) for until in range(60, 8 * 1440, 45))
+
+
+@pytest.mark.parametrize(("rate", "hours"), [(0.12, 24), (0.15, 6.1), (1.0, 6.1)])
+def test_rates_signal_fires_within_hours_when_the_rate_is_above_its_start(rate: float, hours: float) -> None:
+    minutes = minutes_of(rate, days=1)
+    assert not fires(minutes, 5 * 60), "how much it scatters is not known yet"
+    assert fires(minutes, round(hours * 60))
+
+
+def test_rates_signal_counts_entities_when_each_has_many_records() -> None:
+    few = minutes_of(0.13, days=1)[2] * 0 + 1.0
+    hits = np.random.default_rng(1).binomial(1, 0.13, len(few))
+    assert hits.mean() > 0.11
+    found = Figures.of(RULE, hits * 1_000.0, few * 1_000.0, few)
+    assert found.records == 1_440_000
+    signal = rates_signal([RULE], {"margin": found}, {})
+    assert not signal.is_due
+    assert "not proven to be above 10.0%" in signal.why
+    assert "in error on at most 0.1% of days" in signal.why
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_rates_signal_at_the_ends_of_a_rate_is_proven_by_one_flag_or_never(start: float) -> None:
+    found = Figures.of(replace(RULE, start=start), *minutes_of(1.0, days=1))
+    assert found.evidence == (math.inf if start == 0.0 else -math.inf)
 
 
 def test_one_odd_record_never_fires_whatever_the_threshold() -> None:
     rule = FlagRateRule("margin", start=1e-6, rearm=0.0, hours=1, min_records=100)
-    few = rates_signal([rule], {"margin": Figures(1, 1)}, {})
+    few = rates_signal([rule], {"margin": proven(1, 1)}, {})
     assert (few.is_due, few.reason) == (False, "too_few_records")
     assert followed([0.5], records=99) == 0
     assert "100 records are needed" in few.why
 
 
 def test_without_records_a_share_that_fired_stays_as_it_is() -> None:
-    first = rates_signal([RULE], {"margin": Figures(400, 2_000)}, {})
+    first = rates_signal([RULE], {"margin": proven(400, 2_000)}, {})
     still = rates_signal([RULE], {"margin": Figures(0, 0)}, first.acted)
     assert not still.is_due
     assert still.kept == first.acted
-    back = rates_signal([RULE], {"margin": Figures(400, 2_000)}, still.kept)
+    back = rates_signal([RULE], {"margin": proven(400, 2_000)}, still.kept)
     assert (back.is_due, back.reason) == (False, "acted")
 
 
 def test_of_several_shares_each_fires_for_itself() -> None:
     other = FlagRateRule("dark", 0.2, 0.1, 24, 100)
-    high = {"margin": Figures(400, 2_000), "dark": Figures(0, 2_000)}
+    high = {"margin": proven(400, 2_000), "dark": proven(0, 2_000)}
     first = rates_signal([RULE, other], high, {})
     assert (first.is_due, first.inputs["assertion"]) == (True, "margin")
-    both = rates_signal([RULE, other], high | {"dark": Figures(900, 2_000)}, first.acted)
+    both = rates_signal([RULE, other], high | {"dark": proven(900, 2_000)}, first.acted)
     assert (both.is_due, both.inputs["assertion"]) == (True, "dark")
     assert both.acted == {"acted": ["dark", "margin"]}
 

@@ -14,6 +14,7 @@ from sqlalchemy import insert
 
 from outrider.assertions.performance import figure_text
 from outrider.assertions.wilson import wilson_interval
+from outrider.commands.model_checks import score_warnings
 from outrider.dataops.ledger.minutes import roll_up
 from outrider.dataops.ledger.stated_values import PLACES
 from outrider.dataops.state.database import open_database, write
@@ -217,6 +218,53 @@ def test_a_numeric_target_has_errors_and_no_accuracy(tmp_path: Path) -> None:
         mae, rmse = (series(found, statistic=name)["whole"]["value"] for name in ("mae", "rmse"))
         assert mae == pytest.approx(np.abs(said - true).mean())
         assert rmse == pytest.approx(math.sqrt(((said - true) ** 2).mean()))
+
+
+@pytest.mark.parametrize("is_fractional", [False, True])
+def test_performance_has_errors_of_a_declared_number_and_accuracy_of_a_class(
+    tmp_path: Path, is_fractional: bool
+) -> None:
+    """Whole numbers under scoring, fractional ones under classification: the task says what they are."""
+    task = "classification" if is_fractional else "scoring"
+    config = CONFIG.replace("[models.toy]\n", f'[models.toy]\ntask = "{task}"\n')
+    with workbench(write_project(tmp_path, config=config)) as made:
+        said = np.arange(200) % 40 / (8.0 if is_fractional else 1.0)
+        true = said + (np.arange(200) % 4 == 0) * 2.0
+        made.feed(
+            [{"id": f"n{n}", "inputs": {"x": 0.2}, "outputs": {"label": float(said[n])}} for n in range(200)]
+        )
+        made.label({f"n{n}": float(true[n]) for n in range(200)})
+        made.work()
+        found = report(made)
+        assert found["is_numeric"] is not is_fractional
+        if is_fractional:
+            assert series(found, statistic="accuracy")["whole"]["value"] == pytest.approx(0.75)
+        else:
+            assert series(found, statistic="mae")["whole"]["value"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("score_of", ["answer", "positive"])
+def test_performance_notes_scores_of_the_positive_class_when_they_are_read_as_the_answers(
+    tmp_path: Path, score_of: str
+) -> None:
+    config = CONFIG.replace("[models.toy]\n", f'[models.toy]\nscore_of = "{score_of}"\n')
+    with workbench(write_project(tmp_path, config=config)) as made:
+        said = [int(n % 5 == 0) for n in range(200)]
+        answers = [{"label": one, "score": 0.9 if one else 0.1} for one in said]
+        made.feed([{"id": f"n{n}", "inputs": {"x": 0.2}, "outputs": one} for n, one in enumerate(answers)])
+        made.label({f"n{n}": one for n, one in enumerate(said)})
+        made.work()
+        found = report(made)
+        brier = series(found, statistic="brier")["whole"]["value"]
+        warned = list(score_warnings(made.settings, "toy"))
+    if score_of == "positive":
+        assert brier == pytest.approx(0.01)
+        assert (found["note"], warned) == (None, [])
+    else:
+        assert brier == pytest.approx(0.8 * 0.81 + 0.2 * 0.01)
+        assert "80% of the scores" in found["note"]
+        assert "Brier 0.650 as read, 0.010 if so" in found["note"]
+        assert warned == [f"score_of: {found['note']}"]
 
 
 @pytest.fixture

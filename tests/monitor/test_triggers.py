@@ -115,16 +115,21 @@ def test_a_flag_rate_above_its_start_starts_one_run_until_it_fell(tmp_path: Path
         made.serve(1, 1)
         made.look()
         assert made.last("flag_rates").reason == "too_few_records"
-        made.serve(5, 499)
+        made.serve(5, 199)
+        made.look()
+        assert made.last("flag_rates").reason == "too_short"
+        for _ in range(15):
+            made.serve(0, 20)
         made.look()
         assert (made.last("flag_rates").outcome, made.last("flag_rates").reason) == ("quiet", "below")
-        made.serve(100, 200)
+        for _ in range(10):
+            made.serve(20, 40)
         made.look()
         assert made.fired() == ["flag_rates"]
         found = made.last("flag_rates")
-        assert found.inputs["flags"] == 106
-        assert found.inputs["records"] == 700
-        assert found.score == pytest.approx(106 / 700)
+        assert found.inputs["flags"] == 206
+        assert found.inputs["records"] == 900
+        assert found.score == pytest.approx(206 / 900)
         made.end("refused")
         for high in (0, 60, 10, 70):
             made.serve(high, 100)
@@ -133,7 +138,8 @@ def test_a_flag_rate_above_its_start_starts_one_run_until_it_fell(tmp_path: Path
         assert made.fired() == ["flag_rates"], "it hovers, over restarts"
         made.serve(0, 500, after_s=2 * 3600)
         made.look()
-        made.serve(200, 300)
+        for _ in range(20):
+            made.serve(20, 40)
         made.look()
         assert made.fired() == ["flag_rates", "flag_rates"]
 

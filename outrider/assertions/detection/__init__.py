@@ -4,10 +4,12 @@ Evidence is a fortune that starts at 1 and bets on a change: while nothing has c
 with a probability of at most a (Ville's inequality), however often somebody looks. :class:`ShiftDetector`
 holds blocks against a fixed, estimated reference; :func:`rising` holds counts behind each possible onset
 against all before it, moved by the :func:`weekly_odds` of a rhythm, :func:`loss_rise` losses of labelled
-observations. All mix over the unknown time of the change, :func:`select_alarms` spends one alpha over all
-streams, and :func:`onset_interval` says since when.
+observations, :func:`excess` counts against a limit that somebody has set. All mix over the unknown time of
+the change, :func:`select_alarms` spends one alpha over all streams, and :func:`onset_interval` says since
+when.
 """
 
+from .excess import excess
 from .loss_rises import LossBlocks, known_mix, loss_rise, onset_shares, rise_bound
 from .multiplicity import select_alarms
 from .onset import Onset, onset_interval
@@ -25,6 +27,7 @@ __all__ = [
     "Reference",
     "ShiftDetector",
     "Spread",
+    "excess",
     "first_of_runs",
     "floor_of",
     "known_mix",

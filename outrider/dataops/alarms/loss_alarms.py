@@ -26,13 +26,17 @@ from outrider.assertions.wilson import wilson_interval
 
 from .minute_counts import ALL
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare
-from .version_losses import BlockLosses
+from .version_losses import LABEL, BlockLosses
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LOSS = "loss"
 """What incidents of performance are about."""
 _PROVEN = 0.99
+RARE = 5.0
+"""Times ``loss_points``: a class of a smaller share of labels is rare, all records hardly show its loss."""
+_LOST = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80)
+"""Numbers of lost labels of which it is told that they would be an alarm."""
 _LEAST_AGAIN = 50
 """Observations since an alarm, from which the loss may be what it was."""
 
@@ -81,9 +85,7 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
     standing
         Slices with an open incident, which need no other; nor do all records while there is one.
     """
-    parts = history.own.slices
-    streams = [ALL, *parts]
-    share = np.array([0.5, *[0.5 / len(parts)] * len(parts)] if parts else [1.0])
+    streams, share = watched_losses(history.own, rule)
     evidence = np.full(len(streams), -np.inf)
     for at in _likely(history, streams, rule):
         if streams[at] not in standing and not (streams[at] == ALL and standing):
@@ -99,11 +101,40 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
     return sorted(found, key=lambda one: -one.evidence)
 
 
+def watched_losses(own: BlockLosses, rule: AlarmRule) -> tuple[list[str], Floats]:
+    """Streams of a version and their shares of alpha: all records, slices, classes that are rare."""
+    kinds = [kind for kind in (own.slices, own.rare(RARE * rule.loss_points)) if kind]
+    shares = [0.5 / len(kinds) / len(kind) for kind in kinds for _ in kind]
+    return [ALL, *(part for kind in kinds for part in kind)], np.array([1.0 - sum(shares), *shares])
+
+
+def lost_until_alarm(own: BlockLosses, part: str, rule: AlarmRule) -> int | None:
+    """Labels of a stream that would be an alarm if all of the next ones were lost; None where none would."""
+    streams, shares = watched_losses(own, rule)
+    needed = -math.log(rule.alpha * float(shares[streams.index(part)]))
+    known = own.of(part)
+    begun_s = np.append(own.begun_us, own.ended_us[-1]) / 1e6
+    numbers = np.append(own.number, own.number[-1] + 1) - own.number[0]
+    share = onset_shares(begun_s - begun_s[0], numbers, horizon_s=rule.horizon_s)
+    usual = int(np.argmax(known.seen.sum(axis=0)))
+    for labels in _LOST:
+        more = np.zeros((1, len(known.weight)))
+        more[0, usual] = labels
+        blocks = LossBlocks(
+            np.concatenate([known.lost, more]), np.concatenate([known.seen, more]), known.weight
+        )
+        if loss_rise(blocks, share, needed=needed) >= needed:
+            return labels
+    return None
+
+
 def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list[Cause]:
     """Slices that explain an alarm, ranked.
 
     All records stand first where no slice alone explains the alarm.
     """
+    if alarm.slice.startswith(LABEL) and alarm.slice not in history.own.parts:
+        return [_cause(history, alarm.slice, alarm.block)]
     parts = history.own.slices
     least = -math.log(rule.alpha) + math.log(max(1, len(parts)))
     whole = history.sides(ALL, alarm.block)
@@ -122,7 +153,7 @@ def why_recovered(
     In the newest observations since a time it is proven to be below the alarm's, is nearer to the one before
     and may be that, which is ``most`` at most.
     """
-    if part != ALL and part not in losses.parts:
+    if not losses.knows(part):
         return ""
     lost, seen = losses.where(losses.begun_us >= since_us).of(part).effective
     held, hits = np.cumsum(seen[::-1]), np.cumsum(lost[::-1])
@@ -142,7 +173,10 @@ def _likely(history: LossHistory, streams: Sequence[str], rule: AlarmRule) -> li
     """Streams of which a cheap bound says that they may alarm."""
     if history.former is not None:
         return list(range(len(streams)))
-    bound = rise_bound(*history.own.effective(streams), _shares(history, rule))
+    own = history.own
+    sides = [own.of(part).effective for part in streams]
+    lost, seen = (np.stack([side[at] for side in sides]) for at in (0, 1))
+    bound = rise_bound(lost, seen, _shares(history, rule))
     return np.flatnonzero(bound >= -math.log(rule.alpha)).tolist()
 
 
@@ -192,7 +226,7 @@ def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: flo
 
 def _whole(losses: BlockLosses, part: str) -> LossBlocks:
     """Blocks of a slice, empty ones where the version had none of it."""
-    if part == ALL or part in losses.parts:
+    if losses.knows(part):
         return losses.of(part)
     nothing = np.zeros_like(losses.seen[0])
     return LossBlocks(nothing, nothing, losses.weight)
@@ -228,7 +262,7 @@ def _alarm(history: LossHistory, part: str, evidence: float) -> LossAlarm:
 
 def _cause(history: LossHistory, part: str, block: int) -> Cause:
     before, now = history.sides(part, block)
-    if before.seen < OWN_ENOUGH:  # beside what the others show
+    if before.seen < OWN_ENOUGH and not part.startswith(LABEL):  # beside what the others show
         whole = history.sides(ALL, block)[0]
         before = whole if whole.seen else before
     return Cause(LOSS, part, before, now, _ratio(before, now))

@@ -10,8 +10,9 @@ from outrider.dataops.ledger.losses import WRONG
 from outrider.dataops.ledger.measures import buckets_of
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
+from outrider.dataops.ledger.targets import declared_number
 
-from .version_losses import BlockLosses
+from .version_losses import LABEL, BlockLosses
 
 MOST_CONFUSED, MOST_RECORDS, MOST_OTHERS = 5, 5, 10
 _RISEN = 2.0
@@ -21,7 +22,8 @@ _LATEST = 400
 _CELLS = (
     "SELECT predicted, label, hit, sum(CASE WHEN minute_us < ? THEN weight ELSE 0 END),"
     " sum(CASE WHEN minute_us >= ? THEN weight ELSE 0 END) FROM outcome_count"
-    " WHERE model = ? AND version = ? AND (? = '' OR slice = ?) GROUP BY predicted, label, hit"
+    " WHERE model = ? AND version = ? AND (? = '' OR slice = ?)"
+    " AND (? = '' OR label = ?) GROUP BY predicted, label, hit"
 )
 
 
@@ -37,7 +39,10 @@ class _Cell(NamedTuple):
 
 def _cells(connection: Connection, model: str, version: str, part: str, onset_us: int) -> list[_Cell]:
     minute = minute_of(onset_us)
-    rows = connection.exec_driver_sql(_CELLS, (minute, minute, model, version, part, part))
+    label = part.removeprefix(LABEL) if part.startswith(LABEL) else ""
+    part = "" if label else part
+    given = (minute, minute, model, version, part, part, label, label)
+    rows = connection.exec_driver_sql(_CELLS, given)
     return [_Cell(*row) for row in rows]
 
 
@@ -108,13 +113,13 @@ def wrong_records(connection: Connection, model: str, losses: BlockLosses, part:
     known = standing(connection, model, newest)
     rows = [known[one] for one in newest if one in known]
     versions = judged_versions(connection, model, rows)
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, model))
     found = []
     for row, version, outcome in zip(rows, versions, outcomes, strict=True):
         bucket = 0 if outcome.hit else WRONG
         if not np.isnan(outcome.error):
             bucket = int(buckets_of(np.abs([outcome.error]))[0])
         is_lost = bucket == WRONG or (losses.bound is not None and bucket > losses.bound)
-        if is_lost and version == losses.version and part in ("", row.slice or ""):
+        if is_lost and version == losses.version and part in ("", row.slice or "", LABEL + outcome.label):
             found.append(row.id)
     return found[:MOST_RECORDS]

@@ -21,6 +21,7 @@ from .model_events import REVISION
 from .rate_alarms import Cause, RateAlarm
 from .stored_incidents import PERSON
 from .version_losses import (
+    LABEL,
     BlockLosses,
     former_version,
     judged_version,
@@ -227,7 +228,7 @@ def _onset(own: BlockLosses, alarm: LossAlarm) -> dict[str, str]:
 def _sentence(details: dict[str, Any]) -> str:
     """One line of an explanation, for notes and tables."""
     part = details["explained_by"][0]["slice"]
-    where = f"slice {part}" if part else "all records"
+    where = f"records of {part}" if part.startswith(LABEL) else f"slice {part}" if part else "all records"
     before, now = details["before"]["share"], details["now"]["share"]
     what = "wrong" if details["error_bound"] is None else "far off"
     return (

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from sqlalchemy import Connection
 
 from outrider.assertions.bets import weights_of
 from outrider.assertions.detection import LossBlocks
-from outrider.dataops.ledger.losses import WRONG
+from outrider.dataops.ledger.losses import OF_LABEL, WRONG
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
 
@@ -17,6 +18,18 @@ from .minute_counts import ALL
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+LABEL = "label="
+"""Begin of the name of a class of labels, which stands where slices do."""
+MOST_CLASSES = 100
+"""Labels with more names are no classes."""
+
+
+class _Count(NamedTuple):
+    block: int
+    slice: str
+    weight: int
+    bucket: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,8 @@ class BlockLosses:
         Shape (weights,).
     bound
         Bucket above which an error is a loss; None where losses are wrong classes.
+    by_label
+        The same losses by labelled class, named ``label=CLASS``, in place of slices; None of numbers.
     """
 
     version: str
@@ -49,9 +64,12 @@ class BlockLosses:
     seen: Floats
     weight: Floats
     bound: int | None
+    by_label: "BlockLosses | None" = None
 
     def of(self, part: str) -> LossBlocks:
-        """Blocks of a slice, or of all records."""
+        """Blocks of a slice, a class of labels, or of all records."""
+        if part not in self.parts and self.by_label is not None and part in self.by_label.parts:
+            return self.by_label.of(part)
         if part == ALL:
             return LossBlocks(self.lost.sum(axis=0), self.seen.sum(axis=0), self.weight)
         at = self.parts.index(part)
@@ -88,7 +106,24 @@ class BlockLosses:
             self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
             record_us=self.record_us[kept], newest_us=self.newest_us[kept],
             lost=self.lost[:, kept], seen=self.seen[:, kept],
+            by_label=None if self.by_label is None else self.by_label.where(kept),
         )  # fmt: skip
+
+    def knows(self, part: str) -> bool:
+        """True where a slice, or a class of labels, has come."""
+        return (
+            part == ALL or part in self.parts or (self.by_label is not None and part in self.by_label.parts)
+        )
+
+    def rare(self, share: float) -> list[str]:
+        """Classes of which fewer labels than a share of all come; none where labels are many values."""
+        own = self.by_label
+        if own is None or not 2 <= len(own.parts) <= MOST_CLASSES:
+            return []
+        mass = (own.seen @ own.weight).sum(axis=1)[: len(own.parts)]
+        return [
+            part for part, each in zip(own.parts, mass.tolist(), strict=True) if each < share * mass.sum()
+        ]
 
 
 def judged_version(connection: Connection, model: str, champion: str | None) -> str | None:
@@ -144,7 +179,7 @@ def read_losses(
     )
     blocks = connection.exec_driver_sql(query, (model, version)).all()
     query = "SELECT block, slice, weight, bucket, records FROM loss_count WHERE model = ? AND version = ?"
-    counts = connection.exec_driver_sql(query, (model, version)).all()
+    counts = [_Count(*row) for row in connection.exec_driver_sql(query, (model, version))]
     if not blocks or not counts:
         return None
     is_number = any(row.bucket > 0 for row in counts)
@@ -156,6 +191,24 @@ def read_losses(
         first, bound = known[0], blocks[-1].bound
     kept = [row for row in blocks if row.block >= first]
     counts = [row for row in counts if row.block >= first]
+    labels = [row for row in counts if row.slice.startswith(OF_LABEL)]
+    counts = [row for row in counts if not row.slice.startswith(OF_LABEL)]
+    found = _block_losses(version, kept, counts, bound, is_number=is_number)
+    if is_number or not labels:
+        return found
+    names = [row._replace(slice=_of_label(row.slice)) for row in labels]
+    return replace(found, by_label=_block_losses(version, kept, names, None, is_number=False))
+
+
+def _of_label(part: str) -> str:
+    name = part.removeprefix(OF_LABEL)
+    return OTHERS if name == OTHERS else LABEL + name
+
+
+def _block_losses(
+    version: str, kept: Sequence[Any], counts: Sequence[_Count], bound: int | None, *, is_number: bool
+) -> BlockLosses:
+    """Losses of blocks from their counts by slice."""
     places = {row.block: at for at, row in enumerate(kept)}
     named = {row.slice for row in counts}
     parts = {part: at for at, part in enumerate(sorted(named - {OTHERS}))}

@@ -15,6 +15,7 @@ from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.class_words import NUMBER, class_word
+from outrider.dataops.ledger.losses import OF_LABEL
 from outrider.dataops.ledger.stated_values import ANSWER, GROUP, LABEL, OTHERS, forget_values
 from outrider.dataops.state.folder_secret import secret_beside
 
@@ -114,6 +115,7 @@ _COUNTS = (
 )
 """Table, key and numbers of counts by slice."""
 _OUTCOMES = _COUNTS[-1]
+_LOSSES = next(one for one in _COUNTS if one[0] == "loss_count")
 _GROUPS = (
     "group_count",
     "model, minute_us, attribute, version, part, is_labelled, predicted, label, hit",
@@ -254,6 +256,7 @@ def _fold_classes(connection: Connection) -> None:
             for table in (_OUTCOMES, _GROUPS):
                 for column in ("predicted", "label"):
                     _fold(connection, table, model, column, name, OTHERS)
+            _fold(connection, _LOSSES, model, "slice", OF_LABEL + name, OF_LABEL + OTHERS)
             for dimension in (ANSWER, LABEL):
                 forget_values(connection, model, dimension, [name])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, literal, select, union_all
 
-from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.matching import matches
 from outrider.assertions.quality import (
     Asked,
     Detection,
@@ -33,6 +33,7 @@ from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
@@ -204,7 +205,7 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
             for is_right, row in zip(right, rows, strict=True)
         ],
         is_all=connection.execute(beyond).first() is None,
-        is_numeric=is_numeric(answers),
+        is_numeric=is_number(connection, model, answers),
     )
 
 

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.matching import matches
 from outrider.assertions.typed_text import read_typed
 from outrider.dataops.flags.shadow_flags import flagged_of_one
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_values_of
+from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import Record, table_of
 
@@ -90,7 +91,7 @@ def labelled_pairs(
                 rows.label.append(read_typed(label))
                 rows.champion.append(answer[0])
                 rows.other.append(theirs[row.id])
-    return _paired(rows, left_out)
+    return _paired(rows, left_out, is_number(connection, model, rows.champion, rows.other))
 
 
 def _champions(row: Row[Any], champion: str, replica: Mapping[str, Any]) -> tuple[Any] | None:
@@ -100,10 +101,9 @@ def _champions(row: Row[Any], champion: str, replica: Mapping[str, Any]) -> tupl
     return (replica[row.id],) if row.id in replica else None
 
 
-def _paired(rows: _Rows, left_out: Mapping[str, int]) -> LabelledPairs:
+def _paired(rows: _Rows, left_out: Mapping[str, int], numeric: bool) -> LabelledPairs:
     entity, hour = (np.array(column, dtype=np.int64) for column in (rows.entity, rows.hour))
     ours, theirs = (matches(column, rows.label) for column in (rows.champion, rows.other))
-    numeric = is_numeric(rows.champion) or is_numeric(rows.other)
     worse = theirs.astype(np.float64) - ours
     if numeric:
         off = [_distance(column, rows.label) for column in (rows.champion, rows.other)]

@@ -7,9 +7,10 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
-from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.matching import matches
 from outrider.assertions.quality import Asked
 from outrider.assertions.typed_text import read_typed
+from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of
 
@@ -176,7 +177,7 @@ def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str]
     latest = {(row.round, row.record_id): row for row in connection.execute(query)}
     rows = [row for row in latest.values() if row.value is not None]
     answers = [read_typed(row.predicted) for row in rows]
-    if is_numeric(answers):
+    if is_number(connection, model, answers):
         return None
     right = matches(answers, [read_typed(row.value) for row in rows]).tolist()
     return {(row.round, row.record_id): not hit for row, hit in zip(rows, right, strict=True)}

@@ -13,19 +13,22 @@ from hashlib import blake2b
 import numpy as np
 from sqlalchemy import Connection
 
-from outrider.assertions.bets import weight_classes
+from outrider.assertions.bets import weight_classes, weights_of
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 
-from .measures import buckets_of
+from .measures import Floats, buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
 """Observations of a full block."""
+OF_LABEL = "\1"
+"""Begin of the slice under which an observation counts a second time, by its label: no other has it."""
 WRONG = -1
 """Bucket of a wrong class."""
 ENOUGH = 200
-"""Errors from which their quantile is known."""
+"""Errors from which their quantile is known, where they inform as much as ``EFFECTIVE`` of equal weight."""
+EFFECTIVE = 50.0
 QUANTILE = 0.9
 KEPT, MERGED_EVERY = 500, 100
 """Newest blocks that stay, and how often those before are put together."""
@@ -48,6 +51,8 @@ class FirstOutcome:
     hit: bool
     error: float
     """nan of a class."""
+    label: str = ""
+    """Name of the labelled class; empty of a number."""
 
 
 @dataclass(slots=True)
@@ -144,13 +149,46 @@ def _next(
 
 
 def _bound(connection: Connection, model: str, version: str) -> int | None:
-    """Bucket of the 90 % quantile of the errors so far; None while there are too few."""
-    query = "SELECT bucket, sum(records) FROM loss_count WHERE model = ? AND version = ? GROUP BY bucket"
-    rows = sorted(connection.exec_driver_sql(query, (model, version)).all())
-    seen = np.cumsum([records for _, records in rows])
-    if not len(rows) or seen[-1] < ENOUGH:
+    """Bucket of the 90 % quantile of the traffic's errors so far; None while there are too few.
+
+    Chosen labels count by one over their chance, and stand for those chosen with the same chance that have no
+    label yet: failures that are labelled first are no scale.
+    """
+    query = (
+        "SELECT bucket, weight, sum(records) FROM loss_count WHERE model = ? AND version = ?"
+        " AND slice NOT LIKE ? GROUP BY bucket, weight ORDER BY bucket"
+    )
+    rows = connection.exec_driver_sql(query, (model, version, f"{OF_LABEL}%")).all()
+    bucket, classes, records = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    if records.sum() < ENOUGH:
         return None
-    return max(0, int(rows[int(np.searchsorted(seen, QUANTILE * seen[-1]))][0]))
+    asked, known = _requested(connection, model, width=int(classes.max()) + 1)
+    stood_for = asked * weights_of(np.arange(len(asked)))
+    is_counted = np.bincount(classes, minlength=len(asked)) > 0
+    if stood_for[~is_counted].sum() > (1.0 - QUANTILE) / 2.0 * stood_for.sum():
+        return None  # of a chance with which much was chosen no label has come
+    weight = weights_of(classes) * (np.where(known > 0, asked, 1.0) / np.maximum(known, 1.0))[classes]
+    mass = records * weight
+    if mass.sum() ** 2 < EFFECTIVE * (mass @ weight):
+        return None
+    seen = np.cumsum(mass)
+    return max(0, int(bucket[int(np.searchsorted(seen, QUANTILE * seen[-1]))]))
+
+
+def _requested(connection: Connection, model: str, *, width: int) -> tuple[Floats, Floats]:
+    """Records chosen for labels by class of weight, and how many of them have one; shape (classes,) each."""
+    query = (
+        "SELECT r.probability, count(*), sum(EXISTS (SELECT 1 FROM label l"
+        " WHERE l.model = r.model AND l.record_id = r.record_id))"
+        " FROM label_request r WHERE r.model = ? AND r.population > 0 AND r.probability > 0"
+        " GROUP BY r.probability"
+    )
+    rows = np.array(connection.exec_driver_sql(query, (model,)).all(), dtype=np.float64).reshape(-1, 3)
+    classes = weight_classes(1.0 / rows[:, 0])
+    asked, known = (
+        np.bincount(classes, column, minlength=width).astype(np.float64) for column in rows[:, 1:].T
+    )
+    return asked, known
 
 
 def _merge(connection: Connection, model: str, version: str, until: int) -> None:
@@ -187,7 +225,9 @@ def _store(
     wrong = np.where([one.hit for one in taken], 0, WRONG)
     bucket = np.where(np.isnan(error), wrong, buckets_of(np.nan_to_num(error)))
     weight = weight_classes(np.array([one.weight / chances.get(one.id, 1.0) for one in taken]))
-    cells = Counter(zip(numbers, [one.slice for one in taken], weight.tolist(), bucket.tolist(), strict=True))
+    rows = list(zip(numbers, weight.tolist(), bucket.tolist(), taken, strict=True))
+    cells = Counter((number, one.slice, *rest) for number, *rest, one in rows)
+    cells.update((number, OF_LABEL + one.label, *rest) for number, *rest, one in rows if one.label)
     add_to_rows(connection, LossCount, [(*key, *cell, records) for cell, records in cells.items()])
 
 

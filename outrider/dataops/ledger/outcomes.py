@@ -18,12 +18,13 @@ from outrider.dataops.state.series_tables import GroupCount, MeasureCount, Outco
 
 from .champions import read_borders, version_at
 from .class_scores import score_rows
-from .class_words import class_word
+from .class_words import NUMBER, class_word
 from .groups import label_rows
 from .losses import FirstOutcome, count_losses
 from .measures import Floats, RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 from .stated_values import OTHERS
+from .targets import declared_number
 
 CONFIDENCES = 50
 """Buckets of [0, 1]."""
@@ -79,10 +80,15 @@ class LabelOutcome:
     """Answer minus label; nan where they are no numbers to be near."""
 
 
-def outcomes_of(rows: Sequence[LabelledRow]) -> list[LabelOutcome]:
+def outcomes_of(rows: Sequence[LabelledRow], is_number: bool | None = None) -> list[LabelOutcome]:
     """Outcomes of labelled records.
 
     Answers and labels keep the names that counts gave them at receipt.
+
+    Parameters
+    ----------
+    is_number
+        Declared kind of the target; None where each answer says it.
     """
     told = [(row.predicted, row.value, bool(row.is_other_class), bool(row.is_other_label)) for row in rows]
     distinct = list(dict.fromkeys(told))
@@ -90,11 +96,13 @@ def outcomes_of(rows: Sequence[LabelledRow]) -> list[LabelOutcome]:
     hits = matches([one for one, _ in values], [one for _, one in values]).tolist()
     found: dict[tuple[str, str, bool, bool], LabelOutcome] = {}
     for key, (answer, label), hit in zip(distinct, values, hits, strict=True):
-        own = OTHERS if key[2] else class_word(key[0])
+        own, other = (
+            OTHERS if is_other else class_word(text, is_number)
+            for text, is_other in ((key[0], key[2]), (key[1], key[3]))
+        )
         error = float("nan")
-        if isinstance(answer, float) and isinstance(label, int | float):
-            error = answer - label
-        other = OTHERS if key[3] else class_word(key[1])
+        if is_number is not False and isinstance(answer, int | float if is_number else float):
+            error = float(answer - label) if isinstance(label, int | float) else error
         found[key] = LabelOutcome(own, own if hit else other, hit, error)
     return [found[key] for key in told]
 
@@ -179,7 +187,7 @@ def count_changes(
         np.array([minutes.get(row.seq, minute_of(row.ts_us)) for row in rows], dtype=np.int64),
         np.array([row.weight for row in rows], dtype=np.float64),
     )
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, model))
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
     add_to_rows(connection, GroupCount, _group_rows(model, outcomes, rows, keys, sign))
     scores, labels = [row.class_scores for row in rows], [one.label for one in outcomes]
@@ -201,6 +209,7 @@ def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKe
     return FirstOutcome(
         row.id, version, row.slice or "", row.entity, record_us, known_us, row.weight,
         outcome.hit, outcome.error,
+        "" if outcome.label in (OTHERS, NUMBER) or not np.isnan(outcome.error) else outcome.label,
     )  # fmt: skip
 
 

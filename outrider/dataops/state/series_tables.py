@@ -104,6 +104,15 @@ class ScoreCount(SQLModel, table=True):
     squares: float
 
 
+class DeclaredTarget(SQLModel, table=True):
+    """Model whose declared task says that its target is a number, or a class."""
+
+    __tablename__ = "declared_target"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    model: str = Field(primary_key=True)
+    is_number: bool
+
+
 class LossBlock(SQLModel, table=True):
     """Block of a version's labelled observations, in order of first labels."""
 

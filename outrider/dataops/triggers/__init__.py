@@ -1,4 +1,4 @@
 """Triggers of retraining: signals in, logged decisions, runs and suggestions out.
 
-May import state, alarms, datasets, models, outbox, improvement.
+May import state, ledger, alarms, datasets, models, outbox, improvement.
 """

@@ -3,18 +3,27 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, and_, func, or_, select
 
 from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
 from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
+from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
 from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row
-from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Regression
+from .signals import (
+    HISTORY_HOURS,
+    DatasetCorrections,
+    Figures,
+    FlagRateRule,
+    OpenIncident,
+    Regression,
+)
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
@@ -79,19 +88,23 @@ def read_flag_rates(
     """
     found = {}
     for rule in rules:
-        begin = now_us - int(rule.hours * 3.6e9)
-        flags = select(func.sum(_FLAGS.c.flags)).where(
+        minutes = max(rule.minutes, int(60 * HISTORY_HOURS))
+        since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
+        within = _FLAGS.c.minute_us.between(since_us, now_us), _RECORDS.c.minute_us.between(since_us, now_us)
+        flagged = select(_FLAGS.c.minute_us, func.sum(_FLAGS.c.flags)).where(
             _FLAGS.c.model == model,
             _FLAGS.c.slot == CHAMPION,
             _FLAGS.c.assertion == rule.assertion,
-            _FLAGS.c.minute_us.between(begin, now_us),
+            within[0],
         )
-        records = select(func.sum(_RECORDS.c.records)).where(
-            _RECORDS.c.model == model, _RECORDS.c.minute_us.between(begin, now_us)
-        )
-        found[rule.assertion] = Figures(
-            int(connection.scalar(flags) or 0), int(connection.scalar(records) or 0)
-        )
+        sums = _RECORDS.c.minute_us, func.sum(_RECORDS.c.records), func.sum(_RECORDS.c.entities)
+        seen = select(*sums).where(_RECORDS.c.model == model, within[1])
+        counts = np.zeros((3, minutes))
+        for at_us, flags in connection.execute(flagged.group_by(_FLAGS.c.minute_us)):
+            counts[0, (at_us - since_us) // MINUTE_US] = flags
+        for at_us, records, entities in connection.execute(seen.group_by(_RECORDS.c.minute_us)):
+            counts[1:, (at_us - since_us) // MINUTE_US] = records, entities
+        found[rule.assertion] = Figures.of(rule, *counts)
     return found
 
 

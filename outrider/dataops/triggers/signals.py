@@ -4,29 +4,29 @@ Pure. What has been acted on is remembered until its cause ends: so an incident,
 fires once, and a share of flags not again before it fell below where the trigger is armed again.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.detection import excess
 from outrider.assertions.times import utc_text
-from outrider.assertions.wilson import wilson_interval
 
 from .decision import Signal, State, TriggerName
 
+Floats = NDArray[np.float64]
 MOST_NAMED = 3
 """Causes that a sentence names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Flags of one assertion, and records, within some time."""
-
-    flags: int
-    records: int
-
-    @property
-    def share(self) -> float:
-        """Flags per record; 0.0 without records."""
-        return self.flags / self.records if self.records else 0.0
+ERROR_PER_DAY = 0.001
+"""Chance that a share fires within a day although no record is flagged with a chance above its start."""
+PROVEN = math.log(1.0 / ERROR_PER_DAY + 1.0)
+"""Logarithm of the evidence that fires; see :func:`outrider.assertions.detection.excess`."""
+HISTORY_HOURS = 168.0
+"""Time that says how much shares scatter, at least."""
+_MINUTES_PER_DAY = 1440
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,43 @@ class FlagRateRule:
     rearm: float
     hours: float
     min_records: int
+
+    @property
+    def minutes(self) -> int:
+        """Newest minutes that the share is of."""
+        return max(1, round(60 * self.hours))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Flags of one assertion, and records, within a rule's hours."""
+
+    flags: int
+    records: int
+    evidence: float = -math.inf
+    """Logarithm, that the share is above the rule's start; -inf while their scatter is not known."""
+
+    @classmethod
+    def of(cls, rule: FlagRateRule, flags: Floats, records: Floats, entities: Floats) -> Self:
+        """Figures from counts by minute of a longer time, shape (minutes,) each.
+
+        Evidence counts entities, for the records of one are alike.
+        """
+        own = slice(-rule.minutes, None)
+        flagged = np.minimum(flags, records)
+        hits = entities * flagged / np.maximum(records, 1.0)
+        evidence = excess(hits, entities, limit=rule.start, window=rule.minutes, share=1 / _MINUTES_PER_DAY)
+        return cls(int(flagged[own].sum()), int(records[own].sum()), evidence)
+
+    @property
+    def share(self) -> float:
+        """Flags per record; 0.0 without records."""
+        return self.flags / self.records if self.records else 0.0
+
+
+def _is_proven(rule: FlagRateRule, found: Figures) -> bool:
+    """True where the share is above the rule's start, and is proven to be."""
+    return found.share > rule.start and found.evidence >= PROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +139,31 @@ def labels_signal(count: int, threshold: int, state: State, *, is_once: bool) ->
 def rates_signal(rules: Sequence[FlagRateRule], figures: Mapping[str, Figures], state: State) -> Signal:
     """Signal of shares of flagged records, with hysteresis.
 
-    A share starts once Wilson's lower limit (one-sided, 97.5 %) is above ``start``. It ends when the share
-    itself is below ``rearm``. Too few records change nothing.
+    A share starts once it is proven to be above ``start``. It ends when the share itself is below ``rearm``.
+    Too few records change nothing.
     """
     acted, standing, told = set(state.get("acted", ())), {}, {}
     for rule in rules:
         found = figures.get(rule.assertion, Figures(0, 0))
-        flags = min(found.flags, found.records)
-        low = wilson_interval(flags, found.records)[0]
         is_known, was = found.records >= rule.min_records, rule.assertion in acted
-        if (found.share >= rule.rearm or not is_known) if was else (is_known and low > rule.start):
-            standing[rule.assertion] = _rate_sentence(rule, found, low)
-        told[rule.assertion] = rule, found, low
+        if (found.share >= rule.rearm or not is_known) if was else (is_known and _is_proven(rule, found)):
+            standing[rule.assertion] = _rate_sentence(rule, found)
+        told[rule.assertion] = rule, found
     signal = _of_causes("flag_rates", standing, state, lambda name: standing[name])
     due = next((name for name in standing if name not in acted), None)
     name = due or max(told, key=lambda name: told[name][1].share / told[name][0].start)
-    rule, found, low = told[name]
+    rule, found = told[name]
     why, reason = signal.why, signal.reason
     if due is None:
-        why, reason = _rate_sentence(rule, found, low), "below"
+        why, reason = _rate_sentence(rule, found), "below"
         if name in standing:
             why, reason = f"{why}; acted on already, again once it was below {rule.rearm:.1%}", "acted"
         elif found.records < rule.min_records:
             why, reason = f"{why}; {rule.min_records:,} records are needed", "too_few_records"
-    inputs = {"assertion": name, "flags": found.flags, "records": found.records, "low": round(low, 6)}
+        elif found.evidence == -math.inf:
+            why, reason = f"{why}; how much it scatters is known after {rule.hours / 4:g} hours", "too_short"
+    inputs = {"assertion": name, "flags": found.flags, "records": found.records}
+    inputs["evidence"] = round(found.evidence, 3) if math.isfinite(found.evidence) else None
     return replace(signal, why=why, reason=reason, score=found.share, threshold=rule.start, inputs=inputs)
 
 
@@ -229,8 +267,9 @@ def _counted(found: Signal, none: str, standing: int) -> Signal:
     return replace(found, why=why, score=float(due), threshold=1.0, inputs={"standing": standing})
 
 
-def _rate_sentence(rule: FlagRateRule, found: Figures, low: float) -> str:
+def _rate_sentence(rule: FlagRateRule, found: Figures) -> str:
+    is_proven = "proven to be above" if _is_proven(rule, found) else "not proven to be above"
     return (
-        f"{rule.assertion} flags {found.share:.1%} of {found.records:,} records of {rule.hours:g} hours, at "
-        f"least {low:.1%}; more than {rule.start:.1%} starts a run"
+        f"{rule.assertion} flags {found.share:.1%} of {found.records:,} records of {rule.hours:g} hours, "
+        f"{is_proven} {rule.start:.1%}, which starts a run (in error on at most {ERROR_PER_DAY:.1%} of days)"
     )

@@ -16,9 +16,12 @@ from outrider.assertions.times import utc_text
 from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.live_incidents import LIVE
+from outrider.dataops.alarms.loss_alarms import LOSS, RARE, lost_until_alarm
 from outrider.dataops.alarms.minute_counts import ALL, OF_VERSION, MinuteCounts
 from outrider.dataops.alarms.past_hours import StoredHours
+from outrider.dataops.alarms.performance import PERFORMANCE
 from outrider.dataops.alarms.rate_alarms import (
+    AlarmRule,
     FlaggedShare,
     StreamLook,
     smallest_shares,
@@ -26,6 +29,7 @@ from outrider.dataops.alarms.rate_alarms import (
 )
 from outrider.dataops.alarms.silence import SILENT, WHAT, SilenceEvidence, SilenceWatch
 from outrider.dataops.alarms.stored_incidents import list_incidents
+from outrider.dataops.alarms.version_losses import judged_version, read_losses
 from outrider.dataops.alarms.watched_streams import FLAGS, WatchedStreams
 from outrider.dataops.flags.live_rates import LiveRateView, current_rates
 from outrider.dataops.flags.registered_assertions import suspensions
@@ -214,6 +218,7 @@ class AlarmReader:
         rates = {view.test: view for view in current_rates(connection, model, revisions, version)}
         for name, (_, level) in tests.items():
             yield _live_stream(name, level, rates.get(name))
+        yield from _class_streams(connection, model, version, self._rule)
         watch = SilenceWatch(model, self._rule)
         for what in WHAT:
             yield _silence_stream(watch.evidence(connection, what, now_us))
@@ -290,6 +295,29 @@ def _live_stream(name: str, level: str, view: LiveRateView | None) -> WatchedStr
         nearness=min(1.0, view.low / view.tolerance if view.tolerance else float(view.failed > 0)),
         text=f"fails {view.rate:.2%}, at least {view.low:.2%}; {view.tolerance:.2%} are tolerated",
     )
+
+
+def _class_streams(
+    connection: Connection, model: str, champion: str | None, rule: AlarmRule
+) -> Iterator[WatchedStream]:
+    """Losses of the rare classes of the judged version; those of all records hardly show them."""
+    version = judged_version(connection, model, champion)
+    losses = None if version is None else read_losses(connection, model, version)
+    if losses is None:
+        return
+    for part in losses.rare(RARE * rule.loss_points):
+        lost, seen = (round(float(side.sum())) for side in losses.of(part).effective)
+        most = lost_until_alarm(losses, part, rule)
+        told = f"{seen - lost:,} of {seen:,} labels answered right"
+        told += f"; {most} more, all wrong, would be an alarm" if most else ": wrong ones prove no loss yet"
+        yield WatchedStream(
+            kind=PERFORMANCE,
+            name=LOSS,
+            slice=part,
+            level="warning",
+            status="watched" if most else "too_few",
+            text=told if most else f"too few: {told}",
+        )
 
 
 def _silence_stream(found: SilenceEvidence) -> WatchedStream:

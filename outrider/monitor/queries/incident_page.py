@@ -11,6 +11,7 @@ from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.incident_row import IncidentRow, for_whom, guarantee_words
 from outrider.dataops.alarms.stored_incidents import IncidentStep, list_incidents
 from outrider.dataops.alarms.stored_incidents import read_incident as read_stored
+from outrider.dataops.alarms.version_losses import LABEL
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import AssertionRow, table_of
@@ -212,7 +213,8 @@ def _chart(connection: Connection, row: IncidentRow, now_us: int) -> SeriesRepor
         measure = "flagged"
     part = row.slice or None
     if measure == "performance":
-        return performance_json(connection, SeriesCut(row.model, slice=part), asked)
+        is_class = row.slice.startswith(LABEL)
+        return performance_json(connection, SeriesCut(row.model, slice=None if is_class else part), asked)
     name = row.assertion if measure in ("flagged", "live_tests") else None
     return series_json(connection, SeriesCut(row.model, slice=part, name=name), asked, measures=(measure,))
 

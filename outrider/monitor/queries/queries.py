@@ -17,6 +17,7 @@ from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.champions import champion_borders, version_at
+from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest
 from outrider.dataops.state.tables import AssertionRow, Flag, LiveAnswer, Record, Review, table_of
 
@@ -237,7 +238,9 @@ def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None
             entity=found.entity,
             slice=found.slice,
             predicted=plain_text(found.predicted),
-            model_is_wrong=is_wrong(found.predicted, labels[0].value) if labels else None,
+            model_is_wrong=_is_wrong(found, labels[0], declared_number(connection, model))
+            if labels
+            else None,
             weight=found.weight,
             by_replica=found.by_replica,
             flags=_with_records(connection, model, flags),
@@ -293,12 +296,24 @@ def _with_records(connection: Connection, model: str, rows: Iterable[Row[Any]]) 
     }
     labels = read_labels(connection, model, ids)
     reviews = reviews_of(connection, [row.id for row in rows])
+    is_number = declared_number(connection, model)
     return tuple(
-        _flag(row, known.get(row.record_id), labels.get(row.record_id), reviews.get(row.id)) for row in rows
+        _flag(row, known.get(row.record_id), labels.get(row.record_id), reviews.get(row.id), is_number)
+        for row in rows
     )
 
 
-def _flag(row: Row[Any], of: Row[Any] | None, label: Row[Any] | None, reviewed: bool | None) -> FlagView:
+def _is_wrong(of: Row[Any], label: Row[Any], is_number: bool | None) -> bool | None:
+    return is_wrong(of.predicted, label.value, is_number=is_number)
+
+
+def _flag(
+    row: Row[Any],
+    of: Row[Any] | None,
+    label: Row[Any] | None,
+    reviewed: bool | None,
+    is_number: bool | None,
+) -> FlagView:
     return FlagView(
         id=row.id,
         model=row.model,
@@ -320,7 +335,7 @@ def _flag(row: Row[Any], of: Row[Any] | None, label: Row[Any] | None, reviewed: 
         label_source=None if label is None else label.source,
         by_replica=of.by_replica if of is not None and row.slot == CHAMPION else None,
         review=reviewed,
-        model_is_wrong=None if of is None or label is None else is_wrong(of.predicted, label.value),
+        model_is_wrong=None if of is None or label is None else _is_wrong(of, label, is_number),
     )
 
 

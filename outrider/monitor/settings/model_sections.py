@@ -436,6 +436,10 @@ class ModelSettings(SourceSettings):
     inputs: tuple[str, ...] = Field(default=(), description="columns fed to the module, in order")
     target: str = "label"
     classes: tuple[int | str, ...] = ()
+    score_of: Literal["answer", "positive"] = Field(
+        default="answer",
+        description="what outputs.score is the confidence in: the answer, or the last of two classes",
+    )
     assertions: tuple[str, ...] = ()
     behavior: tuple[str, ...] = ()
     incident_suite: str | None = Field(
@@ -537,6 +541,18 @@ class ModelSettings(SourceSettings):
         return found | {"live.key_env": self.live.key_env}
 
     @property
+    def positive_class(self) -> int | str | None:
+        """Class that ``outputs.score`` is of; None where it is of the answer."""
+        return self.classes[-1] if self.score_of == "positive" else None
+
+    @property
+    def is_number(self) -> bool | None:
+        """Declared kind of the target, a number or a class; None where nothing is declared: values say it."""
+        if self.task == "scoring":
+            return True
+        return False if self.task == "classification" and "task" in self.model_fields_set else None
+
+    @property
     def declared_inputs(self) -> tuple[str, ...]:
         """Full names of the inputs that are fed to the model."""
         return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)
@@ -619,6 +635,11 @@ class ModelSettings(SourceSettings):
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:
             raise ValueError("architecture needs inputs: the columns fed to the module")
+        if self.score_of == "positive" and len(self.classes) != 2:
+            raise ValueError(
+                f"score_of = 'positive' needs two classes, of which the last is the positive one, got "
+                f"{list(self.classes)}; name them in classes"
+            )
         if self.architecture and self.task == "classification" and not self.classes:
             raise ValueError("task = 'classification' needs classes: the value of each output of the module")
         if self.folder and not self.inputs:

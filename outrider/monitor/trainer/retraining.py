@@ -407,8 +407,9 @@ class Retraining:
     def _scoring(self) -> AnswerScoring:
         policy, settings, base = self.policy, self.settings, self.context.settings.base
         return AnswerScoring(
-            policy.loss, settings.target, settings.classes, policy.scores, base, policy.scorer_deadline_s
-        )
+            policy.loss, settings.target, settings.classes, policy.scores, base, policy.scorer_deadline_s,
+            settings.is_number,
+        )  # fmt: skip
 
     def _conclude(self, found: Sequence[VersionJudgement]) -> bool:
         """Write the verdicts; False where the champion or the judging rows are others by now.

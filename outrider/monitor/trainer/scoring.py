@@ -140,6 +140,8 @@ class AnswerScoring:
         :data:`~outrider.assertions.set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable`` in ``folder``.
     scores
         Output that holds the probabilities of the classes, for ``log`` and ``average_precision``.
+    is_number
+        Declared kind of the target; None where values say it.
     """
 
     loss: str = "auto"
@@ -148,6 +150,7 @@ class AnswerScoring:
     scores: str | None = None
     folder: Path = Path()
     deadline_s: float = 60.0
+    is_number: bool | None = None
 
     def of(
         self,
@@ -217,7 +220,7 @@ class AnswerScoring:
         """Loss that the policy names, or the one of labels and champion: no candidate chooses its own."""
         if self.loss in LOSSES:
             return self.loss
-        return loss_of_target(labels, answers, self.classes)
+        return loss_of_target(labels, answers, self.classes, is_number=self.is_number)
 
 
 def _is_finite(answers: NDArray[Any]) -> Rows:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import is_numeric, matches
+from outrider.assertions.matching import matches
 from outrider.assertions.typed_text import read_typed
 from outrider.assertions.verdict import CandidateVerdict, stream_verdict
 from outrider.assertions.verdict_sentence import details_sentence, verdict_sentence
@@ -18,6 +18,7 @@ from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.improvement.suite_outcomes import list_outcomes
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_values
+from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
@@ -125,7 +126,7 @@ def labelled_answers(connection: Connection, trial: Trial, until: int, target: s
         values += [read_typed(labels[key]) for key in known]
         answers[0].extend(one[key] for key in known)
         answers[1].extend(other[key] for key in known)
-    if not keys or is_numeric(answers[0]) or is_numeric(answers[1]):
+    if not keys or is_number(connection, trial.model, *answers):
         return LabelledAnswers()  # near or far, but neither right nor wrong
     return LabelledAnswers(keys, *(matches(each, values) for each in answers))
 

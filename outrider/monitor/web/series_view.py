@@ -61,6 +61,8 @@ class SeriesView:
     """Judged ones, of which some have lines."""
     fault: str
     """Sentence on an address that asks for what cannot be; empty where it can."""
+    notes: tuple[str, ...] = ()
+    """Warnings about how figures are read."""
 
 
 def read_series_view(engine: Engine, model: str, asked: Mapping[str, str], *, now_us: int) -> SeriesView:
@@ -76,7 +78,8 @@ def read_series_view(engine: Engine, model: str, asked: Mapping[str, str], *, no
     shades = version_shades(reports)
     charts = [chart for report in reports for chart in series_charts(report, _TITLES, shades)]
     versions = {row["version"] for report in reports for row in report["series"]}
-    return SeriesView(reports[0], reports[-1]["step_s"], tuple(charts), chosen, len(versions), fault)
+    notes = tuple(note for report in reports if (note := report["note"]))
+    return SeriesView(reports[0], reports[-1]["step_s"], tuple(charts), chosen, len(versions), fault, notes)
 
 
 def chosen_range(asked: Mapping[str, str], *, now_us: int) -> tuple[SeriesRequest, dict[str, str], str]:

@@ -19,6 +19,7 @@ from outrider.dataops.ledger.aging import age
 from outrider.dataops.ledger.class_words import declared_words
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.stated_values import LONGEST, OTHERS, PLACES
+from outrider.dataops.ledger.targets import declare_target
 from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
@@ -140,7 +141,9 @@ class Commits:
         found = count_flags(connection, effects, self._budget, entities)
         if not self._context.challengers[model]:
             effects.marks.clear()  # with nobody to compare with
-        effects.classes = declared_words(self._context.settings.models[model].classes)
+        declared = self._context.settings.models[model]
+        effects.classes = declared_words(declared.classes)
+        declare_target(connection, model, declared.is_number)
         ledger.count_groups(connection, effects, entities.add)
         ledger.apply(connection, effects)
         if effects.owner == CHAMPION:

@@ -15,6 +15,7 @@ from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
 from outrider.dataops.ledger.flag_marks import judged_marks
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.monitor.host.client import Offered
+from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.units import Unit
 
 from .judged import JudgedRecords
@@ -122,6 +123,7 @@ class RecordLocations:
         records: JudgedRecords,
         digests: NDArray[np.uint64],
         counted: CountedValues,
+        settings: ModelSettings,
     ) -> None:
         """Add the records, which registers them."""
         judged = records.batch
@@ -138,7 +140,9 @@ class RecordLocations:
                 "predicted": counted.predicted,
                 "weight": judged.column("weight").tolist(),
                 "by_replica": self._by_replica(judged),
-                "confidence": stored_confidences(judged),
+                "confidence": stored_confidences(
+                    judged, target=settings.target, positive=settings.positive_class
+                ),
                 "is_unnamed": counted.is_unnamed,
                 "class_scores": stored_class_scores(judged),
                 "groups": counted.groups,

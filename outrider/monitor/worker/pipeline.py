@@ -185,7 +185,7 @@ class Pipeline:
             minutes = minutes_of_records(locations.seq, unit.received)
             counted = CountedValues.of(self.stated, judged, versions, minutes, self._settings)
             locations = locations.counted_as(counted.versions, counted.slices)
-            locations.note_records(effects, judged, digests, counted)
+            locations.note_records(effects, judged, digests, counted, self._settings)
             effects.first_seen += self.seen.versions(self.name, counted.versions, minutes)
             effects.first_seen += self.seen.stated(judged.batch, received_us=unit.received_us)
         locations.note_judged(effects, judged.answered)

@@ -96,6 +96,7 @@ class SeriesReport(TypedDict):
     last_record: Time | None
     quiet_since: Time | None
     is_numeric: bool | None
+    note: str | None
     slices_left_out: int
 
 
@@ -155,8 +156,9 @@ def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesReq
     before = [] if earlier is None else [*earlier.labelled, *earlier.figures]
     rows = [*found.labelled, *found.figures]
     return _report(
-        connection, wanted.model, span, asked, rows, before, left_out=left_out, is_numeric=found.is_numeric
-    )
+        connection, wanted.model, span, asked, rows, before,
+        left_out=left_out, is_numeric=found.is_numeric, note=found.note,
+    )  # fmt: skip
 
 
 def groups_json(
@@ -237,6 +239,7 @@ def _report(
     *,
     left_out: int,
     is_numeric: bool | None = None,
+    note: str | None = None,
 ) -> SeriesReport:
     earlier = {row.key: row for row in before}
     compared = None if asked.versus is None else span.before(asked.versus)
@@ -261,6 +264,7 @@ def _report(
         "last_record": None if newest is None else utc_text(newest),
         "quiet_since": utc_text(newest) if is_quiet and newest is not None else None,
         "is_numeric": is_numeric,
+        "note": note,
         "slices_left_out": left_out,
     }
 

@@ -23,6 +23,7 @@ from outrider.dataops.ledger.group_columns import columns_of
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
 from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.state.series_tables import GroupCount
 from outrider.dataops.state.tables import table_of
 
@@ -214,7 +215,7 @@ def _chosen(connection: Connection, wanted: GroupCut, attribute: str, span: Seri
         return []
     minutes = minutes_of(connection, wanted.model, [row.seq for row in rows])
     versions = judged_versions(connection, wanted.model, rows)
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, wanted.model))
     found = []
     for row, version, outcome in zip(rows, versions, outcomes, strict=True):
         minute = minutes.get(row.seq, minute_of(row.ts_us))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, literal, select
 
 from outrider.assertions.estimation import estimate_share
 from outrider.assertions.matching import NUMERIC_SHARE
@@ -21,6 +21,7 @@ from outrider.assertions.performance import (
     Estimated,
     OutcomeCells,
     ScoreCells,
+    ScoreConvention,
     accuracy,
     auroc,
     brier_score,
@@ -29,6 +30,7 @@ from outrider.assertions.performance import (
     macro_f1,
     numbered,
     root,
+    score_convention,
 )
 from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.dataops.labels.estimates import request_weights
@@ -45,6 +47,7 @@ from outrider.dataops.ledger.outcomes import (
     standing,
 )
 from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.dataops.ledger.targets import declared_number
 from outrider.dataops.state.series_tables import OutcomeCount, ScoreCount
 from outrider.dataops.state.tables import table_of
 
@@ -83,11 +86,14 @@ class Performance:
         One series per figure, judged version and slice.
     is_numeric
         The target is a number: how far answers are off, and no right or wrong.
+    note
+        Warning about how scores are read; None for none.
     """
 
     labelled: Sequence[SeriesRow]
     figures: Sequence[SeriesRow]
     is_numeric: bool
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,9 @@ def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan
             named = {row.key.statistic for row in by_class}
             figures += [row for row in _series(of, part, places, span) if row.key.statistic not in named]
             figures += by_class
-    return Performance(_labelled(connection, wanted, span, counted), figures, False)
+    odd = score_convention(counted.cells)
+    note = None if odd is None else str(odd)
+    return Performance(_labelled(connection, wanted, span, counted), figures, False, note)
 
 
 def _series(of: _Counted, part: VersionSlice, places: Places, span: SeriesSpan) -> list[SeriesRow]:
@@ -313,7 +321,7 @@ def _chosen(
     parts = [(versions[at], wanted.slice) for at in kept]
     if wanted.by_slice:
         parts = [(version, row.slice or "") for (version, _), row in zip(parts, rows, strict=True)]
-    outcomes = outcomes_of(rows)
+    outcomes = outcomes_of(rows, declared_number(connection, wanted.model))
     numbers = numbered([name for one in outcomes for name in (one.predicted, one.label)], _UNNAMED)
     hit = np.array([one.hit for one in outcomes], dtype=np.bool_)
     weight = np.array([row.weight * asked[row.id].weight for row in rows], dtype=np.float64)
@@ -339,3 +347,16 @@ def _chosen(
 
 def _rooted(row: SeriesRow) -> SeriesRow:
     return SeriesRow(row.key, [root(point) for point in row.points], root(row.whole), row.method)
+
+
+def stored_convention(connection: Connection, model: str) -> ScoreConvention | None:
+    """Notice of how the scores of all stored outcomes of a model are read."""
+    keys = [_OUTCOME.c[one] for one in ("version", "predicted", "label", "hit", "bucket")]
+    sums = [
+        func.sum(_OUTCOME.c[name]).label(name)
+        for name in ("records", "weight", "squares", "confidence", "brier")
+    ]
+    query = select(*keys, literal(0).label("step"), literal("").label("part"), *sums).group_by(*keys)
+    left = func.sum(_OUTCOME.c.records) > 0
+    rows = connection.execute(query.where(_OUTCOME.c.model == model).having(left)).all()
+    return score_convention(_counted(rows).cells)

@@ -49,9 +49,20 @@ def note_measures(
     _note_live(effects, dict(zip(judged.keys.tolist(), slices, strict=True)), received)
 
 
-def stored_confidences(judged: Batch) -> list[int | None]:
-    """Confidence of each answer as ``record.confidence``: ``outputs.score``, else the largest probability."""
+def stored_confidences(
+    judged: Batch, *, target: str = "label", positive: int | str | None = None
+) -> list[int | None]:
+    """Confidence of each answer as ``record.confidence``: ``outputs.score``, else the largest probability.
+
+    Parameters
+    ----------
+    positive
+        Class that ``outputs.score`` is of; None where it is of the answer.
+    """
     sure = _confidences(judged)
+    name = f"outputs.{target}"
+    if positive is not None and judged.has("outputs.score") and judged.has(name):
+        sure = np.where(matches(judged.arrow(name), [positive] * judged.rows), sure, 1.0 - sure)
     known = np.isfinite(sure) & (sure >= 0.0) & (sure <= 1.0)
     scaled = np.rint(np.where(known, sure, 0.0) * SCALE).astype(np.int64).tolist()
     return [value if is_known else None for value, is_known in zip(scaled, known.tolist(), strict=True)]

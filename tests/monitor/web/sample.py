@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.datasets import load_digits
 from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
 from outrider.assertions.loss_bounds import Excess
+from outrider.dataops.datasets.digests import LANES
 from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.improvement import gate
 from outrider.dataops.improvement.paired_labels import LabelledPairs
@@ -33,6 +35,7 @@ from tests.databases import migrated
 
 from .sample_outcomes import add_outcomes
 
+SCHEMA = pa.schema({"id": pa.string(), "label.label": pa.int64()})
 MODEL = "digits"
 LEAKS: dict[str, object] = {
     "leaks": [
@@ -353,6 +356,8 @@ def _reference(connection: Connection, at: int) -> None:
             }
             | ({"leaks": LEAKS} if name == "digits-flagged" else {}),
             created_us=at + 40_000_000,
+            arrow_schema=SCHEMA.serialize().to_pybytes(),
+            state=bytes(2 * LANES),
         )
     for position in range(180):
         add(
@@ -366,6 +371,7 @@ def _reference(connection: Connection, at: int) -> None:
             assertion="track_agrees,margin_is_wide" if position % 2 else "no_bright_column",
             label_source="human",
             part="held_out" if position % 5 == 0 else "train",
+            digest=bytes(64),
         )
     edges = (
         ("model", "digits@3", "model", "digits@1", "weights"),
@@ -473,6 +479,7 @@ def _jobs(connection: Connection, at: int) -> None:
         dataset="digits-flagged",
         record_id="card-00001-f1",
         reasons="label.label: 11 is not in 0..9",
+        rules="a rule",
         at_us=at,
     )
     add(

@@ -156,4 +156,4 @@ def test_the_page_of_datasets_says_what_leaked_and_what_moved(app: FastAPI) -> N
     text = get(app, f"/m/{MODEL}/datasets").text
     assert "3 rows of the first have inputs equal to those of a row of the second" in text
     assert "3 rows were held out for it" in text
-    assert "not looked for" in text, "of a version of an earlier release"
+    assert "not looked for" in text, "of a version that only took rows away"

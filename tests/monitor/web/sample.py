@@ -32,6 +32,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.series_tables import GroupCount
 from tests.databases import migrated
+from tests.gate_evidence import kept_evidence
 
 from .sample_outcomes import add_outcomes
 
@@ -396,15 +397,12 @@ def _reference(connection: Connection, at: int) -> None:
 
 
 def _evidence(passed: bool) -> dict[str, Any]:
-    """Evidence of a verdict, as the trainer keeps it; of a refused one as an earlier release did."""
+    """Evidence of a verdict, as the trainer keeps it."""
     if not passed:
-        counts = {
-            "champion_correct": 489,
-            "candidate_correct": 206,
-            "only_champion": 290,
-            "only_candidate": 7,
-        }
-        return {"held_out": {"dataset": "digits-heldout@1", "rows": 500} | counts}
+        worse = Excess(0.566, 0.53, 0.6, 500, 120, 0.024)
+        return kept_evidence(
+            gate.Evidence(held_out=gate.PairedEvidence("digits-heldout@1", "error rate", 0.022, worse))
+        )
     evidence = gate.Evidence(
         held_out=gate.PairedEvidence(
             "digits-heldout@1", "error rate", 0.022, Excess(-0.003, -0.011, 0.006, 1000, 250, 0.024)
@@ -416,8 +414,8 @@ def _evidence(passed: bool) -> dict[str, Any]:
     )
     text = "version = 1\nshadow_rows = 200\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    policy = dataclasses.asdict(gate.Policy(shadow_rows=200, file="gate.toml", digest=digest, text=text))
-    return dataclasses.asdict(evidence) | {"policy": policy, "passed": True, "undecided": False}
+    policy = gate.Policy(shadow_rows=200, file="gate.toml", digest=digest, text=text)
+    return kept_evidence(evidence, policy, passed=True)
 
 
 def _jobs(connection: Connection, at: int) -> None:
